@@ -19,7 +19,7 @@ from typing import IO
 
 from msgspec import Struct
 
-from cudnn_resolve.errors import CudnnResolveError, InputError
+from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.host import disk
 
 SUMS = "SHA256SUMS"
@@ -35,6 +35,7 @@ _ARRIVING = ".arriving-"
 _FORGOTTEN_SECONDS = 24 * 3600.0
 _LOCK = ".lock"
 _LOCK_SECONDS = 60.0
+_TAR_LOCK_SECONDS = 3600.0
 _TRIES = 10
 Progress = Callable[[int], None]
 
@@ -207,12 +208,14 @@ def _forget(folder: str) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def list_files(folder: str, new: Mapping[str, str]) -> None:
-    """Add files to the list, beside those that others add at the same time.
+def list_files(folder: str, new: Mapping[str, str], texts: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None) -> None:
+    """Add files to the list, beside those that others add at the same time; `texts` makes further ones of what is listed before.
 
     Where the file system has no locks, the list is read again afterwards: what another writer left out of it is added once more.
     """
     with _locked(folder):
+        more = texts(read_sums(folder)) if texts is not None else {}
+        new = {**new, **{name: place(folder, name, text.encode()) for name, text in more.items()}}
         for _ in range(_TRIES):
             place(folder, SUMS, _text({**read_sums(folder), **new}))
             there = read_sums(folder)
@@ -227,25 +230,67 @@ def _locked(folder: str) -> Iterator[None]:
     with disk.refused(folder):
         handle = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
-        ends = time.monotonic() + _LOCK_SECONDS
-        while time.monotonic() < ends:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.02)
-            except OSError:  # a file system without locks
-                break
+        _wait(handle, _LOCK_SECONDS)
         yield
     finally:
         os.close(handle)
 
 
+def _wait(handle: int, seconds: float) -> bool:
+    """Return whether the file is locked now, or its file system has no locks; False where somebody else has it all that time."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # noqa: PERF203 - it waits anyway
+            time.sleep(0.02)
+        except OSError:  # a file system without locks
+            return True
+        else:
+            return True
+    return False
+
+
 # ---- one file
 
 
-def pack(folder: str, path: str) -> None:
-    """Write the listed files of a folder as one tar file, the list first: whole, or not at all."""
+@contextlib.contextmanager
+def alone_with(path: str) -> Iterator[tuple[int, ...] | None]:
+    """Alone with a tar file while it is read and replaced; which file it is, None for one that is not there yet.
+
+    Whoever was alone with it before has put another file in its place, which then is the one to lock. WorldError where that takes too long.
+    """
+    handle: int | None = None
+    try:
+        while disk.kind(path) is not None:
+            with disk.refused(path):
+                handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            if not _wait(handle, _TAR_LOCK_SECONDS):
+                raise WorldError(f"somebody else is writing {path}", code="bundle-busy", hint="nothing was changed; run it again later")
+            held = os.fstat(handle)
+            if _which(path) == (held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns):
+                break
+            os.close(handle)
+            handle = None
+        yield _which(path)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _which(path: str) -> tuple[int, ...] | None:
+    with contextlib.suppress(OSError):
+        found = os.lstat(path)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return None
+
+
+def pack(folder: str, path: str, replaced: tuple[int, ...] | None = None) -> None:
+    """Write the listed files of a folder as one tar file, the list first: whole, or not at all.
+
+    `replaced` is the file that is there. WorldError where another one is there by now: on a file system without locks, too, nobody's
+    files are lost.
+    """
     import tempfile
 
     sums = read_sums(folder)
@@ -261,6 +306,9 @@ def pack(folder: str, path: str) -> None:
             out.write(bytes(2 * _BLOCK))
             os.fsync(out.fileno())
         os.chmod(passing, 0o644)
+        if _which(path) != replaced:
+            hint = "nothing was changed; run it again, with --add"
+            raise WorldError(f"somebody else has written {path} meanwhile", code="bundle-busy", hint=hint)
         os.replace(passing, path)
     except OSError as error:
         raise disk.refusal(error, path) from None

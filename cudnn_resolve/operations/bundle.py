@@ -112,11 +112,13 @@ def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Report
     if not path.endswith(".tar"):
         disk.make_folder(path)
         return _filled(lock, request, path, reporter, path)
-    with disk_bundle.working(disk.real(path).rpartition("/")[0] or "/") as folder:
-        if disk.kind(path) is not None:
+    path = disk.real(path)
+    with disk_bundle.working(path.rpartition("/")[0] or "/") as folder, disk_bundle.alone_with(path) as there:
+        if there is not None:
+            _refuse_other(path, add=request.add)
             disk_bundle.unpack(path, folder)
-        done = _filled(lock, request, folder, reporter, path)
-        disk_bundle.pack(folder, path)
+        done = _filled(lock, request, folder, reporter, request.output or "")
+        disk_bundle.pack(folder, path, there)
         return done
 
 
@@ -184,18 +186,21 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
         return replace(file, url=f"{WHEELS}/{file.filename}", hashes={**file.hashes, "sha256": sums[file.filename]})
 
     moved = with_folder_files(with_files(lock, here, keep), apart)
-    old = disk_bundle.read_sums(folder)
-    name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})
-    texts = {name: write(moved), name.replace(".toml", ".json"): _start_plan(moved, machines, sums), **_programs()}
+    text, plan = write(moved), _start_plan(moved, machines, sums)
+    more = _programs()
     if request.sbom:
         from cudnn_resolve.report.sbom import render
 
-        texts[SBOM] = render(moved)
+        more[SBOM] = render(moved)
+
+    def texts(old: Mapping[str, str]) -> dict[str, str]:
+        name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})
+        return {name: text, name.replace(".toml", ".json"): plan, **more}
+
     notes = [*_notes(lock), *_with_pip(folder, sums)]
     disk.sync_file_systems((folder,))
     listed = {f"{WHEELS}/{file}": digest for file, digest in sums.items()}
-    listed.update({file: disk_bundle.place(folder, file, text.encode()) for file, text in texts.items()})
-    disk_bundle.list_files(folder, listed)
+    disk_bundle.list_files(folder, listed, texts)
     return _result(shown, folder, notes)
 
 

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.host import bundle as on_disk
 from cudnn_resolve.host import disk
 from tests.functional.test_apply_cli import Bench
@@ -389,6 +389,42 @@ def test_two_writers_at_once_lose_nothing(tmp_path: Path, locks: str, monkeypatc
     if locks:
         assert sums.keys() == files
     assert all(disk.digest(str(tmp_path / name), "sha256") == digest for name, digest in sums.items())
+
+
+@pytest.mark.parametrize("name", ["b", "b.tar"])
+def test_two_that_add_to_one_bundle_at_once_lose_nothing(bench: Bundling, name: str) -> None:
+    if name == "b.tar":
+        assert bench.make("-o", name, "-q").returncode == 0
+    waiting = []
+    for package in ("third", "fourth"):
+        bench.lock((package, "1.0"), called=f"pylock.{package}.toml")
+        argv = [sys.executable, "-m", "cudnn_resolve", "bundle", f"pylock.{package}.toml", "--add", "-o", name, "-q"]
+        argv += ["--python-version", {"third": "3.10", "fourth": "3.11"}[package]]
+        waiting.append(subprocess.Popen(argv, env={**bench.environ, "PYTHONPATH": str(ROOT)}, cwd=bench.base, stderr=subprocess.PIPE))
+
+    said = [one.communicate()[1] for one in waiting]
+
+    assert [one.returncode for one in waiting] == [0, 0], said
+    found = json.loads(bench.make("--check", name, "--format", "json").stdout)
+    assert len(found["locks"]) == 3
+    assert {one["name"].split("-")[0] for one in found["files"] if one["name"].endswith(".whl")} >= {
+        f"wheels/{one}" for one in ("demo", "third", "fourth")
+    }
+    assert found["notes"] == []
+
+
+def test_a_tar_file_that_somebody_wrote_meanwhile_stays(small: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.tar"
+    on_disk.pack(str(small / "b"), str(path))
+    with on_disk.alone_with(str(path)) as there:
+        theirs = path.read_bytes()
+        path.unlink()
+        path.write_bytes(theirs)
+
+        with pytest.raises(WorldError, match="somebody else has written"):
+            on_disk.pack(str(small / "b"), str(path), there)
+
+    assert [one.name for one in tmp_path.iterdir()] == ["b.tar"]
 
 
 def test_a_shared_folder_takes_what_is_fetched_and_gives_it_back(bench: Bundling) -> None:
