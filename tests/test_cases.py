@@ -93,6 +93,7 @@ CHECKS: Mapping[str, Callable[[Plan, str], bool]] = {
     "not_by_apt": lambda plan, text: not brings(plan, text),
     "repository": lambda plan, name: {one["repository"] for one in plan["apt"]} == {name},
     "overrides": lambda plan, name: name in {one["package"] for one in plan["overrides"]},
+    "overrides_because": lambda plan, text: any(text in one["reason"] for one in plan["overrides"]),
     "no_overrides": lambda plan, _: not plan["overrides"],
     "environment": lambda plan, kind: kind in {one["kind"] for one in plan["environment"]},
     "warns": lambda plan, code: any(fnmatchcase(one, code) for one in codes(plan)),

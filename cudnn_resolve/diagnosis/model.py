@@ -167,6 +167,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """What mends all that breaks together, the smallest change first."""
     judged: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()
+    """What `pip check` says besides: packages that declare of one another what is not met. It is no part of the verdict."""
 
 
 class Moved(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence
 from cudnn_resolve.operations.faults import cause_of, found_in, names_of
 from cudnn_resolve.operations.mend import mends
 from cudnn_resolve.operations.subject import LIVE, Subject, placed
+from cudnn_resolve.resolution.unmet import unmet
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
@@ -39,7 +40,16 @@ def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts
         remedy=tuple(mends(subject, book, machine, found, seen)),
         judged=(f"{len(subject.packages)} packages: {_JUDGED}",),
         not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
+        complaints=tuple(_complaints(subject, machine, found)) if subject.kind == LIVE else (),
     )
+
+
+def _complaints(subject: Subject, machine: Machine, found: Judgement) -> Iterator[str]:
+    """What installed packages declare of one another and do not find, where no fault tells it."""
+    told = {(name, fault.package) for fault in found.faults for name in fault.frameworks}
+    for one in unmet(subject.requires, subject.packages, machine):
+        if (one.by, one.name) not in told:
+            yield f"{one.text}; there is {f'{one.name} {one.found}' if one.found is not None else 'none'}"
 
 
 def _unknown(machine: Machine, found: Judgement) -> Iterator[str]:

@@ -15,6 +15,7 @@ from cudnn_resolve.locking.proof import proofs
 from cudnn_resolve.locking.select import Chosen, fit, select, stack_for, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
+from cudnn_resolve.planning.left import left_overrides, left_pins, left_warnings
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.preload import check_frameworks
@@ -52,14 +53,17 @@ def plan_of_lock(
         for one in fit(lock, facts, book, installed=False)
     )
     wanted = [_wanted(one, folder) for one in selection.chosen]
+    pip = pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid)
+    left = left_pins(machine, book, pip, machine.requires)
     draft = Plan(
         targets=targets_for(lock, machine) or (f"the lock of {lock.file.created_by}",),
         facts=facts,
         stack=_stack(lock, stack, book) if stack is not None else None,
-        pip=pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid),
+        pip=pip,
         apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
         environment=tuple(_checked(one, folder, book) for one in stack.environment) if stack is not None else (),
-        warnings=(*overlay_warnings(book), *warnings),
+        overrides=tuple(left_overrides(left, (), {})),
+        warnings=(*overlay_warnings(book), *warnings, *left_warnings(left)),
         proven=tuple(proofs(lock)),
     )
     return replace(draft, steps=steps(draft, machine, book)), ()

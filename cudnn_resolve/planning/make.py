@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.environment import environment
+from cudnn_resolve.planning.left import installed_requires, left_overrides, left_pins
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
@@ -47,6 +48,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         gpu={pin.name: pin.build.cuda is not None for pin in outcome.pip if pin.build is not None},
         relaid=outcome.request.anew,
     )
+    left = left_pins(outcome.machine, book, pip, installed_requires(outcome, book))
     unpinned = tuple(sorted(pin.name for pin in outcome.pip if pin.version is None))
     apt = apt_actions(
         (AptAction(name=one.name, version=one.version, repository=one.repository, because=one.because) for one in outcome.apt),
@@ -60,10 +62,13 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         unpinned=unpinned,
         left_open=tuple(_left_open(outcome, unpinned)),
         apt=apt,
-        overrides=outcome.overrides,
+        overrides=(*outcome.overrides, *left_overrides(left, outcome.overrides, {pin.name: pin.reasons for pin in outcome.pip})),
         environment=environment(outcome, facts, book),
         sources=_sources(outcome),
-        warnings=(*overlay_warnings(book), *warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt)),
+        warnings=(
+            *overlay_warnings(book),
+            *warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt, left),
+        ),
         notes=notes,
         python=outcome.machine.python_full,
         arch=outcome.machine.arch,

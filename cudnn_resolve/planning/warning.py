@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
+from cudnn_resolve.planning.left import left_warnings
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, loads_wheels, versions_after
@@ -22,24 +22,24 @@ from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
 from cudnn_resolve.resolution.opened import opened
-from cudnn_resolve.resolution.pin import abi_range
 from cudnn_resolve.resolution.release import extras_of
-from cudnn_resolve.resolution.releases import Catalog, catalog_of
+from cudnn_resolve.resolution.releases import catalog_of
 from cudnn_resolve.resolution.vendor import vendor_build
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.wheel_content import WheelEvidence
+    from cudnn_resolve.planning.left import LeftPin
     from cudnn_resolve.planning.model import AptAction, PipAction
     from cudnn_resolve.resolution.model import Resolution
 
 
 def warnings(
-    resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...]
+    resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...], left: Sequence[LeftPin] = ()
 ) -> tuple[Warning, ...]:
     """Everything worth saying about a plan: what it breaks or mixes, then the machine, then the rest."""
     out = [*_unasked(resolution, facts, book), *_own_builds(resolution, book, pip)]
@@ -67,7 +67,7 @@ def warnings(
         names = ", ".join(resolution.dropped)
         out.append(Warning(code="companion-left", message=f"no release of {names} fits the new framework; it will not work with it"))
     out += _collisions(pip)
-    out += _broken(resolution, book, pip)
+    out += left_warnings(left)
     if any(one.action != "keep" for one in apt):
         root = resolution.machine.root
         who = "" if root else " (unknown here)" if root is None else ", which this user is not: hand the commands to an administrator"
@@ -411,41 +411,6 @@ def _kernels(resolution: Resolution, book: Book) -> Iterator[Warning]:
                 yield Warning(code="no-kernel", message=message)
 
 
-def _broken(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) -> Iterator[Warning]:
-    """Installed packages outside the plan whose requirements it would break; what was broken before is said apart."""
-    machine = resolution.machine
-    changed = {one.name: one for one in pip if one.action in ("upgrade", "downgrade", "remove")}
-    if not changed:
-        return
-    planned = {one.name for one in pip}
-    catalog = catalog_of(book, machine, opened(resolution.request))
-    before_broken: list[str] = []
-    for name, lines in sorted(_requires(resolution, book, catalog).items()):
-        if name in planned:
-            continue
-        for line in lines:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            target = canonicalize_name(requirement.name)
-            action = changed.get(target)
-            if action is None or not catalog.metadata.applies(line):
-                continue
-            after = None if action.action == "remove" else action.version
-            if _satisfied(book, requirement, target, after):
-                continue
-            was = machine.pip.get(target)
-            text = f"{name} {machine.pip.get(name)} requires {requirement.name}{requirement.specifier}"
-            if _satisfied(book, requirement, target, was):
-                done = "is removed" if after is None else f"becomes {after}"
-                yield Warning(code="breaks", message=f"{text}; {target} {was} {done}")
-            else:
-                before_broken.append(f"{text} and finds {was}")
-    for text in before_broken:
-        yield Warning(code="broken-before", message=f"{text}: it was so before this plan")
-
-
 def _collisions(pip: tuple[PipAction, ...]) -> Iterator[Warning]:
     again = [one.name for one in pip if one.reinstall]
     gone = ", ".join(one.name for one in pip if one.action == "remove")
@@ -467,34 +432,3 @@ def _unasked(resolution: Resolution, facts: Facts, book: Book) -> Iterator[Warni
                 code="broken-framework",
                 message=f"{one.who} finds no CUDA libraries here and cannot be imported as it is: nothing is kept for it",
             )
-
-
-def _requires(resolution: Resolution, book: Book, catalog: Catalog) -> Mapping[str, tuple[str, ...]]:
-    """Requires-Dist of installed packages: as read on the machine, else what the matrix knows of frameworks and their companions."""
-    machine = resolution.machine
-    if machine.requires:
-        return machine.requires
-    names: set[str] = set()
-    for framework in book.frameworks():
-        head = book.head(f"framework/{framework}")
-        names.update(name for name in (*head.get("packages", ()), *head.get("companions", ())) if name in machine.pip)
-    out: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        for release in catalog.releases.of(name):
-            if release.text == machine.pip[name] or str(release.version) == machine.pip[name]:
-                out[name] = tuple(str(requirement) for requirement, _ in catalog.metadata.requirements(release))
-                break
-    return out
-
-
-def _satisfied(book: Book, requirement: Requirement, name: str, version: str | None) -> bool:
-    if version is None:
-        return False
-    try:
-        parsed = Version(version)
-    except InvalidVersion:
-        return True
-    component = book.component(name)
-    if component is not None:
-        return bool(abi_range(component, requirement.specifier)[1](parsed))
-    return requirement.specifier.contains(parsed, prereleases=True)

@@ -12,6 +12,9 @@ from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 _HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "yellow")}
 _WORDS = {"runs": "runs", "breaks": "breaks", "unknown": "not known"}
+_COMPLAINS = "Apart from the verdict, `pip check` would complain:"
+_COMPLAINTS = 5
+"""Declared pins that are not met, and that are shown unless more is wanted."""
 _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
@@ -55,6 +58,13 @@ def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]
         yield style("What mends it", "bold")
         yield from _remedies(one.remedy, width)
     hidden = len(one.findings) - len(shown)
+    if one.complaints:
+        few = one.complaints if verbose else one.complaints[:_COMPLAINTS]
+        hidden += len(one.complaints) - len(few)
+        yield ""
+        yield from wrap(_COMPLAINS, width=width, rest="  ")
+        for text in few:
+            yield from wrap(clean(text), width=width, first="  - ", rest="    ")
     judged = one.judged if verbose else ()
     yield ""
     for label, texts in (("judged", judged), ("not judged", one.not_judged)):
@@ -151,6 +161,8 @@ def markdown(verdicts: Iterable[Verdict]) -> str:
         parts += [
             f"{number}. {_cell(row.text)}" + (f": `{row.command}`" if row.command else "") for number, row in enumerate(one.remedy, 1)
         ]
+        if one.complaints:
+            parts += ["", _COMPLAINS, "", *(f"- {_cell(text)}" for text in one.complaints)]
         parts += ["", f"Not judged: {_cell('; '.join(one.not_judged))}", ""] if one.not_judged else []
     return "\n".join(parts)
 

@@ -353,6 +353,8 @@ class VerdictDocument(_Document, frozen=True, kw_only=True):
     """What mends all that breaks together, the smallest change first."""
     judged: Texts
     not_judged: Texts
+    complaints: Texts
+    """What `pip check` says besides: packages that declare of one another what is not met. It is no part of the verdict."""
 
 
 class ComparisonDocument(_Document, frozen=True, kw_only=True):

@@ -198,6 +198,10 @@ def _check(result: Mapping[str, Any]) -> Iterator[str]:
         yield _table((each.get("name"), each.get("version"), _WORDS.get(str(each.get("status")))) for each in one.get("frameworks", ()))
         yield from _findings(one.get("findings", ()))
         yield from _remedies(one.get("remedy", ()))
+        if one.get("complaints"):
+            yield _details(
+                "apart from the verdict, pip check would complain", "".join(f"<p>{escape(str(text))}</p>" for text in one["complaints"])
+            )
         if one.get("not_judged"):
             yield f"<p>not judged: {escape(', '.join(map(str, one['not_judged'])))}</p>"
 

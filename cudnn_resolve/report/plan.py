@@ -23,6 +23,8 @@ _FIRST = ("overlay", "breaks-framework", "lock-breaks", "cuda-majors", "cudnn-ma
 """Warnings that stand above the plan."""
 _ASIDE = ("driver-policy", "gpu-unknown", "known-in-part", "marker", "requirements-guessed", "same-build", "several-indexes", "unread")
 """Warnings that stand last, besides traps of a release: they change nothing of what the plan does."""
+_PRESSING = ("older-toolkit", "breaks")
+"""Warnings that stand before the others below the plan."""
 _LINES = 15
 """Lines of a short plan, with the command that carries it out; further warnings are counted."""
 _NAMED = 3
@@ -105,6 +107,11 @@ def environment_line(facts: Facts) -> str:
     return clean(f"into {python.path} ({why}{'; the system manages it' if python.externally_managed else ''})")
 
 
+def _rank(code: str) -> int:
+    """The place of a warning among the others, by how much the reader has to know it."""
+    return _PRESSING.index(code) if code in _PRESSING else len(_PRESSING)
+
+
 def _is_aside(code: str) -> bool:
     """True for a warning that changes nothing of what the plan does."""
     return code in _ASIDE or code.startswith("trap-")
@@ -169,10 +176,9 @@ class _Page(Page):
             if one.kind not in ("none", "folder"):  # of a folder the stack says it
                 self.say(f"{_LABELS.get(one.kind, one.kind)}: {one.why}", "  * ")
         self._proven(plan)
-        later = sorted(
-            (one for one in plan.warnings if one.code not in _FIRST), key=lambda one: (one.code != "breaks", _is_aside(one.code))
-        )
-        self._first_warnings([one.message for one in later], least=brevity < 2 or any(one.code == "breaks" for one in later))
+        later = sorted((one for one in plan.warnings if one.code not in _FIRST), key=lambda one: (_rank(one.code), _is_aside(one.code)))
+        pressing = sum(_rank(one.code) < len(_PRESSING) for one in later)
+        self._first_warnings([one.message for one in later], least=max(min(pressing, 2), brevity < 2))
 
     def _first_warnings(self, messages: Sequence[str], *, least: int) -> None:
         """The warnings for which there is room, but so many in any case; where there is none for all, their number."""
@@ -236,7 +242,7 @@ class _Page(Page):
             self._stack(plan.stack, plan.environment, verbose=True)
         self._packages(plan)
         if plan.overrides:
-            self.title("Overrides (pins that are read as the range which the ABI allows)")
+            self.title("Overrides (declared pins that the plan leaves)")
             self.rows([(f"{one.package} {one.chosen}", f"instead of {one.declared}", f"of {one.requested_by}") for one in plan.overrides])
             for one in plan.overrides:
                 self.say(f"{one.package}: {one.reason}", "      ")

@@ -13,6 +13,8 @@ from cudnn_resolve.requirement.derive import merged
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from packaging.requirements import Requirement
+
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Target
     from cudnn_resolve.resolution.opened import OpenRequest
@@ -62,6 +64,14 @@ def settle(request: OpenRequest, machine: Machine) -> OpenRequest:
             hint="name one with -f, or another machine with --platform and --python-version",
         )
     return replace(request, targets=targets, conditional=(), absent=absent, unsettled=request)
+
+
+def applies(requirement: Requirement, environment: Mapping[str, str]) -> bool:
+    """True where a requirement, one of no extra, is for this environment."""
+    try:
+        return requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})
+    except (UndefinedEnvironmentName, UndefinedComparison):
+        return False
 
 
 def holds(target: Target, environment: Mapping[str, str]) -> bool:

@@ -373,3 +373,22 @@ def test_where_no_driver_is_known_the_one_that_is_needed_is_named(tmp_path: Path
 
     assert verdict.status == "unknown"
     assert "whether the driver serves: none is known, and 525.60.13 or newer is needed (--driver)" in verdict.not_judged
+
+
+def test_pins_that_pip_check_would_complain_of_stand_apart_from_the_verdict(tmp_path: Path) -> None:
+    facts = json.loads((IMAGES / "colab-2025-03-13.json").read_text(encoding="utf-8"))
+    facts["packages"]["pip"] = {**facts["packages"]["pip"], "tensorstore": "0.1.71", "ml-dtypes": "0.2.0"}
+    facts["packages"]["requires"] = {"tensorstore": ["ml_dtypes>=0.3.1", "numpy>=1.22.0", "absent>1; extra == 'more'", "gone>=2"]}
+    (tmp_path / "image.json").write_text(json.dumps(facts), encoding="utf-8")
+    words = ("--facts", str(tmp_path / "image.json"))
+    before, done = check("--facts", str(IMAGES / "colab-2025-03-13.json")), check(*words)
+
+    complaints = [
+        "tensorstore 0.1.71 requires gone>=2; there is none",
+        "tensorstore 0.1.71 requires ml_dtypes>=0.3.1; there is ml-dtypes 0.2.0",
+    ]
+    assert sorted(json.loads(check(*words, "--format", "json").stdout)["verdicts"][0]["complaints"]) == complaints
+    assert all(f"  - {one}" in done.stdout for one in complaints)
+    assert "Apart from the verdict, `pip check` would complain:" in check(*words, "--format", "markdown").stdout
+    assert done.returncode == before.returncode
+    assert "pip check" not in before.stdout

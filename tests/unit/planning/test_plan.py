@@ -367,3 +367,12 @@ def test_a_lock_in_a_folder_whose_name_is_no_text() -> None:
     assert file is not None
     assert file.url == "file:///project/%FF/wheels/demo-1.0-py3-none-any.whl"
     assert path_of(file.url) == "/project/\udcff/wheels/demo-1.0-py3-none-any.whl"
+
+
+def test_a_lock_tells_the_pins_of_installed_packages_that_it_leaves() -> None:
+    packages = {"pip": {"north": "3.0", "app": "1.0"}, "requires": {"app": ["north>=3", "other; extra == 'more'"]}}
+    found, _ = plan_of_lock(lock_of(pinned("north==2.0")), "/project", facts(packages=packages), BOOK)
+
+    assert found is not None
+    assert warned(found, "breaks") == ["app 1.0 requires north>=3; north 3.0 becomes 2.0"]
+    assert [(one.package, one.requested_by, one.declared, one.chosen) for one in found.overrides] == [("north", "app 1.0", ">=3", "2.0")]
