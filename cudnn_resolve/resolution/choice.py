@@ -65,18 +65,15 @@ class Choices:
             return (LAST if is_late(book, key.name) else 3), 0, text
         return (6 if key.name.startswith("nvidia-cudnn") else 7), 0, text
 
-    def possible(self, key: Key, needs: Sequence[Need]) -> Iterator[Candidate]:
-        """The candidates of a package that the machine does not forbid, in the order in which they are made, not yet tested."""
-        return (one for one in self._universe.unordered(key, needs) if self._is_possible(one))
-
-    def _is_possible(self, candidate: Candidate) -> bool:
+    def is_possible(self, candidate: Candidate) -> bool:
+        """True for a candidate that the machine does not forbid."""
         return not isinstance(candidate, BuildCandidate) or not self._universe.look.met(candidate)
 
     def best_first(self, key: Key, needs: Sequence[Need]) -> Iterator[Candidate]:
         """The candidates that the needs leave, best first; source archives last."""
         accepts = self._accepts
         accepted = (one for one in self._universe.candidates(key, needs) if all(accepts(need, one) for need in needs))
-        found = filter(self._is_possible, accepted)
+        found = filter(self.is_possible, accepted)
         return self._universe.packages.wheels_first(found) if self._from_index and isinstance(key, PipKey) else found
 
     def must_not_build(self, candidate: Candidate, others: Iterable[Candidate]) -> bool:

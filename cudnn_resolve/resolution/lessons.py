@@ -24,8 +24,10 @@ class Left:
         self.excludes = False
         self._candidates = LazyList(candidates)
 
-    def with_need(self, need: Need, accepts: Callable[[Need, Candidate], bool]) -> Left:
-        """What one more need leaves."""
+    def with_need(
+        self, need: Need, accepts: Callable[[Need, Candidate], bool], is_possible: Callable[[Candidate], bool] | None = None
+    ) -> Left:
+        """What one more need leaves of the candidates that are possible; which ones are is asked as late as can be, for it takes long."""
         found = self._further.get(id(need))
         if found is not None:
             return found
@@ -35,9 +37,10 @@ class Left:
         def accepted() -> Iterator[Candidate]:
             for candidate in self._candidates:
                 if accepts(need, candidate):
-                    yield candidate
-                else:
-                    after.excludes = True
+                    if is_possible is None or is_possible(candidate):
+                        yield candidate
+                elif not after.excludes:
+                    after.excludes = is_possible is None or is_possible(candidate)
 
         after = self._further[id(need)] = Left(accepted(), self, need)
         return after
@@ -85,13 +88,13 @@ class Lessons:
             answer = answers[id(candidate)] = need.test(candidate)
         return answer
 
-    def left(self, need: Need, every: Callable[[], Iterator[Candidate]]) -> Left:
-        """What the first need of a package leaves of `every` candidate."""
+    def left(self, need: Need, every: Callable[[], Iterator[Candidate]], is_possible: Callable[[Candidate], bool]) -> Left:
+        """What the first need of a package leaves of `every` candidate that is possible."""
         key: object = (need.key, id(need)) if is_of_first(need.key) else need.key
         found = self._every.get(key)
         if found is None:
             found = self._every[key] = Left(every())
-        return found.with_need(need, self.accepts)
+        return found.with_need(need, self.accepts, is_possible)
 
     def learn(self, premises: frozenset[Premise]) -> None:
         """Remember that the premises cannot hold together."""

@@ -248,7 +248,7 @@ class Search:
 
     def _with(self, left: Left | None, need: Need) -> Left:
         if left is None:
-            return self._lessons.left(need, lambda: self._choices.possible(need.key, [need]))
+            return self._lessons.left(need, lambda: iter(self._universe.unordered(need.key, [need])), self._choices.is_possible)
         return left.with_need(need, self._lessons.accepts)
 
     def _move(self, keys: list[Key]) -> None:
