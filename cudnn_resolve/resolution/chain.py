@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.resolution.installed import installed_name
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDNN, DRIVER, GLIBC, OS, PYTHON, FrameworkKey, GpuKey, Key, pip_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.resolution.installed import UnaskedFramework
     from cudnn_resolve.resolution.model import Reason, Resolution
 
 
@@ -47,6 +49,9 @@ def chain(resolution: Resolution, word: str, book: Book) -> Chain:
         fact = _fact(resolution, word)
         if fact is not None:
             return Chain(package=word, chosen=fact, links=(), absence=None)
+        kept = _kept(resolution, canonicalize_name(word))
+        if kept is not None:
+            return Chain(package=word, chosen=kept.version, links=(_stays(kept),))
         return Chain(package=word, chosen=None, links=(), absence=_absence(resolution, word, book))
     seen = frozenset[Key | None](keys)
     reasons = [reason for key in keys for reason in resolution.pins[key].reasons if reason.parent_key not in seen]
@@ -78,14 +83,27 @@ def _links(resolution: Resolution, reasons: Iterable[Reason], seen: frozenset[Ke
     found: dict[tuple[str, str, bool], Link] = {}
     for reason in reasons:
         above = reason.parent_key
-        links: tuple[Link, ...] = ()
-        if above is not None and above not in seen and above in resolution.pins:
+        stays = next((one for one in resolution.unasked if reason.requested_by == installed_name(one)), None)
+        links: tuple[Link, ...] = (_stays(stays),) if stays is not None else ()
+        if stays is None and above is not None and above not in seen and above in resolution.pins:
             behind = [one for one in resolution.pins[above].reasons if one.parent_key not in seen]
             links = _links(resolution, behind, seen | {above})
         link = Link(text=reason.text, because=reason.because, parent=reason.parent, obeyed=reason.obeyed, links=links)
         for one in links if reason.because == f"{reason.text} is that build" else (link,):
             found.setdefault((one.text, one.because, one.obeyed), one)
     return tuple(found.values())
+
+
+def _stays(one: UnaskedFramework) -> Link:
+    """The end of a chain that begins with an installed framework."""
+    because = f"nobody asks for it, it works, and a plan keeps what works (`--allow-break {one.framework}` gives it up)"
+    return Link(text=f"{one.who} is installed", because=because, parent=None, obeyed=True)
+
+
+def _kept(resolution: Resolution, name: str) -> UnaskedFramework | None:
+    """The installed framework of that package that a plan keeps although nobody asks for it."""
+    found = (one for one in resolution.unasked if one.package == name and one.works and not one.may_break)
+    return next(found, None)
 
 
 def _absence(resolution: Resolution, word: str, book: Book) -> str:
@@ -97,14 +115,18 @@ def _absence(resolution: Resolution, word: str, book: Book) -> str:
                 if not book.shares_files(slot):
                     return f"{pin.name} is chosen, and one environment holds one of the two"
                 return f"{pin.name} is chosen, which owns the same files; the two would overwrite one another"
+    here = resolution.machine.pip.get(name)
+    users = [one.who for one in resolution.unasked if any(canonicalize_name(each.name) == name for each in one.requires)]
+    if here is not None and users:
+        return f"it is installed ({here}) for {' and '.join(users)}, and left alone"
     component = book.component(name)
-    if component is not None:
+    if component is not None and here is None:
         major = resolution.cuda.partition(".")[0] if resolution.cuda else None
         if major is not None and str(component.cuda_major) != major:
             return f"it is for CUDA {component.cuda_major}, and the stack is CUDA {resolution.cuda}"
         channels = {channel for channel in resolution.channels.values() if channel != "pip"}
         if channels and "pip" not in resolution.channels.values():
             return f"the CUDA libraries do not come as pip wheels here but are {' and '.join(sorted(channels))}"
-    if name in resolution.machine.pip:
-        return f"it is installed ({resolution.machine.pip[name]}) and nothing in the plan needs it, so it is left alone"
+    if here is not None:
+        return f"it is installed ({here}) and nothing in the plan needs it, so it is left alone"
     return "nothing in the plan needs it"

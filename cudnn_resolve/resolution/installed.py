@@ -86,6 +86,11 @@ class UnaskedFramework(Struct, frozen=True, kw_only=True):
         return frozenset({self.package, *(hold.package for hold in self.holds)})
 
 
+def installed_name(one: UnaskedFramework) -> str:
+    """How a need names an installed framework that has it: `torch 2.6.0 (installed)`."""
+    return f"{one.who} (installed)"
+
+
 class InstalledFrameworks(Kind[InstalledKey, Candidate]):
     """The installed frameworks that the request does not name, neither by a target nor by a package that is built for them."""
 
@@ -122,7 +127,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
         """What they need of each package of the universe, for whoever asks for that package."""
         out: dict[Key, list[Need]] = {}
         for one in self.protected:
-            who = f"{one.who} (installed)"
+            who = installed_name(one)
             for hold in one.holds:
                 key = pip_key(hold.package)
                 out.setdefault(key, []).append(_hold_need(key, hold, who))

@@ -13,7 +13,9 @@ from cudnn_resolve.operations.options import PlanRequest
 from cudnn_resolve.operations.plan import breaks_installed
 from cudnn_resolve.planning.model import PipAction, Plan
 from cudnn_resolve.report.plan import render
-from tests.worlds.load import changed, facts, plan, request, texts, universe, versions, world
+from cudnn_resolve.resolution.chain import chain
+from cudnn_resolve.resolution.model import Resolution
+from tests.worlds.load import changed, facts, outcome, plan, request, texts, universe, versions, world
 
 BOOK = world()
 NORTH = {
@@ -344,3 +346,18 @@ def test_a_lock_that_takes_an_installed_framework_its_cudnn_says_so_and_stops() 
     north = PipAction(name="north", version="2.0", action="keep", installed="2.0")
     assert not list(breaks_installed(replace(found, pip=(cudnn, north)), PlanRequest(), BOOK)), "the lock speaks of it"
     assert not list(breaks_installed(replace(found, pip=(replace(cudnn, version="9.3.0.75"),)), PlanRequest(), BOOK))
+
+
+def test_why_names_what_an_installed_framework_holds_and_that_it_stays() -> None:
+    def resolved(**options: Any) -> Resolution:
+        environment = {"pip": NORTH, "apt": {}, "requires": {"north": ("numpy>=1.20",)}}
+        of = facts(packages=environment, python={"version": "3.10.9", "path": "/env/bin/python"})
+        found = outcome(BOOK, of, request(BOOK, "south==2.0", **options))
+        assert isinstance(found, Resolution)
+        return found
+
+    found = resolved()
+    held = {link.text: link.links for link in chain(found, "nvidia-cudnn-cu12", BOOK).links}
+    assert [(one.text, one.links) for one in held["nvidia-cudnn-cu12>=9.1,<10"]] == [("north 2.0 is installed", ())]
+    kept = chain(found, "north", BOOK)
+    assert (kept.chosen, [link.text for link in kept.links]) == ("2.0", ["north 2.0 is installed"])
