@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import component_package, finds_wheel, system_serves, wheels_found, wheels_serve
+from cudnn_resolve.resolution.channel import component_package, finds_wheel, folder_serves, system_serves, wheels_found, wheels_serve
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
@@ -138,7 +138,10 @@ class _Set:
         channel = next((need for need in needs if isinstance(need.key, LibrariesKey)), None)
         if channel is not None:
             on_system = system_serves(self.here, build)
-            if self._brings_libraries(build) and (not on_system or wheels_serve(self.here, build) or finds_wheel(self.here, build)):
+            if folder_serves(self.here, build):
+                needs = [need for need in needs if need.key != SlotKey("cuDNN major")]  # its cuDNN is its own, whatever the others load
+                needs += self.universe.builds.cuda_needs(build, who)
+            elif self._brings_libraries(build) and (not on_system or wheels_serve(self.here, build) or finds_wheel(self.here, build)):
                 candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
                 needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
             elif on_system and wheels_found(self.here, build) is not None:

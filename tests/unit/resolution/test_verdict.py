@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Packages, Platform, Python, Toolkit
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.fault import Judgement
@@ -128,6 +130,20 @@ def test_wheels_that_are_found_before_the_cuda_of_the_system_are_judged() -> Non
     of_system = judged(stack, **system)
     assert not of_system.faults, "half a set of wheels is none"
     assert not any("CUDA >=" in one.text for one in judged({**CU124, **stack}, **system).faults), "those of 12.4 serve"
+
+
+def test_a_cudnn_in_a_folder_of_its_own_serves_beside_the_wheel_of_another_major() -> None:
+    path = f"/env/lib/python3.11/site-packages/{FOLDER}/nvidia/cudnn/lib"
+    copy = CudnnCopy(version="8.9.7.29", soname=8, cuda="12", path=path, source="pip", complete=True)
+    stack = {**CU124, "tensorflow": "2.15.0", "numpy": "1.26.4"}
+
+    found = judged(stack, cudnn=(copy,))
+    assert not [one for one in found.faults if one.severity != "info"]
+    assert any("needs cuDNN >= 8.9, < 9" in text for text in errors(judged(stack)))
+    torn = judged(stack, cudnn=(replace(copy, complete=False),))
+    assert any("needs cuDNN >= 8.9, < 9" in text for text in errors(torn))
+    older = judged({**stack, "nvidia-cuda-runtime-cu12": "12.1.105"}, cudnn=(copy,))
+    assert any("needs CUDA >= 12.2" in one.text for one in older.faults), "its CUDA is that of the wheels"
 
 
 def test_tensorboard_is_not_tensorflow() -> None:
