@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.model import Comparison, Finding, Remedy, Verdict
 from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 _HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "yellow")}
-_WORDS = {"runs": "runs", "breaks": "breaks", "unknown": "not known"}
+_WORDS = {"runs": "runs", "breaks": "breaks", "unknown": "not known to run"}
 _COMPLAINS = "Apart from the verdict, `pip check` would complain:"
 _COMPLAINTS = 5
 """Declared pins that are not met, and that are shown unless more is wanted."""
@@ -43,7 +43,7 @@ def _overview(verdicts: Sequence[Verdict], style: Style, width: int) -> Iterator
 def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
     said, color = _HEADS[one.status]
     if one.status == "unknown" and any(finding.severity == "warning" for finding in one.findings):
-        said = _WORDS[one.status]
+        said = "no error was found in what was judged; see the warnings"
     yield from wrap(clean(f"{one.what}, on {one.machine}:"), width=width, rest="  ")
     yield f"  {style(said, 'bold', color)}"
     longest = max((len(f"{row.name} {row.version}") for row in one.frameworks), default=0)

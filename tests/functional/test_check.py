@@ -392,3 +392,17 @@ def test_pins_that_pip_check_would_complain_of_stand_apart_from_the_verdict(tmp_
     assert "Apart from the verdict, `pip check` would complain:" in check(*words, "--format", "markdown").stdout
     assert done.returncode == before.returncode
     assert "pip check" not in before.stdout
+
+
+def test_what_is_not_known_says_what_of(tmp_path: Path) -> None:
+    """`not known` alone under the name of an environment leaves the reader to guess what of it."""
+    facts = json.loads((IMAGES / "colab-2025-03-13.json").read_text(encoding="utf-8"))
+    del facts["driver"]
+    (tmp_path / "image.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    lines = [line.strip() for line in check("--facts", str(tmp_path / "image.json")).stdout.splitlines()]
+    assert "nothing wrong was found in what was judged" in lines
+    assert any(line.startswith("torch 2.6.0+cu124") and line.endswith("not known to run") for line in lines)
+    warned = check(str(LISTS / "uv.lock"), *T4).stdout
+    assert "no error was found in what was judged; see the warnings" in warned
+    assert "  not known\n" not in warned
