@@ -261,6 +261,18 @@ def configured(apt: Apt, what: str, default: str) -> str:
     return found[1].rstrip("/") if found else default
 
 
+def deb_files(versions: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Package to the name of its file in the folder, of those that have one there."""
+    out = {}
+    names = disk.names_in(folder)
+    for name, version in versions.items():
+        wanted = re.compile(re.escape(f"{name}_{version.replace(':', '%3a')}_") + r"[a-z0-9]+\.deb", re.ASCII)
+        found = [one for one in names if wanted.fullmatch(one) and disk.kind(f"{folder}/{one}") == "file"]
+        if found:
+            out[name] = found[0]
+    return out
+
+
 def _admin(apt: Apt) -> tuple[str, ...]:
     """Where apt's dpkg keeps its state, for a program that does not ask apt."""
     folder, _, name = configured(apt, "Dir::State::status/f", "").rpartition("/")

@@ -152,6 +152,26 @@ def install(plan: "dict[str, Any]", sums: "dict[str, str]", python: str, folder:
             stream.write(text)
 
 
+def install_debs(debs: "list[dict[str, str]]") -> "list[str]":
+    """Install the packages of the system, which only root can; what is to be done otherwise."""
+    ask = ["dpkg-query", "-W", "-f", "${db:Status-Abbrev}${Version}"]
+    there = shutil.which("dpkg-query")
+    missing = [one for one in debs if not there or output([*ask, one["name"]]) not in ("ii " + one["version"], "hi " + one["version"])]
+    if not missing:
+        return []
+    words = ["apt-get", "install", "-y", "--no-install-recommends", *(os.path.join(HERE, one["file"]) for one in debs)]
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        run(["env", "DEBIAN_FRONTEND=noninteractive", *words])
+        run(["apt-mark", "hold", *(one["name"] for one in debs)])
+        return ["packages of the system: " + ", ".join("{name}={version}".format(**one) for one in debs)]
+    return ["packages of the system that it needs; as root: " + " ".join(words)]
+
+
+def output(argv: "list[str]") -> str:
+    """What a program says."""
+    return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode("utf-8", "replace").strip()
+
+
 def run(argv: "list[str]") -> None:
     """Run a program that finds nothing of the user's configuration of pip."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
@@ -183,12 +203,13 @@ def make(args: "argparse.Namespace") -> str:
         with open(mark, "w"):
             pass
         install(plan, sums, python, folder)
+        more = install_debs(plan["debs"])
         os.unlink(mark)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     said = ["{}: {} packages of {}, Python {}".format(folder, len(plan["packages"]), lock, version_of(python))]
-    said += ["use it: {}/bin/python".format(folder), *plan["notes"]]
+    said += ["use it: {}/bin/python".format(folder), *plan["notes"], *more]
     return "\n".join(said)
 
 

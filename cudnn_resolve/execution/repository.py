@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.aptget import KEYRING, Apt, configured, dpkg_options, present_packages, purge
@@ -34,6 +35,15 @@ _SWITCHED_OFF = re.compile(r"^enabled:[ \t]*(?:no|false|without|off|disable|0)[ 
 _ASIDE_NAME = re.compile(re.escape(_ASIDE) + r"(?:-[0-9]{1,9}(?:\.[0-9]{1,4})?)?", re.ASCII)
 _URL = re.compile(r"(?:https|file)://?[A-Za-z0-9._~:/%+-]{1,400}/", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,80}", re.ASCII)
+_PLAIN = re.compile(r"/[A-Za-z0-9._~/%+@,=-]{1,1000}", re.ASCII)
+_ALONE = """Dir::Etc::sourcelist "{folder}/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::State::lists "{folder}/lists";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Acquire::Languages "none";
+APT::Sandbox::User "root";
+"""
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}", re.ASCII)
 
 
@@ -108,6 +118,26 @@ def fetch_key(repository: AptRepository, folder: str, apt: Apt, download: Downlo
         return disk.content(exported, _LIST_BYTES) or b""
     finally:
         disk.remove_tree(home)
+
+
+def apt_alone(repositories: Sequence[AptRepository], apt: Apt, folder: str, download: Download, lines: str = "") -> Apt:
+    """Return how apt is called so that it has these repositories alone, with lists in that folder; the system's stay as they are.
+
+    `lines` are further lines of its configuration. WorldError where a repository has another key than the matrix holds.
+    """
+    if not _PLAIN.fullmatch(folder):
+        hint = "nothing was changed; set XDG_STATE_HOME to a folder with a plain name"
+        raise WorldError(f"apt can be given no folder with such a name: {folder!r}", code="repository", hint=hint)
+    disk.make_folder(f"{folder}/lists/partial", 0o755)
+    entries = []
+    for one in repositories:
+        check_repository(one)
+        disk.write_whole(f"{folder}/{one.name}.gpg", fetch_key(one, folder, apt, download))
+        entries.append(one.entry(f"{folder}/{one.name}.gpg"))
+    disk.write_whole(f"{folder}/sources.list", "".join(entries).encode())
+    before = f'#include "{apt.environ["APT_CONFIG"]}";\n' if apt.environ.get("APT_CONFIG") else ""
+    disk.write_whole(f"{folder}/apt.conf", (before + _ALONE.format(folder=folder) + lines).encode())
+    return replace(apt, environ={**apt.environ, "APT_CONFIG": f"{folder}/apt.conf"})
 
 
 class Change(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution import aptget
 from cudnn_resolve.execution.aptget import Apt
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, tampered
-from cudnn_resolve.execution.repository import changed_repository, make_known, restore_repository
+from cudnn_resolve.execution.repository import apt_alone, changed_repository, make_known, restore_repository
 from cudnn_resolve.host import disk
 from cudnn_resolve.planning.model import AptAction
 from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
@@ -25,6 +24,14 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.tool import Tooling
 
 
+_BUNDLED = """Acquire::Check-Valid-Until "false";
+Acquire::IndexTargets::deb::Packages::CompressionTypes "uncompressed";
+"""
+"""A bundle is as old as it is, and has the list of its packages as it is signed, not as it was fetched."""
+_OWN_LISTS = "lists"
+"""Below a journal's folder: what apt reads where its packages come from a bundle."""
+
+
 def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, *, reserve: int = 0) -> tuple[Apt, tuple[AptAction, ...]]:
     """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
 
@@ -35,13 +42,17 @@ def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, *
     here = aptget.installed_versions(apt)
     held = aptget.held_packages(apt)
     packages = tuple(replace(one, installed=here.get(one.name)) for one in task.apt)
-    if task.repositories:
+    system = apt
+    if any(one.is_bundled for one in task.repositories):
+        place = f"{journal.folder}/{_OWN_LISTS}"
+        apt = apt_alone(task.repositories, apt, place, work.download, _BUNDLED)
+    elif task.repositories:
         make_known(task.repositories, apt, journal, tooling, work.download)
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
     replaced = {one.name for one in packages if one.installed not in (None, one.version)}
-    keep_leaving(apt, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling, reserve=reserve)
+    keep_leaving(system, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling, reserve=reserve)
     keep_arriving(apt, simulation.install, journal.folder, tooling, reserve=reserve)
     named = {one.name for one in packages}
     journal.add(
@@ -70,7 +81,14 @@ def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal, t
     wrong = [f"{one.name} is {here.get(one.name, 'not there')}, not {one.version}" for one in packages if here.get(one.name) != one.version]
     if wrong:
         raise WorldError("; ".join(wrong), code="not-as-planned", context=journal.log)
+    _forget_lists(apt, journal.folder, tooling)
     return result.seconds
+
+
+def _forget_lists(apt: Apt, folder: str, tooling: Tooling) -> None:
+    """Remove the lists that apt had of a bundle: they may be root's, and the journal's folder is this user's."""
+    if disk.kind(f"{folder}/{_OWN_LISTS}") == "folder":
+        apt.run(tooling, "rm", "-rf", "--", f"{folder}/{_OWN_LISTS}")
 
 
 def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, ...]:
@@ -84,6 +102,7 @@ def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, 
     left: list[str] = []
     try:
         aptget.mend(apt, aptget.dpkg_options(apt), tooling)
+        _forget_lists(apt, past.folder, tooling)
         if record is not None:
             aptget.forget_unfinished(apt, _texts(record.get("unfinished", []), past), tooling)
             left += _restore_packages(record, past, apt, tooling)
@@ -107,7 +126,7 @@ def _restore_packages(record: Mapping[str, Any], past: PastApply, apt: Apt, tool
     if names and (new or old or set(names) & set(aptget.held_packages(apt)) - set(held)):
         apt.run(tooling, "apt-mark", "unhold", *names)
     if old:
-        kept = deb_files({one.name: one.version for one in old}, f"{past.folder}/{LEAVING}").values()
+        kept = aptget.deb_files({one.name: one.version for one in old}, f"{past.folder}/{LEAVING}").values()
         debs = [f"{past.folder}/{LEAVING}/{name}" for name in kept if is_as_kept(record, past.folder, f"{LEAVING}/{name}")]
         words = ("dpkg", *aptget.dpkg_options(apt), "--force-confold", "-i", *debs) if len(debs) == len(old) else ()
         done = apt.run(tooling, *words) if words else aptget.install(apt, old, (), tooling)
@@ -136,7 +155,7 @@ def _unpack_again(record: Mapping[str, Any], past: PastApply, apt: Apt, tooling:
     torn = aptget.half_installed(apt)
     arriving = {name: version for name, (version, _) in _changes(record, past).items() if name in torn}
     for name, version in arriving.items():  # one at a time: each that can be is
-        kept = [f"{ARRIVING}/{one}" for one in deb_files({name: version}, f"{past.folder}/{ARRIVING}").values()]
+        kept = [f"{ARRIVING}/{one}" for one in aptget.deb_files({name: version}, f"{past.folder}/{ARRIVING}").values()]
         intact = [f"{past.folder}/{one}" for one in kept if is_as_kept(record, past.folder, one)]
         path = intact[0] if intact else fetch_anew(apt, name, version, past.folder, tooling)
         if path is not None:
@@ -224,7 +243,7 @@ def keep_arriving(apt: Apt, install: Mapping[str, str], folder: str, tooling: To
     """
     place, cache = f"{folder}/{ARRIVING}", aptget.archives(apt)
     disk.make_folder(place, 0o755)
-    cached = deb_files(install, cache)
+    cached = aptget.deb_files(install, cache)
     fetched = [f"{cache}/{name}" for name in cached.values()]
     if fetched and not apt.run(tooling, "cp", "--force", "--link", "--target-directory", place, "--", *fetched).ok:
         _drop(place, cached.values())
@@ -250,9 +269,9 @@ def fetch_anew(apt: Apt, name: str, version: str, folder: str, tooling: Tooling)
     """Path, in a journal's folder, of a package that apt-get fetched and verified in the place of what is there; None where it cannot."""
     place = f"{folder}/{ARRIVING}"
     disk.make_folder(place, 0o755)
-    _drop(place, deb_files({name: version}, place).values())
+    _drop(place, aptget.deb_files({name: version}, place).values())
     _fetch(apt, name, version, place, tooling, 0)
-    return next((f"{place}/{one}" for one in deb_files({name: version}, place).values()), None)
+    return next((f"{place}/{one}" for one in aptget.deb_files({name: version}, place).values()), None)
 
 
 def _copy(apt: Apt, paths: list[str], place: str, tooling: Tooling, reserve: int) -> None:
@@ -281,15 +300,3 @@ def _drop(place: str, names: Iterable[str]) -> None:
     for name in names:
         if disk.kind(f"{place}/{name}") == "file":
             disk.remove(f"{place}/{name}")
-
-
-def deb_files(versions: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Package to the name of its file in the folder, of those that have one there."""
-    out = {}
-    names = disk.names_in(folder)
-    for name, version in versions.items():
-        wanted = re.compile(re.escape(f"{name}_{version.replace(':', '%3a')}_") + r"[a-z0-9]+\.deb", re.ASCII)
-        found = [one for one in names if wanted.fullmatch(one) and disk.kind(f"{folder}/{one}") == "file"]
-        if found:
-            out[name] = found[0]
-    return out

@@ -179,9 +179,14 @@ def working(above: str) -> Iterator[str]:
 
 def safe(filename: str) -> str:
     """The name of a wheel, fit for the list; InputError for any other."""
-    if not re.fullmatch(_NAME, f"{WHEELS}/{filename}") or not filename.endswith(".whl"):
-        raise InputError(f"{filename[:80]!r} is not a name that a bundle can hold", code="bundle-name")
+    check_name(f"{WHEELS}/{filename}" if filename.endswith(".whl") else "/")
     return filename
+
+
+def check_name(name: str) -> None:
+    """Reject what the list cannot hold; raises InputError."""
+    if not re.fullmatch(_NAME, name):
+        raise InputError(f"{name[:80]!r} is not a name that a bundle can hold", code="bundle-name")
 
 
 def own_pip() -> tuple[str, bytes] | None:

@@ -22,6 +22,7 @@ from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.operations.bundled_debs import FOLDER_NAME, bring_debs, repositories_of
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest, BundleRequest, LockRequest, Options, PlanRequest
 from cudnn_resolve.operations.results import Result
@@ -130,7 +131,7 @@ def _refuse_other(path: str, *, add: bool) -> None:
         return
     if add and disk.kind(path) is None:
         raise InputError(f"there is no bundle {path}", code="input-missing", hint="leave --add out: it is made")
-    strange = [name for name in disk.names_in(path) if name != WHEELS and not name.startswith(".")]
+    strange = [name for name in disk.names_in(path) if not (name == WHEELS or name.startswith(".") or FOLDER_NAME.fullmatch(name))]
     if disk.kind(path) is not None and (strange or not disk.is_folder(path)):
         raise UsageError(f"{path} is there and is no bundle", code="bundle-exists", hint="name a new folder, or FILE.tar")
 
@@ -165,13 +166,17 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.bundled import folder_files, name_for, taken_by, wheels_of, with_files, with_folder_files
     from cudnn_resolve.locking.write_pylock import write
+    from cudnn_resolve.operations.gather import gather_book
     from cudnn_resolve.operations.packages import fetching
 
     machines = _machines(lock, request)
     taken = {name: taken_by(lock, machine) for name, machine in machines.items()}
     wheels = {**wheels_of(taken.values(), machines.values()), **folder_files(lock, machines)}
-    with fetching(request, Facts(), [one.url for one in wheels.values()]) as download:
+    repositories = repositories_of(lock, machines, gather_book(request))
+    addresses = [one.url for one in wheels.values()] + [one.key_url for wanted in repositories.values() for one in wanted]
+    with fetching(request, Facts(), addresses) as download:
         sums = _bring(list(wheels.values()), folder, download, reporter)
+        debs, signed, notes = bring_debs(lock, repositories, folder, None if request.offline else download, reporter)
     if lacking := sorted(wheels.keys() - sums.keys()):
         hint = "make a bundle of its own"
         raise UsageError(f"{shown} holds another file with the name {lacking[0]}", code="bundle-name", hint=hint)
@@ -186,7 +191,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
         return replace(file, url=f"{WHEELS}/{file.filename}", hashes={**file.hashes, "sha256": sums[file.filename]})
 
     moved = with_folder_files(with_files(lock, here, keep), apart)
-    text, plan = write(moved), _start_plan(moved, machines, sums)
+    text, plan = write(moved), _start_plan(moved, machines, sums, debs)
     more = _programs()
     if request.sbom:
         from cudnn_resolve.report.sbom import render
@@ -197,9 +202,9 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
         name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})
         return {name: text, name.replace(".toml", ".json"): plan, **more}
 
-    notes = [*_notes(lock), *_with_pip(folder, sums)]
+    notes += _with_pip(folder, sums)
     disk.sync_file_systems((folder,))
-    listed = {f"{WHEELS}/{file}": digest for file, digest in sums.items()}
+    listed = {**signed, **{f"{WHEELS}/{file}": digest for file, digest in sums.items()}}
     disk_bundle.list_files(folder, listed, texts)
     return _result(shown, folder, notes)
 
@@ -264,7 +269,7 @@ def _is(path: str, known: tuple[str, str]) -> bool:
     return disk.kind(path) == "file" and disk.digest(path, known[0]) == known[1]
 
 
-def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, str]) -> str:
+def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, str], debs: Mapping[str, list[dict[str, str]]]) -> str:
     """What `start.py` reads in the place of the lock: for each platform the packages, and the files of the preload."""
     from cudnn_resolve.locking.bundled import taken_by, wheels_of
     from cudnn_resolve.locking.model import version_of
@@ -283,7 +288,10 @@ def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, 
             "apart": [_entry(one.name, one.version, [one.file.filename] if one.file else (), sums) for one in apart],
             "folder": FOLDER,
             "files": preload_files(stack.environment) if stack else {},
-            "notes": [f"packages of the system that it needs: {', '.join(one.name for one in stack.apt)}"] if stack and stack.apt else [],
+            "debs": debs.get(name, []),
+            "notes": [f"packages of the system that it needs: {', '.join(one.name for one in stack.apt)}"]
+            if stack and stack.apt and name not in debs
+            else [],
         }
     python = next(iter(machines.values())).python or (0, 0)
     return json.dumps({"python": f"{python[0]}.{python[1]}", "platforms": platforms}, indent=1) + "\n"
@@ -309,12 +317,6 @@ def _with_pip(folder: str, sums: dict[str, str]) -> Iterator[str]:
         return
     name, content = found
     sums[name] = disk_bundle.place(folder, f"{WHEELS}/{name}", content)
-
-
-def _notes(lock: Lock) -> Iterator[str]:
-    apt = {one.name for stack in (lock.tool.stacks if lock.tool is not None else ()) for one in stack.apt}
-    if apt:
-        yield f"packages of the system are not in the bundle, and come from the machine's own repositories: {', '.join(sorted(apt))}"
 
 
 def _faults(folder: str) -> list[str]:

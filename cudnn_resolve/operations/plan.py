@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import Options, PlanRequest, StatedOptions
+from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest, StatedOptions
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.planning.model import Plan
 
@@ -132,6 +132,10 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     if plan is None:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
+    if isinstance(options, ApplyRequest) and plan.apt:
+        from cudnn_resolve.operations.bundled_debs import from_bundle
+
+        plan = from_bundle(plan, path, book)
     if lock.tool is None:
         plan = replace(plan, warnings=(*_what_is_wrong(path, text, plan.facts, book), *plan.warnings))
     if isinstance(options, Options) and plan.changes:

@@ -25,12 +25,13 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.model import Difference, Lock, LockedFile
     from cudnn_resolve.locking.model import Stack as LockedStack
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.resolution.model import AptPin
 
 _KINDS = ("none", "preload", "folder", "ldconfig", "env")
 
@@ -60,7 +61,7 @@ def plan_of_lock(
         facts=facts,
         stack=_stack(lock, stack, book) if stack is not None else None,
         pip=pip,
-        apt=apt_actions(_apt(stack), or_none(facts.packages.apt) or {}) if stack is not None else (),
+        apt=apt_actions(apt_of(stack.apt), or_none(facts.packages.apt) or {}) if stack is not None else (),
         environment=tuple(_checked(one, folder, book) for one in stack.environment) if stack is not None else (),
         overrides=tuple(left_overrides(left, (), {})),
         warnings=(*overlay_warnings(book), *warnings, *left_warnings(left)),
@@ -119,10 +120,12 @@ def _checked(one: Environment, folder: str, book: Book) -> Environment:
     return one
 
 
-def _apt(stack: LockedStack) -> list[AptAction]:
-    for one in stack.apt:
+def apt_of(pins: Iterable[AptPin]) -> list[AptAction]:
+    """The packages of the system that a lock names; InputError where a name or version is none."""
+    pins = tuple(pins)
+    for one in pins:
         check_apt(one.name, one.version)
-    return [AptAction(name=one.name, version=one.version, repository=one.repository, because=("it is in the lock",)) for one in stack.apt]
+    return [AptAction(name=one.name, version=one.version, repository=one.repository, because=("it is in the lock",)) for one in pins]
 
 
 def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:

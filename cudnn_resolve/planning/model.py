@@ -87,6 +87,8 @@ class AptRepository(Struct, frozen=True, kw_only=True):
     """Address of the public key that signs it."""
     fingerprint: str
     """Of that key, 40 upper-case hexadecimal digits."""
+    is_bundled: bool = False
+    """True for one in a bundle: its packages come from it alone, and it is not made known to the system."""
 
     @property
     def list_name(self) -> str:
