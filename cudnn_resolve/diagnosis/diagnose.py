@@ -26,12 +26,14 @@ _SURE = 0.9
 """From here on nothing is said to be undecided."""
 _FRAMES = "context-traceback"
 _DIED, _ERROR_LINE, _GOOD_END, _WENT_ON = "context-died", "context-error-line", "context-good-end", "context-went-on"
-_CARRIED_ON = "context-carried-on"
+_CARRIED_ON, _ALARM = "context-carried-on", "context-alarm"
 _SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
 """Words of a failure, and what is then not said to be unnamed."""
 _AT_THE_END = 3
 """A line that merely speaks of an error ends the run where no more lines than these follow it."""
-_UNKNOWN = 0.5
+_UNKNOWN, _GUESSED = 0.5, 0.3
+_SHORT = 60
+"""A log of no more lines was pasted for what is in it, so that a line that sounds like a failure is not passed over."""
 
 
 def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Request | None = None) -> Diagnosis:
@@ -113,7 +115,7 @@ def _unless_failed(suspect: Suspect, *, has_failed: bool) -> Suspect:
 def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Finding]:
     """The findings of a log; the noise in it only where nothing else is wrong."""
     causes, findings = case.book.causes(), []
-    is_one_line = reader.lines <= 1 and case.facts is None
+    is_one_line = reader.is_one_message and case.facts is None
     for one in ranked:
         is_mild = is_one_line and all(each.symptom.mild for each in one.matches)
         severity = one.severity or causes[one.cause].severity
@@ -131,7 +133,8 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Findi
         return findings
     died = _died(reader, case)
     if died is None:
-        return findings + _harmless(reader, case)
+        findings += _harmless(reader, case)
+        return findings or _alarming(reader, case)
     if not findings:
         findings = [_unrecognised(died, reader.lines, causes["unrecognised"])]
     # Little speaks for the cause; whether something failed at all is another question.
@@ -158,6 +161,20 @@ def _is_plain(died: Match, reader: Reader) -> bool:
     if died.symptom.id == _DIED:
         return "last" in died.fields or not any("again" in one.fields for one in after)
     return "said" in died.fields and not after
+
+
+def _alarming(reader: Reader, case: Case) -> list[Finding]:
+    """Of a short log in which nothing was recognised, the last line that sounds like a failure; a traceback that was cut off is one."""
+    found = [one for one in reader.latest.get(_ALARM, ()) if "cut" in one.fields or reader.lines <= _SHORT]
+    over = max((one.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON) for one in reader.latest.get(name, ())), default=0)
+    last = max((one for one in found if one.line > over), key=lambda one: ("cut" in one.fields, one.line), default=None)
+    if last is None:
+        return []
+    finding = _unrecognised(last, reader.lines, case.book.causes()["unrecognised"])
+    if "cut" in last.fields:
+        return [replace(finding, summary=f"not recognised: the log shows a traceback (line {last.line}) without the error that ends it")]
+    said = f"nothing is recognised, though line {last.line} sounds like a failure; a log that goes to the end of the run says more"
+    return [replace(finding, severity="info", summary=said, confidence=_GUESSED)]
 
 
 def _unrecognised(died: Match, lines: int, cause: Cause) -> Finding:

@@ -42,7 +42,7 @@ _COMMON_PREFIXES = tuple(
         r"[\w./-]{1,40} {1,40}\| ",
         r"\d{1,4}: ",
         r"\[\d{1,5}\]:? ",
-        r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? (?!\|)",
+        r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? (?!\||std(?:out|err) [FP] )",
         r"\[[\w.@-]{1,40}\] ",
         r"(?:\d{1,5}|[│|])(?:\t| {2,8})",
     )
@@ -119,6 +119,8 @@ _BEGINS = re.compile(
 _TABLE = re.compile(r"[|+│╮╯]\s*$")
 """How a row of a table ends, which is as long as the others for another reason."""
 _MOST_JOINED = 40
+_FEW = 8
+"""Lines that one message may be wrapped into for the whole log to be that message."""
 
 
 def parted(text: str) -> tuple[str, str]:
@@ -140,10 +142,15 @@ def unwrapped(text: str) -> str:
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
         said = [one.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for one in _LOGFMT.findall(text)]
         text = " ".join(said) + " " + _LOGFMT.sub(" ", text) if said else text
+    return _unescaped(text)
+
+
+def _unescaped(text: str) -> str:
+    """A text with the characters that HTML writes as entities."""
     if "&" in text and _ENTITY.search(text):
         from html import unescape
 
-        text = unescape(text).replace("\xa0", " ")
+        return unescape(text).replace("\xa0", " ")
     return text
 
 
@@ -195,12 +202,15 @@ class Formed(NamedTuple):
     """The number of the user's line that each line begins on."""
     maybe: list[tuple[int, list[str]]]
     """Lines that may be one message, in pieces, and the number of the first."""
+    is_one: bool
+    """True where all lines are one message, wrapped at a usual width or not at all."""
 
 
 def formed(text: str) -> Formed:
     """A log in one form."""
     lines = [one.removesuffix("\r") for one in text.split("\n")]
-    lines = [one if one.isprintable() else _ANSI.sub("", one) for one in lines]
+    # A page escapes what was wrapped before, so that entities take nothing of the width.
+    lines = [_unescaped(one if one.isprintable() else _ANSI.sub("", one)) for one in lines]
     common = _common(lines)
     parts = [_parts(one, common) for one in lines]
     log = _Log(lines, parts, all(head or not said[0].strip() for head, said in parts))
@@ -216,7 +226,16 @@ def formed(text: str) -> Formed:
         out += [(head, message, at + 1) for message in (*messages[:-1], "".join(pieces))]
         at = last + 1
     said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
-    return Formed(said, [number for _, _, number in out], maybe)
+    return Formed(said, [number for _, _, number in out], maybe, _is_one(log))
+
+
+def _is_one(log: _Log) -> bool:
+    """True where all lines may be one message that was wrapped at a usual width."""
+    last = max((at for at, line in enumerate(log.lines) if line.strip()), default=0)
+    if not 0 < last <= _FEW:
+        return last == 0
+    ways = ((width, goes_on) for width in _USUAL | _NARROW for goes_on in (_goes_on, _goes_on_softly))
+    return any(all(goes_on(log, at, width) for at in range(last)) for width, goes_on in ways)
 
 
 def _maybe(log: _Log, wrap: _Wrap) -> Iterator[tuple[int, list[str]]]:

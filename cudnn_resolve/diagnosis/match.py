@@ -30,7 +30,7 @@ _GLUED_LINES = 20_000
 """Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
 _MAYBE = 5_000
 _EVIDENCE = 320
-_FAILED = frozenset({"context-failed", "context-bad-end"})
+_FAILED = frozenset({"context-failed", "context-bad-end", "context-alarm"})
 """Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
 
 
@@ -42,6 +42,8 @@ class Reader:
         self.counts: dict[str, int] = {}
         self.latest: dict[str, deque[Match]] = {}
         """The last matches of each symptom, on lines of their own."""
+        self.is_one_message = False
+        """True for a log of one line, however it was wrapped."""
         self._often: dict[bytes, int] = {}
         self._forms = [_Form(one) for one in symptoms]
         self._anchors = _by_anchor(self._forms)
@@ -64,8 +66,9 @@ class Reader:
         short, rest = whole(chunks)
         maybe: list[tuple[int, list[str]]] = []
         if short:
-            text, self._numbers, maybe = formed(decoded(short))
-            rest = iter((text.encode("utf-8", "replace"),))
+            form = formed(decoded(short))
+            self._numbers, maybe, self.is_one_message = form.numbers, form.maybe, form.is_one
+            rest = iter((form.text.encode("utf-8", "replace"),))
         for chunk in rest:
             for line in self._scanner.feed(chunk):
                 self._line(line)

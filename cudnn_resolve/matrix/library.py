@@ -19,7 +19,7 @@ _FAMILIES = (
         "cuda",
         re.compile(
             r"cudart.*|cublas.*|cufft.*|curand.*|cusolver.*|cusparse.*|nvrtc.*|nvjitlink.*|nvjpeg.*|npp.*|nccl.*|nvtoolsext.*|nvshmem.*|cufile.*"
-            r"|cutensor.*|nvfatbin.*|cudadevrt|nvvm|nvptxcompiler.*|nvblas",
+            r"|cutensor.*|cudss.*|nvfatbin.*|cudadevrt|nvvm|nvptxcompiler.*|nvblas",
             re.IGNORECASE,
         ),
     ),

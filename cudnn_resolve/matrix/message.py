@@ -15,7 +15,7 @@ _DOTS = r"\d{1,6}(?:\.\d{1,9}){0,4}"
 _SO = r"\.so(?:\.\d{1,4}){0,4}"
 _CUDA_STEMS = (
     r"(?:cudart|cublas(?:Lt)?|cufftw?|curand|cusolver(?:Mg)?|cusparse(?:Lt)?|nvrtc(?:-builtins)?|nvJitLink|nvjpeg|npp[a-z]{1,6}|nccl"
-    r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|nvfatbin|nvvm|nvblas)"
+    r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|cudss|nvfatbin|nvvm|nvblas)"
 )
 
 

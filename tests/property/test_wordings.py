@@ -67,3 +67,52 @@ def test_a_failure_of_something_else_is_said_to_be_not_recognised(end: str) -> N
 def test_a_run_that_went_well_has_nothing() -> None:
     assert not judged("epoch 1 loss 0.3\nepoch 2 loss 0.2\n").findings
     assert judged("").note == "the log is empty"
+
+
+LINKED = [
+    (["cuda", "cudart", "cublas", "cufft", "nvrtc", "nvinfer", "nvinfer_plugin", "nvonnxparser"], MISSING),
+    (["cudnn", "cudnn_ops"], MISSING),
+]
+LINKERS = ["LINK : fatal error LNK1181: cannot open input file '{}.lib'", "LINK : fatal error LNK1104: cannot open file 'C:\\sdk\\{}.lib'"]
+HEADERS = ["cuda.h", "cuda_runtime.h", "cublas_v2.h", "cudnn.h", "cudnn_version.h", "NvInfer.h", "curand_kernel.h"]
+COMPILERS = [
+    "x.cpp(3): fatal error C1083: Cannot open include file: '{}': No such file or directory",
+    "x.cu:3:10: fatal error: {}: No such file or directory",
+    'x.cu(2): catastrophic error: cannot open source file "{}"',
+]
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_a_compiler_or_a_linker_misses_has_its_family(data: st.DataObject) -> None:
+    names, family = data.draw(st.sampled_from(LINKED))
+    linked = data.draw(st.sampled_from(LINKERS)).format(data.draw(st.sampled_from(names)))
+    compiled = data.draw(st.sampled_from(COMPILERS)).format(data.draw(st.sampled_from(HEADERS)))
+    line = data.draw(st.sampled_from([linked, compiled]))
+    told = judged(f"building\n{line}\n")
+    assert told.findings[0].cause in family, line
+    assert loud(told), line
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["the library", "this build", "your card", "module x", "the engine"]),
+    st.sampled_from(["is not supported", "is incompatible", "is too old", "crashed", "was refused", "is corrupt", "does not support it"]),
+    st.sampled_from(["{}", "[E] {}", "12:01:02 main.cc:33 {}", "!! {} !!"]),
+)
+def test_a_short_log_that_sounds_like_a_failure_is_not_passed_over(name: str, words: str, frame: str) -> None:
+    line = frame.format(f"{name} {words}")
+    told = judged(f"loading\n{line}\n")
+    assert told.findings, line
+    assert told.findings[0].evidence[0].line == 2
+
+
+@pytest.mark.parametrize("ends", ["", '  File "a.py", line 3, in <module>\n    main()\n'])
+def test_a_traceback_that_was_cut_off_is_a_failure(ends: str) -> None:
+    told = judged(f"epoch 1 loss 0.3\nTraceback (most recent call last):\n{ends}")
+    assert [(one.cause, one.severity) for one in told.findings] == [("unrecognised", "warning")]
+    assert "without the error that ends it" in told.findings[0].summary
+
+
+def test_training_that_speaks_of_numbers_is_no_failure() -> None:
+    assert not judged("step 1 error: 0.31\nstep 2 error: 0.22\nFutureWarning: x is not supported\n").findings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import textwrap
 import tracemalloc
 from collections.abc import Iterator
 
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined, plain
 from cudnn_resolve.diagnosis.match import Reader
 from tests.examples import examples
-from tests.written_logs import book, judged
+from tests.written_logs import book, judged, loud
 
 MISSING = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory"
 
@@ -103,3 +105,30 @@ def test_a_line_before_a_message_is_no_part_of_it() -> None:
     assert [one.line for one in judged(before + message).findings[0].evidence] == [2]
     wrapped = before + message[:50] + "\n" + message[50:]
     assert [one.line for one in judged(wrapped).findings[0].evidence] == [2]
+
+
+WARNING = "WARNING:jax._src.xla_bridge:An NVIDIA GPU may be present here, but a CUDA-enabled jaxlib is not installed. Falling back to cpu."
+
+
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_a_wrapped_message_is_one_line_still(width: int) -> None:
+    assert not loud(judged(WARNING + "\n"))
+    soft = "\n".join(textwrap.wrap(WARNING, width))
+    hard = "\n".join(WARNING[at : at + width] for at in range(0, len(WARNING), width))
+    assert not loud(judged(soft + "\n"))
+    assert not loud(judged(hard + "\n"))
+
+
+def test_entities_take_nothing_of_the_width() -> None:
+    message = (
+        'start "a" error: nvidia-container-cli: requirement error: unsatisfied condition: cuda >= 9.0 "of" <the> "image" & of what is in it'
+    )
+    assert len(message) > 80
+    lines = [message[at : at + 80] for at in range(0, len(message), 80)]
+    assert loud(judged("\n".join(lines) + "\n")) == loud(judged(html.escape("\n".join(lines)) + "\n")) == ["driver_too_old"]
+
+
+def test_what_a_container_runtime_writes_before_a_line_is_no_part_of_it() -> None:
+    log = 'a\n  File "x.pyx", line 8, in y\nmine.TheirError: std::bad_cast\n'
+    stamped = "".join(f"2026-01-05T10:20:30.123456789Z stderr F {line}\n" for line in log.splitlines())
+    assert loud(judged(stamped)) == loud(judged(log)) == ["unrecognised"]
