@@ -157,7 +157,7 @@ def read_poetry(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     """What `poetry install` installs: all groups that are not optional, no extras; before Poetry 2 the lock has no markers."""
     rows = dicts(found["package"])
     if not any("groups" in one for one in rows):
-        reading.gap("a lock of Poetry 1 names no markers: everything in it that is not optional is judged")
+        reading.gap("a lock of Poetry 1 names no markers: what is not optional, and not for other systems alone, is judged")
     reading.for_python(table(found.get("metadata")).get("python-versions"))
     groups = {group for one in rows for group in texts(one.get("groups"))}
     named = reading.chosen(reading.choice.groups, groups - {"main"}, "group")
@@ -171,8 +171,10 @@ def read_poetry(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     if left := sorted(set(of_extras) - extras):
         reading.note(f"extras of the project are left out: {', '.join(left[:12])}")
     reached = _poetry_reached(rows, {canonicalize_name(name) for extra in extras for name in texts(of_extras[extra])})
+    unasked = _poetry_unasked(rows, reading) if not any("groups" in one for one in rows) else set()
     for one in rows:
-        if one.get("optional") and canonicalize_name(str(one.get("name"))) not in reached:
+        name = canonicalize_name(str(one.get("name")))
+        if (one.get("optional") and name not in reached) or name in unasked:
             continue
         markers = one.get("markers")
         own = [group for group in texts(one.get("groups")) if group in groups]
@@ -191,6 +193,19 @@ def _poetry_reached(rows: Iterable[Mapping[str, Any]], start: Iterable[str]) -> 
             reached.add(name)
             waiting += map(canonicalize_name, needs.get(name, {}))
     return reached
+
+
+def _poetry_unasked(rows: Iterable[Mapping[str, Any]], reading: Reading) -> set[str]:
+    """What a lock of Poetry 1 holds for other systems alone: each that needs it says so by a marker, and the project does not name it."""
+    here, elsewhere = set[str](), set[str]()
+    for one in rows:
+        for name, asked in table(one.get("dependencies")).items():
+            markers = [each.get("markers") if isinstance(each, dict) else None for each in (asked if isinstance(asked, list) else [asked])]
+            (here if any(reading.holds(marker) for marker in markers) else elsewhere).add(canonicalize_name(name))
+    poetry = table(table(_project(reading).get("tool")).get("poetry"))
+    parts = [poetry, *map(table, table(poetry.get("group")).values())]
+    named = (name for part in parts for key in ("dependencies", "dev-dependencies") for name in table(part.get(key)))
+    return elsewhere - here - set(map(canonicalize_name, named))
 
 
 def read_pdm(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:

@@ -36,7 +36,7 @@ def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen
     if not (errors or any(one.severity == "error" for one in seen)):
         return
     if not known:
-        released = (f"{one.package}=={one.version.partition('+')[0]}" for one in found.frameworks)
+        released = (f"{one.framework}=={one.version.partition('+')[0]}" for one in found.frameworks)
         if errors and all(one.kind == "cpu" for one in errors):
             words = " ".join(f"-f {shlex.quote(text)}" for text in released)
             yield Remedy(text="lock the builds for a GPU", command=f"cudnn-resolve lock {words}")

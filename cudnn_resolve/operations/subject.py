@@ -6,11 +6,13 @@ import os.path
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
@@ -21,12 +23,17 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.listing import Open
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
+    from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.model import Resolution
 
 LIVE = "environment"
 """The kind of a set that is installed somewhere."""
 _ALL = Choice()
+_INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
+"""Packages that install, need none, and decide nothing."""
 _ROUNDS = 2000
 _VARIANT = re.compile(r"\+(?:cu\d{2,3}|cpu)$")
 
@@ -248,7 +255,7 @@ def _completed(subject: Subject, found: PackageList, book: Book, machine: Machin
     loose = {one.name: one for one in found.loose}
     mine = [one for one in found.packages if one.cuda is None and one.channel is None and _is_framework(one.name, book)]
     open_ones = [one for one in found.loose if _is_framework(one.name, book)]
-    rest = sorted(loose.keys() - {one.name for one in open_ones})
+    rest = sorted(loose.keys() - {one.name for one in open_ones} - _INSTALLERS)
     gaps = (
         (*subject.gaps, f"not pinned, so not judged: {', '.join(rest[:6])}" + (f" and {len(rest) - 6} more" if len(rest) > 6 else ""))
         if rest
@@ -261,7 +268,9 @@ def _completed(subject: Subject, found: PackageList, book: Book, machine: Machin
                 f"{subject.name} pins no package, and asks for no framework ({subject.kind})",
                 code="list-empty",
                 context="; ".join(subject.gaps) or None,
-                hint="`cudnn-resolve plan -r FILE` resolves what is not pinned; `cudnn-resolve lock` pins it",
+                hint="`cudnn-resolve plan -r FILE` resolves what is not pinned; `cudnn-resolve lock` pins it"
+                if subject.kind == "requirements file"
+                else "in the environment that it makes, `cudnn-resolve check` judges what is there",
             )
         return subject
     return _Installer(book, machine, subject, found).completed(mine, open_ones)
@@ -270,6 +279,10 @@ def _completed(subject: Subject, found: PackageList, book: Book, machine: Machin
 def _is_framework(name: str, book: Book) -> bool:
     framework = book.framework_of(name)
     return framework is not None and name in book.distributions(framework)
+
+
+def _extras(asked: Requirement) -> tuple[str, ...]:
+    return tuple(sorted(map(canonicalize_name, asked.extras)))
 
 
 def _is_whole(subject: Subject) -> bool:
@@ -320,10 +333,9 @@ class _Installer:
         """True where the libraries come along: with the wheel, or with the extra that is asked for."""
         framework = self.book.framework_of(asked.name)
         rows = self.book.framework(framework).builds if framework is not None else ()
-        extras = {
-            row.extra for row in rows if row.package == asked.name and row.cuda is not None and asked.specifier.contains(row.wheel_version)
-        }
-        return None in extras or any("cuda" in extra for extra in asked.extras)
+        mine = (row for row in rows if row.package == asked.name and row.cuda is not None and asked.specifier.contains(row.wheel_version))
+        bringing = {extra.strip() for row in mine for extra in (row.extra or "").split(",")}
+        return "" in bringing or any("cuda" in extra or extra in bringing for extra in _extras(asked))
 
     def _variant(self, asked: Requirement, variants: Iterable[str]) -> Requirement:
         """The requirement on the index of a variant: its newest release there."""
@@ -350,8 +362,7 @@ class _Installer:
 
         framework = self.book.framework_of(asked.name)
         assert framework is not None
-        extras = tuple(sorted(asked.extras))
-        return Target(text=str(asked), framework=framework, specifier=asked.specifier, package=asked.name, extras=extras)
+        return Target(text=str(asked), framework=framework, specifier=asked.specifier, package=asked.name, extras=_extras(asked))
 
     def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
         from cudnn_resolve.requirement.model import Extra, Request
@@ -382,10 +393,11 @@ class _Installer:
             clash = min(self._contradictions(targets), key=lambda text: "cudnn" not in text, default=None)
             gap = f"what an installer would choose for {shown} is not known"
             return replace(subject, clash=subject.clash or clash) if clash is not None else replace(subject, gaps=(*subject.gaps, gap))
+        parts = names | self._brought(answer, targets)
         added = {
             pin.name: pin.version
             for pin in answer.pip
-            if pin.version is not None and pin.name not in subject.packages and (pin.name in names or self._decides(pin.name))
+            if pin.version is not None and pin.name not in subject.packages and pin.name in parts
         }
         loose = {one.name for one in self.found.loose}
         newest = [f"{name} {version}" for name, version in {**subject.added, **added}.items() if name in loose]
@@ -397,7 +409,7 @@ class _Installer:
             packages={**subject.packages, **added},
             added={**subject.added, **added},
             notes=(*subject.notes, *said),
-            partial=False,
+            partial=any(one.delivery == "system" and one.extra is not None for one in answer.builds),  # an extra for the CUDA of a system
         )
 
     def _decides(self, name: str) -> bool:
@@ -409,15 +421,49 @@ class _Installer:
 
     def _requirements(self, asked: Requirement) -> Iterator[Requirement]:
         """What the wheel of a pinned framework requires, with the extras that are asked for."""
-        from cudnn_resolve.resolution.context import Context
-        from cudnn_resolve.resolution.opened import OpenRequest
-
         framework = self.book.framework_of(asked.name)
         rows = self.book.framework(framework).builds if framework is not None else ()
         row = next((one for one in rows if one.package == asked.name and asked.specifier.contains(one.wheel_version)), None)
         if row is not None and str(asked.specifier).startswith("=="):
-            context = Context(self.book, self.machine, OpenRequest(targets=()))
-            yield from (one for one, extra in context.requirements_of(row) if extra is None or asked.extras)
+            yield from (one for one, extra in self._required(row) if extra is None or asked.extras)
+
+    def _required(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
+        """What the wheel of a build requires, with the extra that brings its CUDA libraries."""
+        return self._context.requirements_of(build)
+
+    @cached_property
+    def _context(self) -> Context:
+        from cudnn_resolve.resolution.context import Context
+        from cudnn_resolve.resolution.opened import OpenRequest
+
+        return Context(self.book, self.machine, OpenRequest(targets=()))
+
+    def _brought(self, answer: Resolution, targets: Iterable[Requirement]) -> set[str]:
+        """What decides of an answer, and comes with the targets: what their wheels declare, and not what a plan adds for them."""
+        asked = {one.name: _extras(one) for one in targets}
+        versions = {pin.name: pin.version for pin in answer.pip}
+        context, found = self._context, set[str]()
+        waiting: list[Requirement] = []
+        for build in answer.builds:
+            extras = asked.get(build.package, ())
+            if not self.book.extras(build.package).issuperset(extras):  # nobody knows what they bring
+                return {name for name in versions if self._decides(name)}
+            release = context.release_of(build)
+            more = [one for one, _ in context.metadata.requirements(release, extras)] if release is not None else []
+            of_build = list(self._required(build))
+            found |= {canonicalize_name(one.name) for one, extra in of_build if extra is not None}
+            waiting += [*more, *(one for one, _ in of_build)]
+        seen = set[tuple[str, tuple[str, ...]]]()
+        while waiting:
+            one = waiting.pop()
+            name, extras = canonicalize_name(one.name), _extras(one)
+            if (name, extras) in seen or name not in versions:
+                continue
+            seen.add((name, extras))
+            found |= {name} if self._decides(name) else set()
+            release = next((each for each in context.releases.of(name) if each.text == versions[name]), None)
+            waiting += [each for each, _ in context.metadata.requirements(release, extras)] if release is not None else []
+        return found & versions.keys()
 
     def _contradictions(self, targets: Iterable[Requirement]) -> Iterator[str]:
         """Packages of which two frameworks each require one version, and not the same."""

@@ -167,9 +167,10 @@ class _Set:
     def _without_build(self, one: Judged) -> Fault:
         version = parse_version(one.version)
         local = (version.local or "") if version is not None else ""
-        known = any(row.version in (one.version, version and version.public) for row in self.book.framework(one.framework).builds)
+        rows = self.book.framework(one.framework).builds
+        known = any(row.version in (one.version, version and version.public) for row in rows)
         who = f"{one.package} {one.version}"
-        if local.startswith(OTHER_DEVICES) or known:
+        if local.startswith(OTHER_DEVICES) or known or not any(row.package == one.package and row.cuda is not None for row in rows):
             missing = next(self._parts(one), None) if not local.startswith(OTHER_DEVICES) else None
             if missing is not None and self.partial:
                 return self._elsewhere(one, missing)
@@ -178,7 +179,7 @@ class _Set:
             gpus = self.here.machine.gpus
             return Fault(
                 kind="cpu",
-                severity=("error" if gpus else "warning") if not self._is_needed(one) else "info",
+                severity="info" if self._is_meant(one) else "error" if gpus else "warning",
                 text=text,
                 because=because,
                 package=missing or one.package,
@@ -189,16 +190,25 @@ class _Set:
             kind="unknown", severity="warning", text=text, because="no row of the matrix", package=one.package, frameworks=(one.package,)
         )
 
-    def _is_needed(self, one: Judged) -> bool:
-        """True for a framework that another one of the set requires for itself: TensorFlow 2.12 brings JAX, and not for a GPU."""
-        for name in self.book.frameworks():
-            for package in self.book.distributions(name) if name != one.framework else ():
-                version = self.packages.get(package)
-                build = installed_build(self.here, name, package, version) if version is not None else None
-                needed = self.universe.context.requirements_of(build) if build is not None else ()
-                if any(canonicalize_name(requirement.name) == one.package for requirement, _ in needed):
-                    return True
-        return False
+    def _is_meant(self, one: Judged) -> bool:
+        """True for a framework that is not there for its own sake.
+
+        One that another one requires for itself (TensorFlow 2.12 brings JAX), or a package that has no build for a GPU at all beside one
+        that has: TensorFlow for the CPU reads the data of a model that JAX computes.
+        """
+        others = [
+            build
+            for name in self.book.frameworks()
+            for package in self.book.distributions(name)
+            if package != one.package and (version := self.packages.get(package)) is not None
+            for build in [installed_build(self.here, name, package, version)]
+            if build is not None
+        ]
+        is_for_cpu = not any(row.package == one.package and row.cuda for row in self.book.framework(one.framework).builds)
+        if is_for_cpu and others:
+            return all(build.framework != one.framework for build in others)
+        needed = (requirement for build in others for requirement, _ in self.universe.context.requirements_of(build))
+        return any(canonicalize_name(requirement.name) == one.package for requirement in needed)
 
     def _elsewhere(self, one: Judged, names: str) -> Fault:
         """What a list does not name that need not name everything."""
@@ -228,7 +238,7 @@ class _Set:
             severity="error" if toolkits or linked else "warning",
             text=f"{one.package} {one.version} {what} unless the machine has {wanted}: no wheel of the set brings them{there}",
             because=f"built with {wanted}{extra}",
-            package=component_package(self.book, "cudnn", build.cuda.major if build.cuda else 12) or "",
+            package=component_package(self.book, "cudnn" if build.cudnn else "cudart", build.cuda.major if build.cuda else 12) or "",
             frameworks=(one.package,),
         )
 
