@@ -32,6 +32,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import tomli_w
+import yaml
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -173,6 +174,8 @@ def fuzz_lists(chance: Chance) -> None:
     text = chance.choice(LISTS)
     if text.startswith(("{", "[{")) and chance.random() < 0.8:
         text = json.dumps(chance.changed(json.loads(text)))
+    elif text.startswith(("version:", "name:")) and chance.random() < 0.8:
+        text = yaml.dump(chance.changed(yaml.load(text, Loader=yaml.BaseLoader)))  # noqa: S506 - our own
     elif "\n[[package" not in f"\n{text}" or chance.random() < 0.2:
         text = chance.mangled(text)
     else:

@@ -40,6 +40,9 @@ def read_list(text: str, where: str, machine: Machine, choice: Choice = _ALL, op
         raise InputError(f"{where} lists more than {_PACKAGES} packages", code="list-too-long")
     if not rows and not reading.loose:
         context = "; ".join((*reading.gaps, *reading.notes)) or None
+        if kind in ("notebook", "Dockerfile"):
+            hint = "in the environment that it makes, `cudnn-resolve check` judges what is there"
+            raise InputError(f"{where} installs nothing that can be judged ({kind})", code="list-empty", context=context, hint=hint)
         raise InputError(f"{where} names no package for this machine ({kind})", code="list-empty", context=context)
     if (choice.extras or choice.groups) and kind not in WITH_PARTS:
         raise InputError(
@@ -201,7 +204,7 @@ WITH_PARTS = frozenset({"pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pi
 
 def _reader(kind: str) -> Callable[[Any, Reading], Iterator[Listed]]:
     """The reader of a kind; each is imported where a file of it is read."""
-    from cudnn_resolve.locking import conda, install_lines, shell_lines, tool_locks
+    from cudnn_resolve.locking import conda, dockerfile, install_lines, notebook, tool_locks
 
     readers: dict[str, Callable[[Any, Reading], Iterator[Listed]]] = {
         "pylock.toml": tool_locks.read_pylock,
@@ -218,7 +221,7 @@ def _reader(kind: str) -> Callable[[Any, Reading], Iterator[Listed]]:
         "pip list": _pip_list,
         "pip list --format json": _pip_json,
         "requirements file": install_lines.read_requirements,
-        "notebook": shell_lines.read_notebook,
-        "Dockerfile": shell_lines.read_dockerfile,
+        "notebook": notebook.read_notebook,
+        "Dockerfile": dockerfile.read_dockerfile,
     }
     return readers[kind]

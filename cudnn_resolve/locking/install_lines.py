@@ -15,7 +15,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading
+from cudnn_resolve.locking.check_pylock import parse_toml
+from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading, table, texts
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
 from cudnn_resolve.resolution.release import version_within
@@ -147,7 +148,20 @@ class Installs:
         if (path, text, is_limit) in seen:
             return ()
         seen.add((path, text, is_limit))
+        if path.endswith("pyproject.toml"):  # as uv takes it
+            return [Line(one[:LONGEST], None, path, is_limit) for one in self._project(text, path)]
         return [Line(line[:LONGEST], number, path, is_limit) for number, line in logical_lines(text.replace("\r\n", "\n"))]
+
+    def _project(self, text: str, path: str) -> list[str]:
+        """What a project requires."""
+        try:
+            project = table(parse_toml(text, path).get("project"))
+        except InputError as error:
+            self.reading.gap(f"not followed: {error.message[:120]}")
+            return []
+        if "dependencies" in texts(project.get("dynamic")):
+            self.reading.gap(f"what {path[-60:]} requires is worked out when it is built")
+        return texts(project.get("dependencies"))
 
     def line(self, text: str, number: int | None) -> None:
         """Take one requirement as a command of its own."""
