@@ -187,6 +187,18 @@ def version_within(limit: SpecifierSet) -> str | None:
     return str(max(found)) if found else None
 
 
+def is_far(declared: Requirement | None, version: str) -> bool:
+    """True for a version older than what is declared, or of another minor than the one that is pinned."""
+    found = parse_version(version)
+    for one in declared.specifier if declared is not None else ():
+        wanted = parse_version(one.version.removesuffix(".*"))
+        if found is None or wanted is None:
+            continue
+        if (one.operator in (">=", "~=", ">") and found < wanted) or (one.operator == "==" and found.release[:2] != wanted.release[:2]):
+            return True
+    return False
+
+
 UNLISTED = ("unlisted",)
 """The tags of a release that the tables do not know."""
 

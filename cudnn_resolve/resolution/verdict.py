@@ -23,7 +23,7 @@ from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Ju
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, Key, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
 from cudnn_resolve.resolution.opened import OpenRequest
-from cudnn_resolve.resolution.release import UNLISTED, Release, parse_requirement, parse_version, unlisted
+from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, parse_requirement, parse_version, unlisted
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
 
@@ -292,7 +292,7 @@ class _Set:
             fault = self._unmet(need, one, "library", f"there is {name} {version}", name)
             return replace(fault, severity="warning") if self._only_older(name, version, one) else fault
         text = f"{one.package} {one.version} declares {need.text}; there is {name} {version}"
-        severity: Literal["warning", "info"] = "warning" if _is_far(parse_requirement(need.text), version) else "info"
+        severity: Literal["warning", "info"] = "warning" if is_far(parse_requirement(need.text), version) else "info"
         return Fault(kind="declared", severity=severity, text=text, because=need.because, package=name, frameworks=(one.package,))
 
     def _of_system(self, text: str, need: Need, name: str, one: Judged) -> Fault | None:
@@ -475,18 +475,6 @@ class _Set:
                 if version is not None and SpecifierSet(advisory.versions).contains(version, prereleases=True):
                     said = f"{name} {text}: {advisory.summary}"
                     yield Fault(kind="advisory", severity="warning", text=said, because=f"advisory {advisory.id}", package=name)
-
-
-def _is_far(declared: Requirement | None, version: str) -> bool:
-    """True for a version older than what is declared, or of another minor than the one that is pinned."""
-    found = parse_version(version)
-    for one in declared.specifier if declared is not None else ():
-        wanted = parse_version(one.version.removesuffix(".*"))
-        if found is None or wanted is None:
-            continue
-        if (one.operator in (">=", "~=", ">") and found < wanted) or (one.operator == "==" and found.release[:2] != wanted.release[:2]):
-            return True
-    return False
 
 
 def _kind_of(key: Key) -> Kind:
