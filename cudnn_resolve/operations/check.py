@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os.path
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -240,23 +241,24 @@ def _unlisted(report: FilesReport) -> Iterator[Finding]:
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """An `apply` that did not come to its end, and packages that others changed since the last one."""
     from cudnn_resolve.execution.journals import Journals
-    from cudnn_resolve.execution.recover import changed_since, interrupted, mark_path
-    from cudnn_resolve.host import disk
+    from cudnn_resolve.execution.payload_recover import is_another
+    from cudnn_resolve.execution.recover import changed_since, interrupted, unfinished_of_others
 
     journals = Journals(environment)
     torn = interrupted(journals)
-    if torn is not None or disk.kind(mark_path(environment)) is not None:
-        yield Finding(
-            cause="framework_pkg_mismatch",
-            severity="error",
-            summary="an apply was stopped in the middle: the environment is neither the old nor the new one",
-            evidence=(Evidence(source="journal", line=None, text=torn.folder if torn is not None else mark_path(environment)),),
-            remedy=(
-                Remedy(text="put back what it replaced", command=f"cudnn-resolve apply --undo --python {environment.python}"),
-                Remedy(text="or do it again", command=f"cudnn-resolve apply --resume --python {environment.python}"),
-            ),
-            confidence=0.99,
-        )
+    unknown = unfinished_of_others(environment) if torn is None else None
+    if unknown is not None:  # nothing that `--undo` or `--resume` could begin with: the mark itself says what is left
+        remedy = (Remedy(text=unknown.hint or "make the environment again"),)
+        yield _torn(unknown.message, unknown.context or environment.prefix, remedy)
+    elif torn is not None and is_another(torn.begin):
+        said = "an apply was stopped in the middle of an environment that was made again since: nothing of it has a place here"
+        yield _torn(said, torn.folder, (Remedy(text="`cudnn-resolve apply --force ...` forgets that apply and goes on"),), "warning")
+    elif torn is not None:
+        here = f"--python {shlex.quote(environment.python)}"
+        undo = Remedy(text="put back what it replaced", command=f"cudnn-resolve apply --undo {here}")
+        again = Remedy(text="or do it again", command=f"cudnn-resolve apply --resume {here}")
+        said = "an apply was stopped in the middle: the environment is neither the old nor the new one"
+        yield _torn(said, torn.folder, (undo, again))
     last = next((one for one in reversed(journals.all()) if one.state == "committed"), None)
     changed = changed_since(last, environment) if last is not None and torn is None else ()
     if last is not None and changed:
@@ -267,3 +269,8 @@ def _unfinished(environment: Environment) -> Iterator[Finding]:
             evidence=(Evidence(source="journal", line=None, text=last.folder),),
             confidence=0.9,
         )
+
+
+def _torn(said: str, place: str, remedy: tuple[Remedy, ...], severity: Literal["error", "warning"] = "error") -> Finding:
+    evidence = (Evidence(source="journal", line=None, text=place),)
+    return Finding(cause="framework_pkg_mismatch", severity=severity, summary=said, evidence=evidence, remedy=remedy, confidence=0.99)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from cudnn_resolve.operations.apply import stopped_of
 from tests.apply_world import NEW, ApplyWorld, work_in
 from tests.index_server import IndexServer, cut
 from tests.kill_world import KillWorld
+from tests.program import run
 
 pytestmark = pytest.mark.kill
 _SAVED, _INSTALLED = 5, 6
@@ -212,6 +214,25 @@ def test_a_journal_that_lost_its_end_is_no_all_clear(world: ApplyWorld) -> None:
 
     assert (done.returncode, "the end of the journal" in done.stdout) == (1, True)
     assert world.former() == before
+
+
+def test_check_proposes_only_what_leads_back(world: ApplyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn() -> dict[str, Any]:
+        done = run("check", "--python", world.python, "--format", "json", environ=world.environ(), cwd=tmp_path)
+        found = [one for one in json.loads(done.stdout)["verdicts"][0]["findings"] if one["evidence"][0]["source"] == "journal"]
+        assert (done.returncode, len(found)) == (1, 1)
+        return dict(found[0])
+
+    journal = cut_off(world, _SAVED)
+    assert [one["command"].split()[2] for one in torn()["remedy"]] == ["--undo", "--resume"]
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of another"))
+    monkeypatch.setattr(world, "state", tmp_path / "state of another")
+    (of_others,) = torn()["remedy"]
+    assert f"python3 {journal}/{RECOVER}" in of_others["text"]
+    shutil.rmtree(journal)
+    (lost,) = torn()["remedy"]
+    assert "is gone, and nothing leads back: make the environment again" in lost["text"]
+    assert lost["command"] is None
 
 
 def test_a_program_whose_own_libraries_are_gone_names_the_way_back(world: ApplyWorld) -> None:
