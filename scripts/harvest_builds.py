@@ -179,7 +179,7 @@ def _code(file: RemoteFile, pattern: str) -> dict[str, Any]:
                     print(f"  {file.name}: {member.filename}: {error}", file=sys.stderr)
                     continue
             found[member.filename] = {
-                "code": [str(target) for target in one.code],
+                "code": [str(target) for target in one.code if target not in one.strays],
                 "cuda": str(one.cuda) if one.cuda else None,
                 "needed": list(one.needed),
                 "opens": list(one.opens),

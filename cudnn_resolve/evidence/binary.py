@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import IO
 
@@ -17,6 +18,8 @@ _OVERLAP = 128
 _MOST_READ_ONLY = 1 << 30
 _MOST_SECTIONS = 65_535
 """As many as the header itself can say. A library that was linked with one section for each function, such as MXNet's, has 5,000."""
+_SHARE = 10
+"""Less than one part in so many of the most frequent target is code of what is linked into a library, such as NCCL's."""
 _OPENED = re.compile(rb"lib(?:cu[a-zA-Z]|nv|tensorrt|cudnn)[\w-]{0,60}\.so(?:\.\d{1,3}){0,3}(?=\0)")
 """Names of CUDA's libraries as they stand in read-only data, ended by a zero."""
 
@@ -34,7 +37,7 @@ def read_binary(stream: IO[bytes], path: str) -> Binary:
     elf = read_elf(read, versions=True)
     search = elf.rpath if elf.runpath is None else elf.runpath
     try:
-        opens, code, cuda = _of_sections(stream)
+        opens, counted, cuda = _of_sections(stream)
     except ElfError:
         raise
     except Exception as error:  # noqa: BLE001 - pyelftools raises whatever a hostile table makes of it
@@ -48,12 +51,13 @@ def read_binary(stream: IO[bytes], path: str) -> Binary:
         is_rpath=elf.runpath is None and elf.rpath is not None,
         versions=tuple(sorted(_newest({version for _, version in elf.wanted}))),
         opens=opens,
-        code=code,
+        code=tuple(sorted(counted)),
+        strays=tuple(sorted(_strays(counted))),
         cuda=cuda,
     )
 
 
-def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], tuple[CodeTarget, ...], CudaVersion | None]:
+def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], Counter[CodeTarget], CudaVersion | None]:
     from elftools.elf.elffile import ELFFile
 
     stream.seek(0)
@@ -61,7 +65,7 @@ def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], tuple[CodeTarget, 
     if file.num_sections() > _MOST_SECTIONS:
         raise ElfError("it has more sections than any real library")
     opens: set[str] = set()
-    code: set[CodeTarget] = set()
+    code: Counter[CodeTarget] = Counter()
     cuda: CudaVersion | None = None
     for section in file.iter_sections():
         if section.name == ".rodata":
@@ -70,7 +74,12 @@ def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], tuple[CodeTarget, 
             found = read_fat_binaries(stream, section["sh_offset"], section["sh_size"])
             code.update(found.code)
             cuda = cuda or found.cuda
-    return tuple(sorted(opens)), tuple(sorted(code)), cuda
+    return tuple(sorted(opens)), code, cuda
+
+
+def _strays(counted: Counter[CodeTarget]) -> Iterator[CodeTarget]:
+    most = max(counted.values(), default=0)
+    yield from (target for target, count in counted.items() if count * _SHARE < most and not target.suffix)
 
 
 def _newest(versions: set[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
@@ -35,7 +36,8 @@ _CUBINS = 4
 class FatBinaries(NamedTuple):
     """What the fat binaries of one section hold."""
 
-    code: frozenset[CodeTarget]
+    code: Counter[CodeTarget]
+    """How many pieces of code there are for each target."""
     cuda: CudaVersion | None
     is_whole: bool
     """False where a part makes no sense, and what follows it was not read."""
@@ -43,35 +45,35 @@ class FatBinaries(NamedTuple):
 
 def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
     """Read one section; only headers are read, and one cubin for the name of the toolkit."""
-    found: set[CodeTarget] = set()
+    found: Counter[CodeTarget] = Counter()
     cuda = None
     entries = searched = 0
     position, end = offset, offset + size
     while position + _CONTAINER.size <= end:
         header = _read(stream, position, _CONTAINER.size)
         if len(header) < _CONTAINER.size:
-            return FatBinaries(frozenset(found), cuda, is_whole=False)
+            return FatBinaries(found, cuda, is_whole=False)
         magic, _, header_size, content = _CONTAINER.unpack(header)
         if magic != _MAGIC:
             skipped = _padding(stream, position, end)
             if skipped is None:
-                return FatBinaries(frozenset(found), cuda, is_whole=False)
+                return FatBinaries(found, cuda, is_whole=False)
             position += skipped
             continue
         stop = position + header_size + content
         if header_size < _CONTAINER.size or stop > end:
-            return FatBinaries(frozenset(found), cuda, is_whole=False)
+            return FatBinaries(found, cuda, is_whole=False)
         for kind, target, flags, payload, length in _entries(stream, position + header_size, stop):
             entries += 1
             if entries > _MOST_ENTRIES:
-                return FatBinaries(frozenset(found), cuda, is_whole=False)
+                return FatBinaries(found, cuda, is_whole=False)
             if target is not None:
-                found.add(target)
+                found[target] += 1
             if cuda is None and searched < _CUBINS and kind == "cubin" and not flags & _COMPRESSED:
                 searched += 1
                 cuda = _toolkit(_read(stream, payload, min(length, _LONGEST_CUBIN)))
         position = stop
-    return FatBinaries(frozenset(found), cuda, is_whole=True)
+    return FatBinaries(found, cuda, is_whole=True)
 
 
 def _entries(stream: IO[bytes], position: int, stop: int) -> Iterator[tuple[str | None, CodeTarget | None, int, int, int]]:

@@ -26,6 +26,8 @@ class Binary(Struct, frozen=True, kw_only=True):
     """Names of CUDA libraries in its read-only data, which it may `dlopen`."""
     code: tuple[CodeTarget, ...] = ()
     """GPU code in its fat binaries."""
+    strays: tuple[CodeTarget, ...] = ()
+    """Targets among them for which there are few pieces of code only: the library as a whole is not made for those GPUs."""
     cuda: CudaVersion | None = None
     """Line of the toolkit that compiled the GPU code, where an uncompressed cubin says it."""
 

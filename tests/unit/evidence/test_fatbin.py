@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.evidence.binary import read_binary
 from cudnn_resolve.evidence.fatbin import FatBinaries, read_fat_binaries
+from tests.unit.evidence.test_wheel import with_section
 
 CUBIN, PTX = 2, 1
 SPECIFIC, FAMILY, ZSTD = 0x100000, 0x200000, 0x8000
@@ -92,3 +93,12 @@ def test_what_nvcc_was_told(tmp_path: Path, more: tuple[str, ...]) -> None:
         found = read_binary(stream, "kernel.so")
     assert {str(target) for target in found.code} == wanted
     assert more or found.cuda is not None
+
+
+def test_a_library_is_not_made_for_the_gpus_of_a_few_pieces_of_code() -> None:
+    many = [container(entry(CUBIN, 75), entry(CUBIN, 86), *([entry(CUBIN, 90, SPECIFIC)] if not number else [])) for number in range(20)]
+    content = b"".join(many) + container(entry(CUBIN, 52), entry(PTX, 70))
+    found = read_binary(io.BytesIO(with_section(b".nv_fatbin", 0, len(content), content)), "libphi.so")
+
+    assert [str(target) for target in found.code] == ["sm_52", "sm_75", "sm_86", "sm_90a", "compute_70"]
+    assert [str(target) for target in found.strays] == ["sm_52", "compute_70"]
