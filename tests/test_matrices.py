@@ -65,6 +65,34 @@ def test_torch_has_its_cuda_variants_on_its_own_indexes(book: Book) -> None:
     assert {("cu118", "pytorch-cu118"), ("cu124", "default"), ("cu126", "pytorch-cu126")} <= found
 
 
+@pytest.mark.parametrize(
+    ("framework", "version", "index", "cuda", "cudnn"),
+    [
+        ("torch", "1.1.0", "default", "9.0", "7"),
+        ("torch", "1.2.0", "default", "10.0", "7"),
+        ("torch", "2.10.0", "pytorch-cu129", "12.9", "9.10.2.21"),
+        ("tensorflow", "1.4.0", "default", "8.0", "6"),
+        ("tensorflow", "1.12.0", "default", "9.0", "7"),
+        ("paddlepaddle", "3.0.0", "paddle-cu126", "12.6", "9.5.1.17"),
+        ("paddlepaddle", "3.1.1", "paddle-cu126", "12.6", "9.5.1.17"),
+        ("paddlepaddle", "3.2.2", "paddle-cu129", "12.9", "9.9.0.52"),
+        ("paddlepaddle", "3.3.1", "paddle-cu126", "12.6", "9.5.1.17"),
+    ],
+)
+def test_what_a_release_is_built_with(framework: str, version: str, index: str, cuda: str, cudnn: str, book: Book) -> None:
+    found = {(str(one.cuda), str(one.cudnn)) for one in book.framework(framework).builds if (one.version, one.index) == (version, index)}
+    assert (cuda, cudnn) in found
+
+
+def test_old_builds_of_jax_hold_ptx_for_the_last_of_their_gpus(book: Book) -> None:
+    lists = {one.targets for one in book.framework("jax").builds if one.targets}
+    assert all(targets[-1].kind == "ptx" and targets[-1].capability == max(one.capability for one in targets) for targets in lists)
+
+
+def test_apt_has_no_nvtx_of_cuda_9_0(book: Book) -> None:
+    assert min(one.first for one in book.apt_patterns() if one.library == "nvtx") == CudaVersion("9.1")
+
+
 def test_cudnn_from_7_on(book: Book) -> None:
     majors = {one.version.major for one in book.cudnn_builds()}
     assert {7, 8, 9} <= majors
@@ -126,6 +154,9 @@ def test_packages_that_own_the_same_files_share_a_slot(book: Book) -> None:
         ("Tesla K80", "3.7"),
         ("RTX 6000 Ada", "8.9"),
         ("Quadro RTX 6000", "7.5"),
+        ("NVIDIA RTX 6000D", "12.0"),
+        ("NVIDIA CMP 50HX", "7.5"),
+        ("P106-100", "6.1"),
     ],
 )
 def test_cards_as_the_driver_names_them(name: str, capability: str, book: Book) -> None:

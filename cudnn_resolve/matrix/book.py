@@ -196,6 +196,10 @@ class Book:
 
     # -- CUDA and cuDNN --------------------------------------------------------------------------------------------------------
 
+    def first_cuda(self) -> CudaVersion:
+        """The oldest CUDA line that the tables know: a build of an older one is known only to be refused."""
+        return CudaVersion(self.cuda_releases()[0].line)
+
     def cuda_releases(self) -> tuple[row.CudaRelease, ...]:
         """Every toolkit release, oldest first."""
         return self._keep("cuda", None, lambda _: self._sorted("cuda/release", "release", lambda one: one.cuda))

@@ -136,9 +136,10 @@ def libraries_reachable(book: Book) -> Iterator[Fault]:
 def cudnn_served(book: Book) -> Iterator[Fault]:
     """For every build that wants a cuDNN from outside there is one: same major, minor as new, for its CUDA."""
     served: dict[tuple[CudnnVersion, int], bool] = {}
+    first = book.first_cuda()
     for line in _builds(book):
         build: Build = line.row
-        if build.cudnn is None or build.cuda is None or build.delivery == "bundled":
+        if build.cudnn is None or build.cuda is None or build.delivery == "bundled" or build.cuda < first:
             continue
         key = (build.cudnn, build.cuda.major)
         if key not in served:

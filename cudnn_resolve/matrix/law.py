@@ -166,7 +166,11 @@ _REFERENCES = (
 
 
 def references_known(book: Book) -> Iterator[Fault]:
-    """What a row names is there: compute capabilities, CUDA lines, driver branches, component packages and frameworks."""
+    """What a row names is there: compute capabilities, CUDA lines, driver branches, component packages and frameworks.
+
+    A build of a CUDA that is older than all of the tables is known only to be refused.
+    """
+    first = book.first_cuda()
     known: dict[str, tuple[Collection[object], str]] = {
         "branch": ({one.number for one in book.branches()}, "is not a branch of driver/branch.toml"),
         "capability": ({one.capability for one in book.architectures()}, "has no row in gpu/architecture.toml"),
@@ -181,7 +185,7 @@ def references_known(book: Book) -> Iterator[Fault]:
                 named = getattr(line.row, field)
                 for one in named if type(named) is tuple else () if named is None else (named,):  # a capability is a named tuple
                     shown = one.capability if isinstance(one, CodeTarget) else one
-                    if (one.line if kind == "line" else shown) not in there:
+                    if (one.line if kind == "line" else shown) not in there and not (array == "build" and field == "cuda" and one < first):
                         yield line.fault(_column(line.row, field), f"{'R' if kind == 'branch' else ''}{shown} {message}")
 
 

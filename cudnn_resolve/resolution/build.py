@@ -229,8 +229,11 @@ class Builds:
             return answers[answer]
 
         lines = f">= {floor}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
+        because = f"{who} is built with CUDA {built}"
+        if built.major < 11 and built < (first := self.context.book.first_cuda()):
+            return Need(key, test, f"CUDA {lines}", f"{because}, and the oldest that can be planned is {first}", build=build)
         through = _THROUGH[allowed[0]] if len(allowed) == 1 else ""
-        return Need(key, test, f"CUDA {lines}{through}", f"{who} is built with CUDA {built}", build=build)
+        return Need(key, test, f"CUDA {lines}{through}", because, build=build)
 
     def _wheels_need(self, build: Build, found: CudaVersion, who: str, key: CudaKey) -> Need:
         """The need for the CUDA of the installed wheels, which the build loads whatever the system has; an older minor is warned of."""

@@ -161,16 +161,18 @@ def _unknown(book: Book, request: Request) -> str | None:
 
 
 def _made_elsewhere(book: Book, target: Target) -> str | None:
-    """That the release a target means is there without GPU code under the framework's own name; None where it is not."""
-    table = book.package(target.framework)
-    releases = reversed(table.releases if table is not None and table.name not in book.framework(target.framework).packages else ())
-    found = next((one.version for one in releases if target.specifier.contains(one.version, prereleases=True)), None)
-    if found is None:
-        return None
-    return (
-        f"the tables know no GPU build that is {target.text}: there is a release {target.framework} {found}, "
-        f"but its GPU wheels are not in the tables, so that what they are built with is not known"
-    )
+    """That the release a target means is there, and its GPU builds are not known; None where it is not."""
+    own = (target.package,) if target.package else book.framework(target.framework).packages
+    for name in dict.fromkeys((*own, target.framework)):
+        table = book.package(name)
+        releases = reversed(table.releases if table is not None else ())
+        found = next((one.version for one in releases if target.specifier.contains(one.version, prereleases=True)), None)
+        if found is not None:
+            return (
+                f"the tables know no GPU build that is {target.text}: there is a release {name} {found}, "
+                f"but its GPU wheels are not in the tables, so that what they are built with is not known"
+            )
+    return None
 
 
 def _withdrawn(book: Book, target: Target) -> str | None:

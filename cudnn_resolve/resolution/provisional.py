@@ -78,12 +78,18 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
     for target in request.targets:
         builds: list[Build] = []
         framework = book.framework(target.framework)
-        for package in (target.package,) if target.package else framework.packages:
+        packages = (target.package,) if target.package else framework.packages
+        for package in packages:
             known = [one for one in framework.builds if one.package == package and one.index == "default"]
             releases = list(_releases(package, known, target, machine, source, pre=request.pre)) if known else []
             if releases:
                 builds += [build for offer, requires in releases for build in _builds(machine, known, offer, requires)]
                 tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
+        exact = any(one.operator in ("==", "===") for one in target.specifier)
+        if exact and not any(target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)):
+            for package in dict.fromkeys((*packages, target.framework)):
+                if f"wheel/{package}" not in tables and (offers := _unread(book, package, target, source)):
+                    tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer in offers])
         if builds:
             tables[f"framework/{target.framework}"] = _table(f"framework/{target.framework}", build=builds)
     return Book(*book.layers, NewReleases(tables)) if tables else book
@@ -128,6 +134,15 @@ def _releases(
             yield offer, said.requires
 
 
+def _unread(book: Book, package: str, target: Target, source: Source) -> list[Offer]:
+    """Releases asked for by name that only the index knows: no build is made of them, and none denies them."""
+    table = book.package(package)
+    known = {one.version for one in table.releases} if table is not None else set()
+    listing = source.listing(package)
+    offers = listing.offers if listing is not None else ()
+    return [one for one in offers if one.version not in known and (version := parse_version(one.version)) and _names(target, version)]
+
+
 def _names(target: Target, version: Version) -> bool:
     """True where the user asks for that very version."""
     return any(one.operator in ("==", "===") and parse_version(one.version) == version for one in target.specifier)
@@ -140,6 +155,8 @@ def _builds(machine: Machine, known: Sequence[Build], offer: Offer, requires: tu
     by_version = {one: found for build in known if (found := parse_version(build.version)) is not None for one in (build.version,)}
     below = [text for text, one in by_version.items() if one < version]
     home = max(below, key=by_version.__getitem__) if below else min(by_version, key=by_version.__getitem__)
+    if not below and not any(_stated(build, machine, requires)[0] for build in known if build.version == home):
+        return  # older than all that is known, of which nothing tells its CUDA
     for build in known:
         if build.version == home:
             cuda, cudnn = _stated(build, machine, requires)

@@ -123,6 +123,13 @@ def test_every_law_has_a_planted_fault() -> None:
     assert set(EVERY_LAW) - elsewhere == {one[0] for one in PLANTED}
 
 
+def test_a_build_of_a_cuda_older_than_every_table_is_known_only_to_be_refused() -> None:
+    old = '[[build]]\nversion = "2.0"\nvariant = "cu80"\ncuda = "8.0"\ncudnn = "6"\ndelivery = "system"\ncapability_first = "7.5"\n'
+    world = book(framework__alpha=_alpha() + old)
+    assert not list(law.references_known(world))
+    assert not list(framework_law.cudnn_served(world))
+
+
 def test_every_law_says_what_it_holds() -> None:
     assert all(one.__doc__ for one in EVERY_LAW.values())
 

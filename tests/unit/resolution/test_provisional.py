@@ -7,6 +7,7 @@ import pytest
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.model import Conflict
 from cudnn_resolve.resolution.provisional import with_new_releases
 from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import Published, index_of
@@ -64,6 +65,8 @@ def test_what_its_metadata_say_counts_before_what_the_last_release_was() -> None
         ("north", {"v4_0": Published(NEXT.requires, ("sdist",))}, set()),
         ("north", {"v4_0": Published(NEXT.requires, TAGS, yanked="broken")}, set()),
         ("north", {"v4_0": Published(NEXT.requires, TAGS, garbled=True)}, set()),
+        ("north==0.1", {"v0_1": Published(("numpy",), TAGS)}, set()),  # older than all that is known: its CUDA is not that of a later one
+        ("north==0.1", {"v0_1": NEXT}, {"0.1"}),
     ],
 )
 def test_which_releases_are_looked_at(target: str, published: dict[str, Published], expected: set[str]) -> None:
@@ -89,3 +92,15 @@ def test_odd_metadata_is_read_as_far_as_it_makes_sense(requires: tuple[str, ...]
     assert [str(one.cuda) for one in builds] == ([cuda] if cuda else [])
     if cudnn is not None:
         assert str(builds[0].cudnn) == cudnn
+
+
+@pytest.mark.parametrize("published", [Published(("numpy",), ("sdist",)), Published(("numpy",), TAGS)])
+def test_a_release_that_the_index_has_is_never_denied(published: Published) -> None:
+    source = index_of(world(), {"north": {"0.1": published}})
+    asked, machine = request(world(), "north==0.1"), machine_of(HERE, world())
+    book = with_new_releases(world(), asked, machine, source)
+
+    found = resolve(book, machine, asked, source)
+
+    assert isinstance(found, Conflict)
+    assert "there is a release north 0.1" in found.message
