@@ -208,10 +208,8 @@ class Book:
         """The soname of a CUDA library, `libcublas.so.12`, in the CUDA line of that version; None where that is not known."""
         line = CudaVersion(cuda.line)
         rows: tuple[row.Soname, ...] = self._rows("cuda/soname", "soname")
-        for one in rows:
-            if one.library == library and one.first <= line and (one.last is None or line <= one.last):
-                return one.soname
-        return None
+        own = (one for one in rows if one.library == library)
+        return next((one.soname for one in own if one.first <= line and (one.last is None or line <= one.last)), None)
 
     def cudnn_builds(self) -> tuple[row.CudnnBuild, ...]:
         """Every build of every cuDNN release, oldest first."""
