@@ -30,6 +30,8 @@ _MADE_FOR = re.compile(
 """The CUDA that a library or a build in a log is of."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, and is none."""
+_OTHER = "other-program"
+"""The feature of a log of a program that is no framework of the tables: no plan would concern it."""
 _PLAN = "cudnn-resolve apply -f "
 """Begins a command that can be tried as a plan."""
 
@@ -96,7 +98,7 @@ class Remedies:
             if text is None or (row.command is not None and command is None):
                 continue
             if command is not None and not is_known(command):
-                if self._is_of_another(matches):
+                if _OTHER in features or self._is_of_another(matches):
                     continue
                 vague.append(Remedy(text=f"{text} (FRAMEWORK: the one that the program uses)", command=command))
                 continue
@@ -121,6 +123,10 @@ class Remedies:
         found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
         found |= {match.symptom.framework for match in matches if match.symptom.framework}
         found |= {value for match in matches for value in self._clues("feature", match)}
+        wanted = [one.major for one in missing(matches) if one.family == "cudnn" and one.major is not None]
+        wanted += [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
+        if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
+            found.add("no-cudnn-wheel")
         if is_of_system(matches, self.case.facts):
             found.add("other-system")
         if within(">=2", self.pip.get("numpy")):
@@ -199,6 +205,8 @@ class Remedies:
         values = {}
         beside = {_suffix(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
         libraries = list(missing(matches))
+        told = {wheel_component(one) for one in libraries if one.major is not None}
+        libraries = [one for one in libraries if one.major is not None or wheel_component(one) not in told]
         beside |= {"cu13"} if "" in beside else set()
         beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)} or self._of_log()
         found = dict.fromkeys(_wheels(one, beside, self.book) for one in libraries if one.family != "cudnn")

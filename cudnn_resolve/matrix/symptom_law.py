@@ -16,7 +16,7 @@ DERIVED = frozenset(
     {
         *("cpu-machine", "tf-cpu-on-windows", "other-framework-works", "gpu-newer", "gpu-older", "gpu-ampere", "gpu-named"),
         *("build-drops-old", "build-lacks-new", "docker", "wsl", "windows", "no-driver", "driver-seen", "hosted-notebook"),
-        *("numpy-too-new", "other-system", "tensorflow", "jax", "torch", "ctranslate2"),
+        *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2"),
     }
 )
 """Features that the program works out from fields and facts; the others come of rows with `feature`."""

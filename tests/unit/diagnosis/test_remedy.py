@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.requirement.model import Request
-from tests.written_logs import book
+from tests.written_logs import book, judged
 
 PYTHON = {"version": "3.13.1", "path": "/v/bin/python", "prefix": "/v"}
 SITE = "/v/lib/python3.13/site-packages"
@@ -385,3 +386,34 @@ def test_where_nothing_shows_the_cuda_no_wheel_is_chosen() -> None:
     assert not [one for one in commands(CNN_8) if "nvidia-cudnn-cu" in one]
     found = diagnose(Reader(book().symptoms()).read([CNN_8.encode()]), None, book()).findings[0]
     assert any("nvidia-cudnn-cu11 or nvidia-cudnn-cu12" in one.text for one in found.remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "wanted", "not_wanted"),
+    [
+        ("hashcat (v6.2.6) starting\ncuModuleLoad() 209\nCUDA_ERROR_NO_BINARY_FOR_GPU\n", "compile it for", "FRAMEWORK"),
+        ("import theano\nERROR: cuDNN Version is too old. Update to v5, was 3007.\n", "this program loads", "FRAMEWORK"),
+        ("ImportError: libcudnn.so.6: cannot open shared object file\n", "NVIDIA's archive", "cudnn-cu"),
+        (
+            '  File "/e/lib/python3.7/site-packages/numba/cuda/libs.py", line 47, in open_lib\nOSError: library nvvm not found\n',
+            "conda install cudatoolkit",
+            "numba-cuda",
+        ),
+        (
+            "packages have unmet dependencies:\n libnvidia-compute-535 : Depends: libc6 (>= 2.34) but 2.31-13 is to be installed\n",
+            "another release of the distribution",
+            "apt-mark",
+        ),
+        ("Error: libnvdla_compiler.so: cannot open shared object file: No such file or directory\n", "--runtime nvidia", "--gpus all"),
+        ("RuntimeError: Cannot find a working triton installation.\n", "pip install triton", "cudnn-resolve apply"),
+        (
+            "Error: libnvrtc.so.12: cannot open shared object file\nError: libnvrtc.so: cannot open shared object file\n",
+            "nvidia-cuda-nvrtc-cu12",
+            "nvidia-cuda-nvrtc-cu11",
+        ),
+    ],
+)
+def test_a_remedy_concerns_the_program_and_the_system_of_the_log(log: str, wanted: str, not_wanted: str) -> None:
+    said = json.dumps([[one.text, one.command] for one in judged(log).findings[0].remedy])
+    assert wanted in said
+    assert not_wanted not in said
