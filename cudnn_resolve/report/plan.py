@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import UNKNOWN, Driver, or_none
 from cudnn_resolve.planning.preload import MODULE
-from cudnn_resolve.report.text import Page, Style, clean
+from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.model import Environment
     from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
     from cudnn_resolve.resolution.model import Refusal
 
 _ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
 _FIRST = ("overlay", "breaks-framework", "lock-breaks", "cuda-majors", "cudnn-majors")
 """Warnings that stand above the plan."""
-_ASIDE = ("driver-policy", "gpu-unknown", "known-in-part", "marker", "requirements-guessed", "same-build", "several-indexes", "unread")
+_ASIDE = (
+    *("driver-policy", "driver-unknown", "gpu-unknown", "known-in-part", "marker", "requirements-guessed", "same-build", "several-indexes"),
+    "unread",
+)
 """Warnings that stand last, besides traps of a release: they change nothing of what the plan does."""
 _PRESSING = ("older-toolkit", "breaks")
 """Warnings that stand before the others below the plan."""
 _LINES = 15
 """Lines of a short plan, with the command that carries it out; further warnings are counted."""
+_NARROW = 80
+"""Columns below which words are spared."""
 _NAMED = 3
 """Packages of one kind of change that are named in a short plan."""
 _CHOSEN = {
@@ -127,12 +131,6 @@ def _counts(plan: Plan) -> str:
     return ", ".join(words if plan.changes else ["nothing to do", *words])
 
 
-def _built_with(one: StackFramework) -> str:
-    built = [f"CUDA {one.cuda_built}" if one.cuda_built else "", f"cuDNN {one.cudnn_built}" if one.cudnn_built else ""]
-    text = " and ".join(part for part in built if part)
-    return (f"built with {text}" if text else "CPU build") + ("" if one.asked else ", installed and kept")
-
-
 def _what(step: Step, plan: Plan) -> str:
     """What a step does, and where."""
     if step.argv is not None:
@@ -153,8 +151,10 @@ class _Page(Page):
 
     def head(self, plan: Plan) -> None:
         """What is asked for, the machine, the environment, and what must be known first."""
-        self.lines.append(self.style(f"Plan for {clean(', '.join(plan.targets))}", "bold"))
-        self.say(f"on {machine_line(plan)}", "  ")
+        title = wrap(f"Plan for {clean(', '.join(plan.targets))}", width=self.width, rest="  ")
+        self.lines += [self.style(line, "bold") for line in title]
+        held = f"on {machine_line(plan)}".replace(" ", "\0").replace(",\0", ", ")  # `no driver` stays on one line
+        self.lines += [line.replace("\0", " ") for line in wrap(held, width=self.width, first="  ")]
         self.say(environment_line(plan.facts), "  ")
         self._warnings(one.message for one in plan.warnings if one.code in _FIRST)
 
@@ -169,7 +169,7 @@ class _Page(Page):
 
     def _summary(self, plan: Plan, brevity: int) -> None:
         if plan.stack is not None:
-            self._stack(plan.stack, plan.environment, brief=brevity > 0)
+            self._stack(plan, plan.stack, brief=brevity > 0)
         self.lines.append(self.style(f"{_counts(plan)} (-v shows all)", "bold"))
         self._named(plan, brief=brevity > 1, overrides=brevity < 3)
         for one in plan.environment if brevity < 2 else ():
@@ -178,7 +178,8 @@ class _Page(Page):
         self._proven(plan)
         later = sorted((one for one in plan.warnings if one.code not in _FIRST), key=lambda one: (_rank(one.code), _is_aside(one.code)))
         pressing = sum(_rank(one.code) < len(_PRESSING) for one in later)
-        self._first_warnings([one.message for one in later], least=max(min(pressing, 2), brevity < 2))
+        least = brevity < 2 and not all(_is_aside(one.code) for one in later)
+        self._first_warnings([one.message for one in later], least=max(min(pressing, 2), least))
 
     def _first_warnings(self, messages: Sequence[str], *, least: int) -> None:
         """The warnings for which there is room, but so many in any case; where there is none for all, their number."""
@@ -239,7 +240,7 @@ class _Page(Page):
         """Every package, reason and step."""
         if plan.stack is not None and plan.stack.frameworks:
             self.title("Stack")
-            self._stack(plan.stack, plan.environment, verbose=True)
+            self._stack(plan, plan.stack, verbose=True)
         self._packages(plan)
         if plan.overrides:
             self.title("Overrides (declared pins that the plan leaves)")
@@ -262,29 +263,37 @@ class _Page(Page):
         for number, step in enumerate(plan.steps, 1):
             self.say(f"{_what(step, plan)}{' (root)' if step.needs_root else ''}", f"  {number}. ")
 
-    def _stack(self, stack: Stack, environment: Sequence[Environment], *, verbose: bool = False, brief: bool = False) -> None:
+    def _stack(self, plan: Plan, stack: Stack, *, verbose: bool = False, brief: bool = False) -> None:
         if not stack.frameworks:
             return
         rows = []
         if stack.driver_min:
             because = f"{stack.driver_because or ''}; " if verbose else ""
-            rows.append(("driver", f">= {stack.driver_min}", f"{because}policy {stack.driver_policy}"))
+            known = plan.facts.driver
+            here = "; none here" if known is None else "; unknown here" if known is UNKNOWN else ""
+            rows.append(("driver", f">= {stack.driver_min}", f"{because}policy {stack.driver_policy}{here}"))
         channels = sorted({one.libraries for one in stack.frameworks if one.asked})
         how = " and ".join(_CHANNELS[one] for one in channels if one in _CHANNELS)
         beside = f", {how}" if stack.cuda_of_wheels and how else ""
         if stack.cuda:
             rows.append(("CUDA", stack.cuda, "from the installed pip wheels" if stack.cuda_of_wheels else how))
-        apart = {one.wheel.version: one.value for one in environment if one.wheel is not None}
+        apart = {one.wheel.version: one.value for one in plan.environment if one.wheel is not None}
         if stack.cudnn and stack.cudnn not in apart:
             rows.append(("cuDNN", stack.cudnn, f"libcudnn.so.{stack.cudnn_soname}{beside}"))
         for version, names in apart.items():
             who = names.replace(" ", " and ")
             rows.append(("cuDNN", version, f"libcudnn.so.{version.partition('.')[0]} for {who} alone, in a folder of its own"))
         kept = [one for one in stack.frameworks if brief and not one.asked]
-        rows += [(one.name, one.version, _built_with(one)) for one in stack.frameworks if one not in kept]
+        rows += [(one.name, one.version, self._built_with(one)) for one in stack.frameworks if one not in kept]
         self.rows(rows)
         if kept:
             self.say(", ".join(f"{one.name} {one.version}" for one in kept), "  installed and kept: ", "    ")
+
+    def _built_with(self, one: StackFramework) -> str:
+        built = [f"CUDA {one.cuda_built}" if one.cuda_built else "", f"cuDNN {one.cudnn_built}" if one.cudnn_built else ""]
+        built = [part for part in built if part]
+        said = f"for {', '.join(built)}" if self.width < _NARROW else f"built with {' and '.join(built)}"
+        return (said if built else "CPU build") + ("" if one.asked else ", installed and kept")
 
     def _packages(self, plan: Plan) -> None:
         self.title(f"Packages ({_counts(plan)})")

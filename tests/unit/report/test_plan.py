@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from cudnn_resolve.facts.codec import encode
+from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.locking.model import Environment
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, StackFramework, Step, Warning
 from cudnn_resolve.report import plan as text_report
@@ -323,3 +324,18 @@ def test_a_plan_with_every_kind_of_change_reads_in_fifteen_lines() -> None:
     assert text.splitlines()[-1] == "cudnn-resolve apply -f torch"
     assert "! jax 2.0 requires ml-dtypes" in text, "what breaks is told before what is missing here"
     assert "1 override: numpy 2.0" in text
+
+
+@pytest.mark.parametrize(
+    ("known", "head", "driver"), [({"driver": None, "gpus": ()}, "no driver, no GPU", "none"), ({}, "GPU unknown", "unknown")]
+)
+def test_what_is_not_known_of_the_hardware_takes_no_room_from_the_plan(known: dict[str, Any], head: str, driver: str) -> None:
+    of = replace(facts(packages={"pip": {}}), **{"driver": UNKNOWN, "gpus": UNKNOWN, **known})
+    found = plan(BOOK, of, request(BOOK, "north", "south"))
+
+    for width in (60, 100):
+        lines = text_report.render(found, width=width, command="cudnn-resolve apply").splitlines()
+        assert len(lines) <= 15
+        assert any(head in line for line in lines), "no line ends in the middle of a fact"
+        assert any(line.startswith("  driver ") and line.endswith(f"policy minor; {driver} here") for line in lines)
+    assert any(line.startswith("  + north 2.0, south 2.0, ") for line in lines), "packages are named as where the hardware is known"
