@@ -1,6 +1,7 @@
-"""The TOML text of a wheel table: one release to a line, in an order that only the data decides.
+"""The TOML text of a wheel table: releases from the oldest to the newest, in an order that only the data decides.
 
-What several releases say alike is written once: their Requires-Python and tags under `files`, requirements under `lines`. Numbers are
+What several releases say alike is written once: those that differ in version and day alone share a row, Requires-Python and tags stand
+under `files`, requirements under `lines`. Numbers are
 given in the order in which a thing is said a second time, so that a new release adds to a file and moves nothing in it.
 """
 
@@ -13,6 +14,9 @@ from typing import Any
 from harvest_table import Table
 
 SHARED = ("requires_python", "tags")
+LISTED = ("version", "date")
+MOST_LISTED = 20
+"""So many releases at most share a row, so that a new one changes a short line."""
 
 
 def rendered(written: Table, read: str) -> str:
@@ -24,7 +28,7 @@ def rendered(written: Table, read: str) -> str:
         f"read = {read}\npackage = {_text(written.package)}\n",
         *(["\nlines = [\n", *(f"  {_text(line)},\n" for line in lines), "]\n"] if lines else []),
         "\nrelease = [\n",
-        *(f"  {_inline(_release(row, files))},\n" for row in written.release),
+        *(f"  {_inline(row)},\n" for row in _joined([_release(row, files) for row in written.release])),
         "]\n",
     ]
     for (python, tags), number in files.items():
@@ -40,7 +44,7 @@ def rendered(written: Table, read: str) -> str:
 def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     """A wheel table as `rendered` writes it, parsed, with everything in its place again."""
     files = {one["id"]: {key: one[key] for key in SHARED if key in one} for one in table.get("files", ())}
-    releases = [{**one, **files.get(one.get("files"), {})} for one in table.get("release", ())]
+    releases = [{**one, **files.get(one.get("files"), {})} for row in table.get("release", ()) for one in _apart(row)]
     lines = table.get("lines", ())
     metadata = [
         {**one, "requires": [lines[line] if isinstance(line, int) else line for line in one["requires"]]} if "requires" in one else one
@@ -70,9 +74,34 @@ def _release(row: Mapping[str, Any], files: Mapping[Any, int]) -> dict[str, Any]
     return dict(row) if number is None else {**{key: row[key] for key in row if key not in SHARED}, "files": number}
 
 
+def _joined(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in which neighbours that differ in version and day alone are one, with lists of both."""
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        alike = found and found[-1].keys() == row.keys() and all(found[-1][key] == row[key] for key in row if key not in LISTED)
+        if alike and len(found[-1]["version"]) < MOST_LISTED:
+            for key in LISTED:
+                if key in row:
+                    found[-1][key].append(row[key])
+        else:
+            found.append({key: [value] if key in LISTED else value for key, value in row.items()})
+    return [{key: value[0] if key in LISTED and len(value) == 1 else value for key, value in row.items()} for row in found]
+
+
+def _apart(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The releases of a row."""
+    if not isinstance(row["version"], list):
+        return [row]
+    return [{**row, **{key: row[key][number] for key in LISTED if key in row}} for number in range(len(row["version"]))]
+
+
 def _inline(row: Mapping[str, Any]) -> str:
-    fields = [f"{key} = {value if key == 'date' else _value(value)}" for key, value in row.items()]
+    fields = [f"{key} = {_days(value) if key == 'date' else _value(value)}" for key, value in row.items()]
     return "{" + ", ".join(fields) + "}"
+
+
+def _days(value: Any) -> str:
+    return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
 
 
 def _value(value: Any) -> str:

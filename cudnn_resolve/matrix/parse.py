@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
@@ -68,7 +68,7 @@ class _Check:
             rows[array] = [one for _, one in kept]
             if any(position != place for place, (position, _) in enumerate(kept)):
                 places[array] = tuple(position for position, _ in kept)
-        self._shared(rows, len(lines or ()))
+        self._shared(rows, places.get("release", ()), len(lines or ()))
         known = [
             "origin",
             "source",
@@ -171,11 +171,25 @@ class _Check:
                 }
                 yield position, Removal(array=array, position=position, parts=parts)
                 continue
-            found = self._row(place, type_, entry, missing=required(type_))
-            before = len(self.faults)
-            self._cited(place, type_, found)
-            if len(self.faults) == before and found.keys() >= set(required(type_)):
-                yield from ((position, one) for one in self._made(type_, found))
+            for single in self._apart(place, entry) if type_ is row.WheelRelease else (entry,):
+                found = self._row(place, type_, single, missing=required(type_))
+                before = len(self.faults)
+                self._cited(place, type_, found)
+                if len(self.faults) == before and found.keys() >= set(required(type_)):
+                    yield from ((position, one) for one in self._made(type_, found))
+
+    def _apart(self, place: str, entry: object) -> Sequence[object]:
+        """Return the releases of a row of a wheel table, which may list several with their days."""
+        versions = entry.get("version") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict) or not isinstance(versions, list):
+            return (entry,)
+        days = entry.get("date", [None] * len(versions))
+        if not isinstance(days, list) or len(days) != len(versions):
+            self.fault(f"{place}.date", f"is not a list of {len(versions)} days, as many as there are versions")
+            return ()
+        shared = {key: value for key, value in entry.items() if key not in ("version", "date")}
+        pairs = zip(versions, days, strict=True)
+        return [{"version": version, **({"date": day} if day is not None else {}), **shared} for version, day in pairs]
 
     def _row(self, place: str, type_: type[row.Plain], raw: object, *, missing: tuple[str, ...]) -> dict[str, Any]:
         """Return the fields of a row, those that are right."""
@@ -241,14 +255,17 @@ class _Check:
             else:
                 yield type_(**{**found, "version": whole})
 
-    def _shared(self, rows: dict[str, list[Any]], lines: int) -> None:
+    def _shared(self, rows: dict[str, list[Any]], places: Sequence[int], lines: int) -> None:
         """Require that what a wheel's release and its metadata share by number is there: [[metadata]], [[files]] and lines."""
         known = {array: {entry.id for entry in rows.get(array, ())} for array in ("metadata", "files")}
         for position, release in enumerate(rows["release"] if "metadata" in rows else ()):
             ids = release.metadata.values() if isinstance(release.metadata, dict) else [release.metadata]
             for array, numbers in (("metadata", ids), ("files", [release.files])):
                 for number in sorted({one for one in numbers if one is not None} - known[array]):
-                    self.fault(f"release[{position}].{array}", f"{number} is not the id of a [[{array}]] entry of this file")
+                    self.fault(
+                        f"release[{places[position] if places else position}].{array}",
+                        f"{number} is not the id of a [[{array}]] entry of this file",
+                    )
         for position, entry in enumerate(rows.get("metadata", ())):
             for number in [one for one in entry.requires if isinstance(one, int) and one >= lines]:
                 self.fault(f"metadata[{position}].requires", f"{number} is not the position of one of the lines of this file")

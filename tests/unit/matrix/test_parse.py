@@ -106,6 +106,15 @@ def test_metadata_of_a_release_is_in_the_file() -> None:
     assert faults("wheel/beta", text) == ["m/x.toml: release[0].metadata: 7 is not the id of a [[metadata]] entry of this file"]
 
 
+def test_a_row_of_a_wheel_table_lists_releases_with_their_days() -> None:
+    days = WORLD["wheel/beta"].replace('version = "0.1"', 'version = ["0.1", "0.2"], date = [2024-04-03, 2024-05-03]')
+    assert days != WORLD["wheel/beta"]
+    assert faults("wheel/beta", days) == []
+    assert faults("wheel/beta", days.replace("2024-04-03, ", "")) == [
+        "m/x.toml: release[0].date: is not a list of 2 days, as many as there are versions"
+    ]
+
+
 def test_an_overlay_may_leave_out_what_the_table_below_says() -> None:
     assert faults("gpu/card", f"card = [{CARD}]".replace(', source = "docs"', ""), overlay=True) == []
     assert faults("framework/alpha", '[[build]]\nversion = "3"\nvariant = "cpu"', overlay=True) == []

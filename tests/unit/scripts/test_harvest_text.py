@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import date
 
 from harvest_table import Table
 from harvest_text import expanded, rendered
@@ -44,3 +45,13 @@ def test_a_new_release_moves_nothing() -> None:
     before, after = (rendered(made(*versions), "2026-01-01").splitlines() for versions in (("1.0", "1.1"), ("1.0", "1.1", "1.2")))
 
     assert set(before) <= set(after)
+
+
+def test_neighbours_that_differ_in_version_and_day_alone_share_a_row() -> None:
+    days = [date(2026, 1, number + 1) for number in range(22)]
+    release = [{"version": f"1.{number}", "date": day, "tags": ["py3-none-any"], "metadata": 1} for number, day in enumerate(days)]
+    table = Table(package="toy", release=[*release, {**release[-1], "version": "2.0", "metadata": 2}], metadata=[])
+    written = tomllib.loads(rendered(table, "2026-01-01"))
+
+    assert [len(row["version"]) if isinstance(row["version"], list) else row["version"] for row in written["release"]] == [20, 2, "2.0"]
+    assert expanded(written)["release"] == table.release
