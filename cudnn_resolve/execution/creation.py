@@ -140,12 +140,11 @@ def lay_out(journals: Journals, base: str, uv: str | None, host: Host, share: tu
     log = f"{journals.folder}/creation.txt"
     made = run_tool(argv, Tooling(log=log, share=share, cwd=prefix), env=environ)
     if not made.ok:
-        raise WorldError(
-            f"{argv[0]} makes no environment of {base}: {made.why()}",
-            code="env-failed",
-            context=log,
-            hint="nothing is left of it; `--python PATH` names another interpreter",
-        )
+        what, hint = f"makes no environment of {base}", "`--python PATH` names another interpreter"
+        if "/" not in base:  # which uv was to fetch
+            what = f"cannot fetch Python {base}"
+            hint = f"`apt-get install python{base}-venv` or `conda create -n py python={base}`, or set UV_PYTHON_INSTALL_MIRROR"
+        raise WorldError(f"{argv[0]} {what}: {made.why()}", code="env-failed", context=log, hint=f"nothing is left of it; {hint}")
     config = disk.content(f"{prefix}/pyvenv.cfg", 1 << 16) or b""
     disk.write_whole(f"{prefix}/pyvenv.cfg", config.rstrip(b"\n") + f"\n{_MARK}\n".encode())
     _source_settings(f"{prefix}/bin/activate")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from cudnn_resolve.execution import creation
+from tests.functional.interpreters import interpreters
 from tests.functional.test_apply_cli import Bench
 from tests.program import Done, run
 from tests.small_wheels import tree
@@ -390,3 +395,67 @@ def test_a_kernel_needs_an_environment(making: Making) -> None:
     done = making.say("apply", "--kernel", "small")
 
     assert (done.returncode, "--env DIR" in done.stderr) == (2, True)
+
+
+def fetchable(base: Path) -> tuple[str, dict[str, str]]:
+    """The minor of a Python that only uv can get here, and the variables by which it does: out of an archive on this disk."""
+    found = {minor: Path(path) for minor, path in interpreters().items() if "/usr/" not in path and minor not in (MINOR, "3.6", "3.7")}
+    if os.uname().machine != "x86_64" or not found:
+        pytest.skip("there is no second Python outside of the system's folders")
+    minor, path = min(found.items())
+    asked = "import sys; print(sys.base_prefix, '%d.%d.%d' % sys.version_info[:3])"
+    prefix, version = subprocess.run([path, "-I", "-c", asked], capture_output=True, text=True, check=True).stdout.split()
+    left_out = ("test", "idlelib", "site-packages", "__pycache__")
+
+    def inside(one: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if set(one.name.split("/")) & set(left_out) or "/config-" in one.name else one
+
+    with tarfile.open(base / "python.tar.gz", "w:gz", compresslevel=1) as archive:
+        for name in (f"bin/python{minor}", "lib"):
+            archive.add(f"{prefix}/{name}", f"python/{name}", filter=inside)
+        archive.add(f"{prefix}/bin/python{minor}", "python/bin/python3")
+        archive.add(f"{prefix}/bin/python{minor}", "python/bin/python")
+    major, second, patch = map(int, version.split("."))
+    one = {
+        "name": "cpython",
+        "arch": {"family": "x86_64", "variant": None},
+        "os": "linux",
+        "libc": "gnu",
+        "prerelease": "",
+        "variant": None,
+    }
+    digest = hashlib.sha256((base / "python.tar.gz").read_bytes()).hexdigest()
+    numbers = {"major": major, "minor": second, "patch": patch, "url": (base / "python.tar.gz").as_uri(), "sha256": digest, "build": "1"}
+    (base / "downloads.json").write_text(json.dumps({f"cpython-{version}-linux-x86_64-gnu": {**one, **numbers}}))
+    (base / "few").mkdir()
+    (base / "few/uv").symlink_to(Path(sys.executable).parent / "uv")
+    own = {"HOME": str(base / "home"), "PATH": str(base / "few"), "PYENV_ROOT": "", "CONDA_EXE": "", "CONDA_PREFIX": ""}
+    return minor, {**own, "UV_PYTHON_DOWNLOADS_JSON_URL": str(base / "downloads.json"), "UV_PYTHON_INSTALL_DIR": str(base / "pythons")}
+
+
+def test_a_python_that_is_not_here_is_fetched_by_uv(making: Making) -> None:
+    minor, own = fetchable(making.base)
+    (making.base / "home").mkdir()
+
+    def make() -> Done:
+        words = ("apply", "--env", "made", "--python-version", minor, "-q")
+        return run(*words, environ={**making.environ, **own}, cwd=making.base)
+
+    done = make()
+    assert done.stdout.startswith("done: "), done
+    assert making.says() == "1.0"
+    asked = "import sys; print('%d.%d' % sys.version_info[:2], sys.base_prefix)"
+    version, prefix = subprocess.run([making.made / "bin/python", "-c", asked], capture_output=True, text=True, check=True).stdout.split()
+    assert version == minor
+    assert prefix.startswith(str(making.base / "pythons"))
+    assert make().stdout.startswith("nothing to do: ")
+
+    assert run("apply", "--undo", "--env", "made", "-q", environ={**making.environ, **own}, cwd=making.base).returncode == 0
+    shutil.rmtree(making.base / "pythons")
+    (making.base / "python.tar.gz").unlink()
+    refused = make()
+
+    assert refused.returncode == 3, refused
+    assert f"cannot fetch Python {minor}" in refused.stderr
+    assert f"apt-get install python{minor}-venv" in " ".join(refused.stderr.split())
+    assert not making.made.exists()
