@@ -23,6 +23,7 @@ from cudnn_resolve.matrix.evidence import opened_names
 
 _RECORD_BYTES = 64 << 20
 _METADATA_BYTES = 4 << 20
+_MOST_MODULES, _MOST_FOLDERS = 50, 500
 _CACHE_BYTES = 64 << 20
 _DIRECTORIES = ("/lib/{arch}-linux-gnu", "/usr/lib/{arch}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 """Where glibc's loader looks at last, on Debian and elsewhere."""
@@ -76,6 +77,8 @@ def installed_libraries(
 ) -> Iterator[Placed]:
     """Libraries of the packages in these folders, as their RECORD lists them, without the packages in `leaving`.
 
+    Those of a package that has no RECORD, as the system's own packages and conda's have none, are looked for where they mostly lie.
+
     `at` says for folders that were laid out elsewhere where they will lie.
     """
     for root in dict.fromkeys(one for place in roots for one in (place, f"{place}/{FOLDER}")):
@@ -83,7 +86,8 @@ def installed_libraries(
         for name, info in _packages(host, root):
             if name in leaving and not root.endswith(f"/{FOLDER}"):
                 continue
-            for path in _listed(host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES) or ""):
+            record = host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES)
+            for path in _listed(record) if record is not None else _seen(host, root, name, info):
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
                     yield Placed(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
@@ -156,6 +160,17 @@ def _listed(text: str) -> Iterator[str]:
                 yield row[0]
     except Error:
         return
+
+
+def _seen(host: Host, root: str, name: str, info: str) -> Iterator[str]:
+    """Libraries in the folders of a package's modules, and in `lib` below these, below `root`."""
+    tops = (host.read_text(f"{root}/{info}/top_level.txt", _METADATA_BYTES) or name.replace("-", "_")).split()
+    for top in tops[:_MOST_MODULES]:
+        if "/" in top or top.startswith("."):
+            continue
+        inside = host.list_dir(f"{root}/{top}")[:_MOST_FOLDERS]
+        for folder in (top, f"{top}/lib", *(f"{top}/{one}/lib" for one in inside)):
+            yield from (f"{folder}/{one}" for one in host.list_dir(f"{root}/{folder}") if LIBRARY.search(one))
 
 
 def _required(text: str) -> Iterator[str]:

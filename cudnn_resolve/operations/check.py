@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.diagnosis.machine_cudnn import UNLOADED
 from cudnn_resolve.diagnosis.model import Comparison, Evidence, Finding, Moved, Remedy, Verdict
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import or_none
@@ -163,22 +164,41 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     environment = ask_environment(host, facts.python.path or host.python)
     report = verify_files(host, environment.packages, foreign=True)
     links = tuple(link_findings(host, environment.packages, environment.python, book))
-    damages = [*_unfinished(environment), *damage_findings(report.damages, book), *(one for _, one in links), *_unlisted(report)]
+    broken = {os.path.basename(path) for one in report.damages if one.kind != "foreign" for path in one.paths}
+    lacking = {evidence.text.removeprefix("needs ") for _, one in links for evidence in one.evidence}
+    alone = (one for _, one in links if not {evidence.text.removeprefix("needs ") for evidence in one.evidence} & broken)
+    damages = [*_unfinished(environment), *damage_findings(report.damages, book, lacking), *alone, *_unlisted(report)]
     damaged = {one.package for one in report.damages if one.kind != "foreign"} | {name for name, one in links if one.severity == "error"}
     apart = replace(facts, problems=tuple(one for one in facts.problems if not one.what.startswith("packages.pip.")))  # told by `damages`
     found = verdict_on(subject_of_facts(facts, environment.prefix), book, machine_of(facts, book), machine_name(facts, None), apart)
-    findings = (*damages, *found.findings)
+    told = broken | lacking
+    findings = (*damages, *(one for one in found.findings if UNLOADED not in one.summary or not any(name in one.summary for name in told)))
     is_torn = any(one.severity == "error" for one in damages)
     unread = (f"{report.unread} large files written after their package",) if report.unread else ()
     judged = f"{report.files} files of {report.packages} packages, by size, and by content where they were written after their package"
+    python = request.machines[0].python
     return replace(
         found,
+        remedy=tuple(_for(python, one) for one in found.remedy),
         status="breaks" if is_torn else found.status,
         frameworks=tuple(replace(one, status="breaks") if one.name in damaged else one for one in found.frameworks),
-        findings=tuple(sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))),
+        findings=tuple(
+            replace(one, remedy=tuple(_for(python, each) for each in one.remedy))
+            for one in sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))
+        ),
         judged=(judged, "whether every library finds what it needs", "the cuDNN that each framework loads", *found.judged),
         not_judged=(*found.not_judged[:-1], *NOT_JUDGED, *unread),
     )
+
+
+def _for(python: str | None, remedy: Remedy) -> Remedy:
+    """The remedy for the environment of an interpreter, where one is named: its command would change the active one."""
+    command = remedy.command
+    if python is None or command is None or "--python" in command:
+        return remedy
+    if command.startswith("pip install "):
+        return replace(remedy, command=f"{shlex.quote(python)} -m {command}")
+    return replace(remedy, command=f"{command} --python {shlex.quote(python)}") if command.startswith("cudnn-resolve ") else remedy
 
 
 def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:
@@ -199,8 +219,11 @@ def _required_names(requires: Iterable[str]) -> Iterator[str]:
             yield canonicalize_name(Requirement(text).name)
 
 
-def damage_findings(damages: Iterable[Damage], book: Book) -> Iterator[Finding]:
-    """What is wrong with installed files, by package; foreign files are told and harm nothing."""
+def damage_findings(damages: Iterable[Damage], book: Book, lacking: Collection[str] = ()) -> Iterator[Finding]:
+    """What is wrong with installed files, by package; foreign files are told and harm nothing.
+
+    `lacking`: libraries that others need and do not find: where it is a file that was changed, it cannot be loaded.
+    """
     for one in damages:
         shown = ", ".join(one.paths[:_SHOWN]) + (f" and {len(one.paths) - _SHOWN} more" if len(one.paths) > _SHOWN else "")
         if one.kind == "foreign":
@@ -209,9 +232,11 @@ def damage_findings(damages: Iterable[Damage], book: Book) -> Iterator[Finding]:
             continue
         what = {"missing": "missing", "empty": "empty", "changed": "not as it installed them"}[one.kind]
         by = f"; they are those of {one.by}" if one.by else ""
+        hit = sorted({os.path.basename(path) for path in one.paths} & set(lacking))
+        by += f"; {', '.join(hit[:_SHOWN])} cannot be loaded, and others need it" if hit else ""
         yield Finding(
             cause=_cause(one, book),
-            severity="error" if one.is_hollow or (one.is_code and (one.kind != "changed" or one.by)) else "warning",
+            severity="error" if hit or one.is_hollow or (one.is_code and (one.kind != "changed" or one.by)) else "warning",
             summary=f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {what}{by}: {shown}",
             evidence=(_evidence(one, shown),),
             remedy=(

@@ -109,7 +109,9 @@ def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str
 
     def serve(some: Mapping[str, str]) -> bool:
         unfit = tuple(name for name in subject.unfit if name not in some)
-        found, seen = found_in(replace(subject, packages={**subject.packages, **some}, unfit=unfit), book, machine, None)
+        requires = {name: lines for name, lines in subject.requires.items() if name not in some}  # these are of what was there
+        after = replace(subject, packages={**subject.packages, **some}, requires=requires, unfit=unfit)
+        found, seen = found_in(after, book, machine, None)
         return "error" not in {*(one.severity for one in found.faults), *(one.severity for one in seen)}
 
     different = {name: version for name, version in wanted.items() if subject.packages.get(name) != version}
@@ -171,7 +173,8 @@ def edit(asked: Edit) -> Remedy:
         return Remedy(text=f"in {_place(asked)}, below `pip:`: {every}{apart}")
     if kind == "conda-lock.yml":
         return Remedy(text=f"in the environment.yml that it is made from, below `pip:`: {every}", command="conda-lock lock")
-    return Remedy(text=f"install {shown} in their place", command=f"pip install --no-deps {words}")
+    instead = " in their place" if asked.pins.keys() & asked.subject.packages.keys() else ""
+    return Remedy(text=f"install {shown}{instead}", command=f"pip install --no-deps {words}")
 
 
 _ADDS = {

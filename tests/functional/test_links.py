@@ -115,3 +115,45 @@ def test_check_tells_what_does_not_load(bench: Bench) -> None:
     told = [(one["cause"], one["summary"]) for one in verdict["findings"] if one["severity"] == "error"]
     assert ("framework_pkg_mismatch", "torchvision: _C.so needs libtorch.so, which nothing brings") in told
     assert any(cause == "cuda_runtime_missing" and "_C.so needs libcusparse.so.11" in summary for cause, summary in told)
+
+
+@pytest.mark.parametrize("how", ["missing", "changed"])
+def test_check_tells_a_damaged_library_once_and_not_who_needs_it(bench: Bench, how: str) -> None:
+    wheels: dict[str, dict[str, str | bytes]] = {
+        "kernels": {"kernels/_C.so": extension("libcusparse.so.11", "libc.so.6")},
+        "nvidia-cusparse-cu11": {"nvidia/cusparse/lib/libcusparse.so.11": write_elf("libcusparse.so.11", machine=machine())},
+    }
+    locked(bench, **wheels)
+    assert bench("-q").returncode == 0
+    (library,) = bench.venv.glob("lib/python3*/site-packages/nvidia/cusparse/lib/libcusparse.so.11")
+    library.unlink()
+    if how == "changed":
+        library.write_bytes(b"no library at all")
+
+    found = bench("--format", "json", verb="check")
+
+    (verdict,) = json.loads(found.stdout)["verdicts"]
+    (told,) = [one for one in verdict["findings"] if one["severity"] == "error"]
+    assert "of nvidia-cusparse-cu11 1.0 are" in told["summary"]
+    assert "libcusparse.so.11 cannot be loaded, and others need it" in told["summary"]
+    assert told["remedy"][0]["command"].startswith("cudnn-resolve apply --reinstall-package nvidia-cusparse-cu11 --python ")
+
+
+def test_libraries_of_a_package_without_a_list_of_its_files_are_found(bench: Bench) -> None:
+    wheels: dict[str, dict[str, str | bytes]] = {
+        "kernels": {"kernels/_C.so": extension("libcusparse.so.11", "libown.so", "libc.so.6")},
+        "nvidia-cusparse-cu11": {"nvidia/cusparse/lib/libcusparse.so.11": write_elf("libcusparse.so.11", machine=machine())},
+        "own": {"own/__init__.py": "", "own/libown.so": write_elf("libown.so", machine=machine())},
+    }
+    locked(bench, **wheels)
+    assert bench("-q").returncode == 0
+    for name in ("nvidia_cusparse_cu11", "own"):
+        (record,) = bench.venv.glob(f"lib/python3*/site-packages/{name}-*.dist-info/RECORD")
+        record.unlink()
+    (info,) = bench.venv.glob("lib/python3*/site-packages/nvidia_cusparse_cu11-*.dist-info")
+    (info / "top_level.txt").write_text("nvidia\n", encoding="utf-8")
+
+    found = bench("--format", "json", verb="check")
+
+    (verdict,) = json.loads(found.stdout)["verdicts"]
+    assert not [one["summary"] for one in verdict["findings"] if "which nothing brings" in one["summary"]]

@@ -80,6 +80,15 @@ def test_what_a_framework_does_not_find_where_the_loader_looks_cannot_be_opened(
     assert "which the loader searches, and cannot be opened there: two releases" in found[0].summary
 
 
+def test_what_stops_a_framework_before_its_cudnn_is_told() -> None:
+    because = "libtorch_cuda.so needs libnccl.so.2, which is not found"
+    torch = {"name": "torch", "version": "2.6.0", "cudnn_built": "9.1.0", "would_load": {"cudnn": None, "because": because}}
+    copy = {"version": "9.1.0", "soname": 9, "path": "/v/nvidia/cudnn/lib", "source": "pip", "complete": True}
+    facts = from_mapping({**LINUX, "frameworks": [torch], "cudnn": [copy]}, "test")
+    (found,) = [one for one in diagnose_facts(facts, book()) if one.summary.startswith("torch 2.6.0 ")]
+    assert (found.cause, found.summary) == ("cuda_runtime_missing", f"torch 2.6.0 does not load: {because}")
+
+
 @pytest.mark.parametrize(("package", "framework"), [("torch", "torch"), ("jaxlib", "jax"), ("tensorflow", "tensorflow")])
 def test_the_framework_of_the_traceback_stands_in_the_command(package: str, framework: str) -> None:
     commands = [one.command or "" for one in judged(TRACEBACK.format(package)).findings[0].remedy]
