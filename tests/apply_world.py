@@ -108,8 +108,12 @@ class ApplyWorld:
         write_wheel(self.wheels, name, version, files, scripts=(f"{module}-tool", f"{module}-{version}"))
 
     def reset(self) -> None:
+        """The environment as it was built; the thousand files of pip, which no task here changes, are moved and not copied."""
+        pip = [path.rename(self.base / path.name) for path in self.venv.glob("lib/python3*/site-packages/pip*")]
         shutil.rmtree(self.venv)
-        shutil.copytree(self.template, self.venv, symlinks=True)
+        shutil.copytree(self.template, self.venv, symlinks=True, ignore=lambda _folder, _names: [path.name for path in pip])
+        for path in pip:
+            path.rename(self.site / path.name)
         shutil.rmtree(self.state, ignore_errors=True)
 
     def environ(self) -> dict[str, str]:

@@ -37,8 +37,8 @@ ROUNDS = 3000
 def explain(book: Book, machine: Machine, request: Request, found: Failure | None = None) -> Conflict:
     """The conflict of a request that has no resolution; `found` says what the search met."""
     machine, request = _settled(machine, replace(opened(request), any_answer=True))
-    core, core_machine, core_request = minimum(book, machine, request, found)
-    failure = _failure(book, core_machine, core_request)
+    core, core_machine, core_request, failure = minimum(book, machine, request, found)
+    failure = failure or _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
     causes += apart(Universe(Context(book, core_machine, core_request)))
@@ -74,8 +74,8 @@ def _settled(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenReque
 
 def minimum(
     book: Book, machine: Machine, request: OpenRequest, found: Failure | None = None
-) -> tuple[list[Condition], Machine, OpenRequest]:
-    """The conditions none of which can be left out, found by leaving out one after the other and solving again.
+) -> tuple[list[Condition], Machine, OpenRequest, Failure | None]:
+    """The conditions none of which can be left out, found by leaving out one after the other and solving again, and what the last one met.
 
     Many are first left out together: if that changes nothing, none of them matters, and sixty requirements cost a few solves, not sixty.
     Lines that the failed search did not meet with come first.
@@ -86,21 +86,25 @@ def minimum(
     protected = Universe(Context(book, machine, replace(request, extras=limits))).installed.protected
     every = list(conditions(machine, request, protected))
     met = [condition for condition in every if found is None or _was_met(condition, found)]
+    failure: Failure | None = None
     waiting = [group for group in (met, [condition for condition in every if condition not in met]) if group]
     while waiting:
         group = waiting.pop()
         other_machine, other_request = machine, request
         for condition in group:
             other_machine, other_request = condition.without(other_machine, other_request)
-        if (other_request.targets or _asks_for_packages(other_request)) and _fails(book, other_machine, other_request, is_shown=is_shown):
-            machine, request = other_machine, other_request
+        less = _failure(book, other_machine, other_request) if other_request.targets or _asks_for_packages(other_request) else None
+        if less is not None and not (
+            is_shown and less.exhausted
+        ):  # where the whole was shown to have no answer, one given up shows nothing
+            machine, request, failure = other_machine, other_request, less
         elif len(group) == 1:
             core += group
         else:
             half = len(group) // 2 if len(group) > _TOGETHER else 1
             waiting += [group[half:], group[:half]]
     core.sort(key=lambda condition: not isinstance(condition.about, Target))
-    return core, machine, request
+    return core, machine, request, failure
 
 
 def _was_met(condition: Condition, found: Failure) -> bool:
@@ -117,12 +121,6 @@ def _asks_for_packages(request: Request) -> bool:
 
 _TOGETHER = 4
 """Up to so many conditions are tried one by one: of few, some matter."""
-
-
-def _fails(book: Book, machine: Machine, request: OpenRequest, *, is_shown: bool) -> bool:
-    """True where a part of a request has no answer; where that was shown of the whole, a search that is given up shows nothing."""
-    failure = _failure(book, machine, request)
-    return failure is not None and not (is_shown and failure.exhausted)
 
 
 def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | None:
