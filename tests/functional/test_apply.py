@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -424,27 +422,6 @@ def test_a_preload_alone_needs_no_installer(world: ApplyWorld, work: Work) -> No
 
     assert done.status == "done", done.trouble
     assert (Path(work.environment.scheme["purelib"]) / f"{MODULE}.pth").exists()
-
-
-def test_a_folder_that_cannot_be_removed_is_a_failure(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    former = world.former()
-    real = os.rmdir
-    failed: list[str] = []
-
-    def rmdir(path: str, **more: Any) -> None:
-        if str(path).endswith("/tensorflow_gpu") and not failed:
-            failed.append(path)
-            raise OSError(errno.EIO, "Input/output error")
-        real(path, **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "rmdir", rmdir)
-        done = carry_out(world.task(work.environment), work)
-
-    assert failed
-    assert (done.status, done.left) == ("reverted", ())
-    assert "is empty and could not be removed" in (done.trouble.message if done.trouble else "")
-    assert world.former() == former
 
 
 @pytest.mark.parametrize("spoiled", ["WHEEL", "RECORD", "__init__.py"])

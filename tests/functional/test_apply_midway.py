@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -16,7 +17,17 @@ from cudnn_resolve.execution.task import Work
 from tests.apply_world import ApplyWorld
 
 
-def test_memory_that_ends_in_the_middle_leads_back(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (OSError(errno.EIO, "Input/output error"), None, "is empty and could not be removed"),
+        (MemoryError(), "memory", ""),
+    ],
+    ids=["disk", "memory"],
+)
+def test_a_folder_that_cannot_be_removed_leads_back(
+    world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str | None, told: str
+) -> None:
     former = world.former()
     real = os.rmdir
     failed: list[str] = []
@@ -24,7 +35,7 @@ def test_memory_that_ends_in_the_middle_leads_back(world: ApplyWorld, work: Work
     def rmdir(path: str, **more: Any) -> None:
         if str(path).endswith("/tensorflow_gpu") and not failed:
             failed.append(path)
-            raise MemoryError
+            raise error
         real(path, **more)
 
     with monkeypatch.context() as patched:
@@ -32,7 +43,10 @@ def test_memory_that_ends_in_the_middle_leads_back(world: ApplyWorld, work: Work
         done = carry_out(world.task(work.environment), work)
 
     assert failed
-    assert (done.status, done.left, done.trouble and done.trouble.code) == ("reverted", (), "memory")
+    assert done.trouble is not None
+    assert (done.status, done.left) == ("reverted", ())
+    assert code in (None, done.trouble.code)
+    assert told in done.trouble.message
     assert world.former() == former
 
 

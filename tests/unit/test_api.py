@@ -56,52 +56,28 @@ def test_detect_gives_what_the_json_prints() -> None:
 
 
 def test_every_word_is_the_option_of_that_name(seen: list[Options]) -> None:
-    with pytest.raises(SeenError):
-        cudnn_resolve.plan(
-            ["torch>=2.4", "jax"],
-            requirement="a.txt",
-            cuda=">=12",
-            cudnn="9.3",
-            driver="550.54.15",
-            gpu=["T4", "sm_90"],
-            python_version="3.11",
-            platform="linux_x86_64",
-            glibc="2.35",
-            os="ubuntu22.04",
-            prefer="newest",
-            driver_policy="strict",
-            strict_pins=True,
-            channel="pip",
-            matrix=["m"],
-            index_url="-i",
-            extra_index_url="j",
-            find_links="k",
-            offline=True,
-        )
+    words: dict[str, Any] = {
+        "cuda": ">=12",
+        "driver": "550.54.15",
+        "python_version": "3.11",
+        "platform": "linux_x86_64",
+        "glibc": "2.35",
+        "os": "ubuntu22.04",
+        "prefer": "newest",
+        "driver_policy": "strict",
+        "strict_pins": True,
+        "channel": "pip",
+        "index_url": "-i",
+        "offline": True,
+    }
+    lists: dict[str, Any] = {"gpu": ["T4", "sm_90"], "matrix": ["m"]}
+    one: dict[str, Any] = {"requirement": "a.txt", "extra_index_url": "j", "find_links": "k"}
 
-    assert seen == [
-        PlanRequest(
-            framework=("torch>=2.4", "jax"),
-            requirement=("a.txt",),
-            cuda=">=12",
-            cudnn="==9.3.*",
-            driver="550.54.15",
-            gpu=("T4", "sm_90"),
-            python_version="3.11",
-            platform="linux_x86_64",
-            glibc="2.35",
-            os="ubuntu22.04",
-            prefer="newest",
-            driver_policy="strict",
-            strict_pins=True,
-            channel="pip",
-            matrix=("m",),
-            index_url="-i",
-            extra_index_url=("j",),
-            find_links=("k",),
-            offline=True,
-        )
-    ]
+    with pytest.raises(SeenError):
+        cudnn_resolve.plan(["torch>=2.4", "jax"], cudnn="9.3", **words, **lists, **one)
+
+    in_tuples: dict[str, Any] = {name: tuple(value) for name, value in lists.items()} | {name: (value,) for name, value in one.items()}
+    assert seen == [PlanRequest(framework=("torch>=2.4", "jax"), cudnn="==9.3.*", **words, **in_tuples)]
 
 
 OUTPUT = {"help", "format", "quiet", "verbose", "no_color"}
