@@ -17,7 +17,7 @@ from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.assemble import assemble
 from cudnn_resolve.resolution.choice import is_late
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.family import search
+from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Failure, Resolution
@@ -147,18 +147,18 @@ def _on_some_python(
 def _attempt(universe: Universe, rounds: int, dropped: Sequence[str]) -> Resolution | Failure:
     book, machine, request = universe.book, universe.machine, universe.request
     companions = [name for name in installed_companions(book, machine, request) if name not in dropped]
-    found = search(universe, universe.root_needs(companions), rounds)
+    found = solve_families(universe, universe.root_needs(companions), rounds)
     if isinstance(found, Solved):
         return assemble(*with_late_pins(universe, found, companions, rounds), dropped)
     if not companions or universe.context.closed:
         return found
-    alone = search(universe, universe.root_needs(()), rounds)
+    alone = solve_families(universe, universe.root_needs(()), rounds)
     if isinstance(alone, Failure):
         return alone
     kept: list[str] = []
     best = alone
     for name in companions:
-        with_ = search(universe, universe.root_needs([*kept, name]), rounds)
+        with_ = solve_families(universe, universe.root_needs([*kept, name]), rounds)
         if isinstance(with_, Solved):
             kept.append(name)
             best = with_
@@ -190,7 +190,7 @@ def with_late_pins(universe: Universe, found: Solved, companions: Sequence[str],
     old = universe.context
     context = Context(old.book, old.machine, old.request, near=old.near, late_pins=late, closed=old.closed)
     other = Universe(context, universe.budget)
-    answer = search(other, other.root_needs(companions), rounds)
+    answer = solve_families(other, other.root_needs(companions), rounds)
     better = isinstance(answer, Solved) and _frameworks(answer) == _frameworks(found) and _count(answer) < _count(found)
     return (other, answer) if better and isinstance(answer, Solved) else (universe, found)
 

@@ -16,7 +16,7 @@ from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.clash import clashes, not_there, withdrawn
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.family import apart, search
+from cudnn_resolve.resolution.family import apart, solve_families
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
@@ -125,7 +125,7 @@ _TOGETHER = 4
 
 def _failure(book: Book, machine: Machine, request: OpenRequest) -> Failure | None:
     universe = Universe(Context(book, machine, request))
-    found = search(universe, universe.root_needs(()), ROUNDS)
+    found = solve_families(universe, universe.root_needs(()), ROUNDS)
     return found if isinstance(found, Failure) else None
 
 

@@ -76,7 +76,7 @@ class Group(NamedTuple):
         return choice.belongs(self.family, mixed=self.mixed)
 
 
-def search(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
+def solve_families(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The best consistent choice over all families, or what stood in the way."""
     failure = forbidden(universe.look, needs)
     if failure is not None:

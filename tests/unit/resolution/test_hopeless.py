@@ -6,7 +6,7 @@ from typing import Any
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.family import search
+from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import PYTHON, FrameworkKey
 from cudnn_resolve.resolution.model import Failure
 from cudnn_resolve.resolution.opened import opened
@@ -22,7 +22,7 @@ ELSEWHERE = Published(tags=("cp39-cp39-manylinux_2_17_x86_64",))
 def found(target: str, extras: tuple[str, ...] = (), packages: Any = None, book: Book = BOOK, **parts: Any) -> Solved | Failure:
     asked = opened(request(book, target, extras=extras), index_of(book, packages) if packages is not None else None)
     universe = Universe(Context(book, machine(book, **parts), asked))
-    return search(universe, universe.root_needs(()))
+    return solve_families(universe, universe.root_needs(()))
 
 
 def test_a_framework_that_no_wheel_brings_here() -> None:
