@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
@@ -92,7 +94,6 @@ def setup_cell(plan: Plan) -> str:
     repositories = [repository_commands(one.repository) for one in plan.steps if one.repository is not None]
     values = {
         "MINOR": python_minor(plan),
-        "COLAB": plan.facts.container == "colab",
         "DRIVER": plan.stack.driver_min if plan.stack else None,
         "PACKAGES": packages,
         "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
@@ -103,10 +104,26 @@ def setup_cell(plan: Plan) -> str:
         "REPOSITORIES": [" && ".join(commands) for commands in repositories],
         "APT": apt,
     }
-    head = "".join(f"{name} = {value!r}\n" for name, value in values.items())
-    return f"{head}\n{_SETUP.replace('FOLDER', FOLDER)}"
+    how = " (Runtime > Restart session)" if plan.facts.container == "colab" else ""
+    needed = {name for name, value in values.items() if value} | {"PINS"}
+    head = "".join(f"{name} = {value!r}\n" for name, value in values.items() if name in needed)
+    return f"{head}\n{program_for(needed).replace('FOLDER', FOLDER).replace('HOW', how)}"
 
 
+def program_for(needed: Collection[str]) -> str:
+    """The program of the cell with the parts alone that these values are for: each is shown to a reader, who should meet nothing idle."""
+    out, wanted = [], True
+    for line in _SETUP.splitlines(keepends=True):
+        mark = _PART.fullmatch(line)
+        if mark is not None:
+            wanted = not mark[1] or bool(set(mark[1].split()) & set(needed))
+        elif wanted:
+            out.append(line)
+    return "".join(out)
+
+
+_PART = re.compile(r"#:([A-Z ]*)\n")
+"""A line before what the values of these names are for; without names, for what is always there."""
 _SETUP = """import os
 import re
 import subprocess
@@ -130,6 +147,7 @@ def run(*words):
         raise SystemExit("failed: " + " ".join(words[:6]))
 
 
+#:DRIVER
 def driver():
     try:
         with open(os.environ.get("NVIDIA_VERSION_FILE", "/proc/driver/nvidia/version")) as file:
@@ -149,6 +167,7 @@ def numbers(text):
     return [int(part) for part in text.split(".")]
 
 
+#:
 def in_use(name):
     # What this kernel has of a package: its modules that are imported, and its libraries that are mapped.
     try:
@@ -166,26 +185,34 @@ def in_use(name):
     return False
 
 
-if DRIVER:
-    there = driver()
-    if there is None:
-        print("no NVIDIA driver is seen here: the plan needs %s or newer" % DRIVER)
-    elif numbers(there) < numbers(DRIVER):
-        raise SystemExit("the NVIDIA driver is %s; the plan needs %s or newer" % (there, DRIVER))
-if MINOR and MINOR != "%d.%d" % sys.version_info[:2]:
+#:DRIVER
+there = driver()
+if there is None:
+    print("no NVIDIA driver is seen here: the plan needs %s or newer" % DRIVER)
+elif numbers(there) < numbers(DRIVER):
+    raise SystemExit("the NVIDIA driver is %s; the plan needs %s or newer" % (there, DRIVER))
+#:MINOR
+if MINOR != "%d.%d" % sys.version_info[:2]:
     raise SystemExit("this kernel is Python %d.%d; the plan is for %s" % (sys.version_info[0], sys.version_info[1], MINOR))
-changed = [name for name, wanted in PINS.items() if here(name) != wanted] + [name for name in REMOVE if here(name)]
+#:
+changed = [name for name, wanted in PINS.items() if here(name) != wanted]
+#:REMOVE
+changed += [name for name in REMOVE if here(name)]
+#:APART FILES
 folder = sysconfig.get_paths()["purelib"]
+#:APART
 apart = os.path.join(folder, "FOLDER")
 there = {(one.metadata["Name"], one.version) for one in distributions(path=[apart])}
 missing = [(name, options, lines) for name, options, lines in APART if tuple(name.split("==")) not in there]
 changed += [name for name, _, _ in missing]
+#:FILES
 for name, text in FILES.items():
     path = os.path.join(folder, name)
     if not os.path.exists(path) or open(path).read() != text:
         with open(path, "w") as file:
             file.write(text)
         changed.append(name)
+#:
 if not changed:
     print("nothing to do: the environment is as planned")
 else:
@@ -195,28 +222,34 @@ else:
     except OSError:
         mapped = set()
     loaded = [name for name in changed if in_use(name)]  # before their files move
+#:APT REPOSITORIES
     sudo = [] if os.geteuid() == 0 else ["sudo"]
+#:REPOSITORIES
     for commands in REPOSITORIES:
         run(*sudo, "sh", "-c", commands)
         run(*sudo, "apt-get", "update")
+#:APT
     for words in APT:
         run(*sudo, *words)
+#:REMOVE
     if any(here(name) for name in REMOVE):
         run(sys.executable, "-m", "pip", "uninstall", "-y", *REMOVE)
+#:PACKAGES
     for options, lines in PACKAGES:
         with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
             file.write("\\n".join(lines) + "\\n")
         run(sys.executable, "-m", "pip", "install", "-q", *options, "-r", file.name)
         os.unlink(file.name)
-    if FREE:
-        run(sys.executable, "-m", "pip", "install", "-q", *FREE)
+#:FREE
+    run(sys.executable, "-m", "pip", "install", "-q", *FREE)
+#:APART
     for _, options, lines in missing:
         with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
             file.write("\\n".join(lines) + "\\n")
         run(sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", apart, *options, "-r", file.name)
         os.unlink(file.name)
+#:
     print("done: %d package%s changed" % (len(changed), "" if len(changed) == 1 else "s"))
     if loaded:
-        how = " (Runtime > Restart session)" if COLAB else ""
-        print("RESTART the kernel%s: it has loaded %s already and keeps the old one until then" % (how, ", ".join(loaded)))
+        print("RESTART the kernelHOW: it has loaded %s already and keeps the old one until then" % ", ".join(loaded))
 """

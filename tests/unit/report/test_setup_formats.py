@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -169,6 +170,19 @@ def test_the_notebook_sets_up_and_is_quick_the_second_time(plan: Plan, bench: Pa
     assert "done: 5 packages changed" in first.stdout
     assert first.stdout.endswith("the environment is as planned\n")
     assert "nothing to do: the environment is as planned" in run_cells(plan, bench).stdout
+
+
+def test_the_cell_holds_nothing_that_the_plan_does_not_need(plan: Plan) -> None:
+    values = ("MINOR", "DRIVER", "PACKAGES", "REMOVE", "FREE", "FILES", "APART", "REPOSITORIES", "APT")
+    for chosen in itertools.product((False, True), repeat=len(values)):
+        needed = {name for name, is_needed in zip(values, chosen, strict=True) if is_needed}
+        source = notebook.program_for(needed)
+        compile(source, "cell", "exec")
+        assert needed == {name for name in values if re.search(rf"\b{name}\b", source)}
+    short = notebook.setup_cell(replace(plan, stack=None, environment=()))
+    assert "sudo" not in short
+    assert "driver" not in short
+    assert "uninstall" not in short
 
 
 def test_the_notebook_has_the_form_of_one(plan: Plan) -> None:
