@@ -94,7 +94,9 @@ def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) ->
 def _present(matches: Iterable[Match]) -> Iterable[Present]:
     for one in matches:
         library = one.fields.get("present")
-        if isinstance(library, Library) and library.family == "cudnn" and library.major is not None:
+        # A bare `libcudnn.so.8` may be what is missing; `libcudnn.so.8.9.7` is a file that is there.
+        listed = one.symptom.id != "context-cudnn-listed" or (isinstance(library, Library) and _full(library.version) is not None)
+        if isinstance(library, Library) and library.family == "cudnn" and library.major is not None and listed:
             yield Present(major=library.major, version=_full(library.version), match=one)
         for name in ("wheel", "apt", "version", "found"):
             value = one.fields.get(name)

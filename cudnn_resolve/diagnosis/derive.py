@@ -12,6 +12,7 @@ from cudnn_resolve.diagnosis.pip import part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import is_searched, missing, place_of
 from cudnn_resolve.facts.model import Unknown
 from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.version import CudaVersion
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
@@ -155,6 +156,21 @@ def _part_driver(found: Suspects, _: Case) -> Suspects:
     return found
 
 
+def _part_collected(found: Suspects, case: Case) -> Suspects:
+    """PyTorch with CUDA that sees none, in a report which tells the driver too: that driver may be older than the build needs."""
+    unseen = found.get("driver_not_loaded")
+    match = next((one for one in unseen.matches if one.symptom.id == "torch-built-with-cuda-sees-none"), None) if unseen else None
+    told = next((one for one in case.matches if one.symptom.id == "context-driver-collected"), None)
+    if unseen is None or match is None or told is None or "toolkit" not in match.fields:
+        return found
+    cuda, driver = CudaVersion(match.fields["toolkit"]), told.fields["driver"]
+    least = case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
+    if least is not None and driver < least:
+        text = f"PyTorch is built for CUDA {cuda}, which needs driver {least} or newer, and the driver is {driver}"
+        return _strengthened(found, "driver_too_old", unseen, 24, text, [told])
+    return found
+
+
 def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
     """No code for a card that the log does not name: by what the build holds, else by the age of PyTorch that its words tell.
 
@@ -266,6 +282,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_runtime,
     _part_on_disk,
     _part_driver,
+    _part_collected,
     _part_kernel_image,
     _part_ggml,
     _part_loaded,

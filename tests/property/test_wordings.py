@@ -116,3 +116,39 @@ def test_a_traceback_that_was_cut_off_is_a_failure(ends: str) -> None:
 
 def test_training_that_speaks_of_numbers_is_no_failure() -> None:
     assert not judged("step 1 error: 0.31\nstep 2 error: 0.22\nFutureWarning: x is not supported\n").findings
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ('failed to get PTX kernel "mul_2" from module: CUDA_ERROR_NOT_FOUND: named symbol not found', "gpu_arch_too_new_for_build"),
+        ("x.h:12: Check failed: e == CUBLAS_STATUS_SUCCESS (3 vs. 0)", "out_of_memory"),
+        ("x.h:12: Check failed: e == CUBLAS_STATUS_SUCCESS (8 vs. 0)", "gpu_arch_too_old_for_build"),
+        ("x.h:12: Check failed: e == CUDNN_STATUS_SUCCESS (6 vs. 0)", "gpu_arch_too_old_for_build"),
+        ("x.h:12: Check failed: e == CUDNN_STATUS_SUCCESS (3 vs. 0)", "bad_input"),
+        ("lib.base.Error: [01:02:03] src/array.cc:9: GPU is not enabled", "cpu_only_build"),
+        ("ModuleNotFoundError: No module named 'numpy.core._multiarray_umath'", "numpy_abi"),
+        (
+            "ImportError: DLL load failed while importing x: Dynamic Link Library (DLL) initialization routine failed.",
+            "windows_runtime_missing",
+        ),
+    ],
+)
+def test_what_a_program_writes_of_a_code_or_a_part_has_its_cause(line: str, cause: str) -> None:
+    assert loud(judged(f"starting\n{line}\n"))[:1] == [cause]
+
+
+def test_a_listing_of_one_name_a_line_tells_which_cudnn_there_is() -> None:
+    missing = "ImportError: libcudnn.so.6: cannot open shared object file: No such file or directory\n"
+    assert loud(judged(missing)) == ["cudnn_missing"]
+    assert loud(judged("libcudnn.so.5.1.10\n" + missing))[0] == "cudnn_major_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "cause"),
+    [("10.1.243", "410.48", "driver_too_old"), ("11.8", "440.33.01", "driver_too_old"), ("11.8", "470.82.01", "driver_not_loaded")],
+)
+def test_a_report_of_pytorch_that_sees_no_gpu_is_held_against_its_driver(cuda: str, driver: str, cause: str) -> None:
+    for answer in ("No", "False"):
+        log = f"CUDA used to build PyTorch: {cuda}\nIs CUDA available: {answer}\nNvidia driver version: {driver}\n"
+        assert loud(judged(log))[:1] == [cause]
