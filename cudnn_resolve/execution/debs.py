@@ -37,7 +37,7 @@ Acquire::GzipIndexes "false";
 """
 _SIGNED = re.compile(r"(?:^|_)(InRelease|Release|Release\.gpg|Packages)$", re.ASCII)
 """What apt keeps of a repository in its lists, as the repository calls it."""
-_LARGEST_LIST = 256 << 20
+LARGEST_LIST = 256 << 20
 _FIELD = re.compile(r"^(Package|Version|Filename|Depends|Pre-Depends|Provides): (.*)$", re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*", re.ASCII)
 _MOVES = re.compile(r'^Acquire::https?::[^\n"]*"[^\n]*$', re.MULTILINE)
@@ -75,7 +75,7 @@ def bring(
     apt = apt_alone((repository,), replace(apt, environ={**apt.environ, "APT_CONFIG": ""}), place, download, lines)
     aptget.update(apt, tooling)
     listed = {found[1]: name for name in disk.names_in(f"{place}/lists") if (found := _SIGNED.search(name)) is not None}
-    raw = disk.content(f"{place}/lists/{listed['Packages']}", _LARGEST_LIST) if "Packages" in listed else None
+    raw = disk.content(f"{place}/lists/{listed['Packages']}", LARGEST_LIST) if "Packages" in listed else None
     stanzas = [dict(_FIELD.findall(text)) for text in (raw or b"").decode("utf-8", "replace").split("\n\n")]
     text = "".join(_STANZA.format(name, architecture) for name in sorted(_outside(stanzas)))
     disk.write_whole(f"{place}/state/status", text.encode())
@@ -86,12 +86,12 @@ def bring(
     if not result.ok:
         raise WorldError(f"apt-get could not fetch the packages: {result.why()}", code="apt-download", context=tooling.log)
     debs = tuple(_as_listed(stanzas, wanted, target))
-    release = disk.content(f"{place}/lists/{listed.get('InRelease') or listed.get('Release', '')}", _LARGEST_LIST) or b""
+    release = disk.content(f"{place}/lists/{listed.get('InRelease') or listed.get('Release', '')}", LARGEST_LIST) or b""
     if re.search(rb"^ [0-9a-f]+ +[0-9]+ Packages$", release, re.MULTILINE) is None:
         raise WorldError(f"{repository.url} does not sign its list of packages as it is", code="repository", context=tooling.log)
     key = repository.key_url.rpartition("/")[2]
     for name, path in ({name: f"lists/{path}" for name, path in listed.items()} | {key: key}).items():
-        disk.write_whole(f"{target}/{name}", disk.content(disk.real(f"{place}/{path}"), _LARGEST_LIST) or b"")
+        disk.write_whole(f"{target}/{name}", disk.content(disk.real(f"{place}/{path}"), LARGEST_LIST) or b"")
     return debs
 
 

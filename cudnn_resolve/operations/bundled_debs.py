@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cudnn_resolve.errors import UsageError
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
 from cudnn_resolve.locking.file import file_url
@@ -77,6 +78,7 @@ def bring_debs(
             with disk_bundle.arriving(folder) as passing:
                 debs[stack.platform] += _debs(one, pins, stack.platform, passing, download)
                 inside = _folder_of(one, stack.platform)
+                _refuse_gone(f"{passing}/files", f"{folder}/{inside}")
                 for name in disk.names_in(f"{passing}/files"):
                     disk_bundle.check_name(f"{inside}/{name}")
                     sums[f"{inside}/{name}"] = disk.digest(f"{passing}/files/{name}", "sha256")
@@ -84,6 +86,21 @@ def bring_debs(
         reporter.end()
     text = "packages of the system are not in the bundle ({}), and come from the machine's own repositories: {}"
     return debs, sums, [text.format(why, ", ".join(sorted(set(names)))) for why, names in left.items()]
+
+
+def _refuse_gone(new: str, old: str) -> None:
+    """Reject packages of the bundle that the repository does not list any more: nothing would sign them; raises UsageError."""
+    from cudnn_resolve.execution.debs import LARGEST_LIST
+
+    listed = disk.content(f"{new}/Packages", LARGEST_LIST) or b""
+    gone = [
+        name
+        for name in disk.names_in(old)
+        if name.endswith(".deb") and re.search(rb"[ /]" + re.escape(name.encode()) + rb"\n", listed) is None
+    ]
+    if gone:
+        hint = "make a bundle of its own"
+        raise UsageError(f"the repository has {gone[0]} no more, which the bundle holds", code="bundle-name", hint=hint)
 
 
 def _debs(one: AptRepository, pins: Sequence[AptPin], platform: str, place: str, download: Download) -> list[dict[str, str]]:

@@ -217,6 +217,23 @@ def test_a_repository_that_is_signed_by_another_key_gives_no_bundle(bench: Bundl
     assert not (bench.base / "b/SHA256SUMS").exists()
 
 
+def test_a_package_that_the_repository_has_no_more_keeps_a_bundle_from_being_extended(bench: Bundling) -> None:
+    words = ("bundle", "--add", "-o", "b", "-q", "--matrix", str(bench.tables))
+    assert bench.say(words[0], *words[2:]).returncode == 0
+    assert bench.say(*words).returncode == 0
+    before = (bench.base / "b" / INSIDE / "Packages").read_bytes()
+    next(bench.world.repository.glob("cuda-cudart*")).unlink()
+    bench.world.package("cuda-cudart-12-2", "12.2.141-1")
+    bench.world.publish()
+
+    done = bench.say(*words)
+
+    assert done.returncode == 2, done
+    assert "cuda-cudart-12-2_12.2.140-1_amd64.deb no more" in " ".join(done.stderr.split())
+    assert (bench.base / "b" / INSIDE / "Packages").read_bytes() == before
+    assert bench.say("bundle", "--check", "b").returncode == 0
+
+
 def test_without_asking_anybody_a_bundle_says_what_it_lacks(bench: Bundling) -> None:
     done = bench.say("bundle", "-o", "b", "--offline", "--format", "json", "--matrix", str(bench.tables))
 
