@@ -35,6 +35,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     """The CUDA that a build of conda is for, `cpu` for one without; None for a wheel."""
     channel: str | None = None
     """The channel of a build of conda that is not the wheel's own maker's; of other packages any channel of conda."""
+    built_from: str | None = None
+    """What it is built from where it is installed, `a repository`; None for a wheel."""
 
 
 class Loose(Struct, frozen=True, kw_only=True):

@@ -41,6 +41,21 @@ def _file_names(rows: Any) -> Iterator[str]:
             yield name
 
 
+def _built_from(one: Mapping[str, Any]) -> str | None:
+    """What the source of a package is built from, where it is no wheel: as uv, Poetry, PDM and PEP 751 say it."""
+    source = table(one.get("source"))
+    kind = source.get("type")
+    if kind == "git" or "git" in source or "git" in one or "vcs" in one:
+        return "a repository"
+    if kind == "directory" or "directory" in source or "directory" in one:
+        return "a folder"
+    place = source.get("url") or source.get("path") or one.get("path") or table(one.get("archive")).get("url") or one.get("url")
+    is_apart = kind in ("url", "file") or not source.keys().isdisjoint(("url", "path")) or "archive" in one
+    if isinstance(place, str) and (is_apart or "path" in one) and kind != "legacy" and not place.partition("#")[0].endswith(".whl"):
+        return "an archive of its source"
+    return None
+
+
 def _project(reading: Reading) -> dict[str, Any]:
     """The pyproject.toml beside a lock, which says what the lock does not; empty where there is none that can be read."""
     try:
@@ -60,7 +75,7 @@ def read_pylock(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
         if _lock_marker_holds(one.get("marker"), {**reading.environment, **more}):
             if not isinstance(one.get("version"), str):
                 reading.gap(f"{one.get('name')!s:.60} has no version in the lock: it comes from a folder or a repository")
-            yield from reading.row(one.get("name"), one.get("version"), _files_of(one))
+            yield from reading.row(one.get("name"), one.get("version"), _files_of(one), built_from=_built_from(one))
 
 
 def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
@@ -94,7 +109,7 @@ def read_uv(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
                 continue
             seen.add((id(one), section))
             if not section and not _is_project(one):
-                yield from reading.row(one.get("name"), one.get("version"), _files_of(one))
+                yield from reading.row(one.get("name"), one.get("version"), _files_of(one), built_from=_built_from(one))
             for needed in _uv_dependencies(one, section, groups if id(one) in are_roots else ()):
                 steps += 1
                 if reading.holds(_with_extras(needed.get("marker"), chosen)):
@@ -180,7 +195,7 @@ def read_poetry(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
         own = [group for group in texts(one.get("groups")) if group in groups]
         wanted = [markers.get(group) for group in own] if isinstance(markers, dict) else [markers]
         if ("groups" not in one or own) and any(reading.holds(_with_extras(marker, extras)) for marker in wanted):
-            yield from reading.row(one.get("name"), one.get("version"), _file_names(one.get("files")))
+            yield from reading.row(one.get("name"), one.get("version"), _file_names(one.get("files")), built_from=_built_from(one))
 
 
 def _poetry_reached(rows: Iterable[Mapping[str, Any]], start: Iterable[str]) -> set[str]:
@@ -227,7 +242,7 @@ def read_pdm(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     for one in rows:
         own = texts(one.get("groups"))
         if (not own or groups & set(own)) and reading.holds(_with_extras(one.get("marker"), asked)):
-            yield from reading.row(one.get("name"), one.get("version"), _file_names(one.get("files")))
+            yield from reading.row(one.get("name"), one.get("version"), _file_names(one.get("files")), built_from=_built_from(one))
     if left := sorted(known - groups):
         reading.note(f"groups that are left out: {', '.join(left)}")
 

@@ -199,9 +199,10 @@ def _of_project(asked: Edit, pins: list[str], shown: str) -> Remedy:
         overrides = ", ".join(f"{one!r}" for one in pins)
         return Remedy(text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{overrides}]", command=add or "uv lock")
     if kind == "pdm.lock":
-        return Remedy(text=f"in pyproject.toml: tool.pdm.resolution.overrides = {{ {entries} }}", command=add or "pdm lock")
+        return Remedy(text=f"in [tool.pdm.resolution] of pyproject.toml: overrides = {{ {entries} }}", command=add or "pdm lock")
     if kind == "pixi.lock":
-        return Remedy(text=f"in pixi.toml: pypi-options.dependency-overrides = {{ {entries} }}", command=add or "pixi lock")
+        place = "[pypi-options] of pixi.toml, or [tool.pixi.pypi-options] of pyproject.toml"
+        return Remedy(text=f"in {place}: dependency-overrides = {{ {entries} }}", command=add or "pixi lock")
     tool = "poetry" if kind == "poetry.lock" else "pipenv"
     return Remedy(
         text=f"{tool} cannot lock what the wheels do not declare: install {shown} over what it installs",

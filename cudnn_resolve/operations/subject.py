@@ -100,6 +100,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     """The packages that a file lists for a machine; InputError where it is none."""
     from cudnn_resolve.host.files import STDIN
     from cudnn_resolve.locking.foreign import read_list
+    from cudnn_resolve.resolution.vendor import vendor_build
 
     name = "standard input" if path == STDIN else path
     open_ = _files_beside("." if path == STDIN else os.path.dirname(path) or ".")
@@ -109,6 +110,9 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         found = read_list(text, name, machine, choice, open_)
     wheels = _Wheels(book)
     packages = {one.name: version for one in found.packages if (version := wheels.version(one)) is not None}
+    here = replace(placed(found.base, machine), pip=packages)
+    own = [name for name in packages if (build := vendor_build(book, here, name)) is not None and build.delivery == "bundled"]
+    wheels.gaps += [f"{name} {packages[name]} is its maker's own build: the CUDA and cuDNN of its image are not judged" for name in own]
     named: tuple[Listed | Loose, ...] = (*found.loose, *found.packages)
     subject = Subject(
         name=name,
@@ -170,6 +174,9 @@ class _Wheels:
 
     def version(self, one: Listed) -> str | None:
         """The version of the wheel that is meant, or that a build of conda is judged as; None where there is none."""
+        if one.built_from is not None and _is_framework(one.name, self.book):
+            self.gaps.append(f"{one.name} {one.version} is built from {one.built_from}, nobody knows how: it is not judged")
+            return None
         if one.cuda == "cpu":
             return f"{one.version}+cpu"
         if one.cuda is None and one.channel is None:

@@ -81,11 +81,11 @@ def merged(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tuple[Fau
             first = found[first_about]
             found[first_about] = replace(first, text=f"{first.text}, and {len(more_about)} more libraries of that CUDA")
     for group in missing.values():
-        first, *more = group
-        names = ", ".join(one.package for one in group)
-        found[first.frameworks, names] = (
-            first if not more else replace(first, text=f"{first.text.partition(' needs ')[0]} needs {names}{NOT_THERE}")
-        )
+        first = group[0]
+        packages = dict.fromkeys(one.package for one in group)
+        names = ", ".join(packages)
+        several = f"{first.text.partition(' needs ')[0]} needs {names}{NOT_THERE.replace(' is ', ' are ')}"
+        found[first.frameworks, names] = replace(first, text=several) if len(packages) > 1 else first
     return tuple(
         sorted(_alike(tuple(found.values()), frozenset(frameworks)), key=lambda one: ("error", "warning", "info").index(one.severity))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +37,39 @@ def test_what_comes_with_a_framework_is_what_its_wheels_declare(asked: str, expe
 def test_a_package_for_the_cpu_beside_a_framework_with_a_gpu() -> None:
     assert status("torch==2.6.0\ntensorflow-cpu==2.16.1\nonnxruntime==1.23.1\n") == "runs"
     assert status("onnxruntime==1.23.1\n") == "breaks"  # alone it is what was to use the GPU
+
+
+@pytest.mark.parametrize("version", ["2.6.0a0+ecf3bae40a.nv25.01", "2.6.0+mine1"])
+def test_a_makers_own_build_without_its_image_is_no_yes(version: str) -> None:
+    done = run("check", "-", *T4, text=f"torch=={version}\n")
+    assert f"torch {version} is its maker's own build" in " ".join(done.stdout.split())
+    assert status(f"torch=={version}\n") == "unknown"
+
+
+SOURCES = {
+    "uv.lock": (
+        'version = 1\n[[package]]\nname = "numpy"\nversion = "2.2.6"\nsource = { registry = "https://index.example/simple" }\n'
+        '[[package]]\nname = "torch"\nversion = "2.6.0"\nsource = { git = "https://git.example/torch?rev=x#abc" }\n'
+    ),
+    "poetry.lock": (
+        '[[package]]\nname = "numpy"\nversion = "2.2.6"\ngroups = ["main"]\n[[package]]\nname = "torch"\nversion = "2.6.0"\n'
+        'groups = ["main"]\n[package.source]\ntype = "directory"\nurl = "../torch"\n[metadata]\nlock-version = "2.1"\n'
+    ),
+    "pdm.lock": (
+        '[metadata]\nlock_version = "4.5.0"\n[[package]]\nname = "numpy"\nversion = "2.2.6"\n'
+        '[[package]]\nname = "torch"\nversion = "2.6.0"\ngit = "https://git.example/torch.git"\n'
+    ),
+    "pylock.toml": (
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "numpy"\nversion = "2.2.6"\n[[packages]]\nname = "torch"\n'
+        'version = "2.6.0"\n[packages.vcs]\ntype = "git"\nurl = "https://git.example/torch.git"\ncommit-id = "abc"\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_framework_that_is_built_from_source_is_not_judged_as_the_wheel(tmp_path: Path, kind: str) -> None:
+    (tmp_path / kind).write_text(SOURCES[kind], encoding="utf-8")
+    done = run("check", str(tmp_path / kind), *T4)
+    assert done.returncode == 0, done
+    assert "torch 2.6.0 is built from a " in " ".join(done.stdout.split())
+    assert "runs\n" not in done.stdout

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -307,8 +308,8 @@ def shell(one: Remedy, bin_: Path, cwd: Path, *more: str) -> None:
     apart = {"PATH": f"{bin_}:{os.environ['PATH']}", "PIPENV_IGNORE_VIRTUALENVS": "1", "PIPENV_VENV_IN_PROJECT": "1"}
     apart |= {"POETRY_VIRTUALENVS_IN_PROJECT": "true"}
     environ: dict[str, Any] = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
-    command = " ".join((one.command, *more))
-    done = subprocess.run(command, shell=True, cwd=cwd, env={**environ, **apart}, capture_output=True, text=True, timeout=300, check=False)  # noqa: S602
+    words = [*shlex.split(one.command), *more]
+    done = subprocess.run(words, cwd=cwd, env={**environ, **apart}, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -333,12 +334,11 @@ def test_a_limit_is_pinned_by_the_tool(tmp_path: Path, tools: Callable[[str], Pa
 def test_what_a_wheel_declares_is_overridden(tmp_path: Path, tools: Callable[[str], Path]) -> None:
     """The settings that are proposed mean to uv and to pdm what is meant: `importlib-metadata` declares zipp>=3.20, and has 3.19 after."""
     project = f'[project]\nname="demo"\nversion="0"\nrequires-python="=={PYTHON}.*"\ndependencies=["importlib-metadata==8.7.0"]\n'
-    for tool, file, table in (("uv", "uv.lock", "[tool.uv]\n"), ("pdm", "pdm.lock", "")):
+    for tool, file in (("uv", "uv.lock"), ("pdm", "pdm.lock")):
         folder = tmp_path / tool
         offered = remedy(file, folder / file, {"zipp": "==3.19.2"}, held=True)
-        setting = offered.text.partition(": ")[2]
-        at_top = setting + "\n" if not table else ""
-        written(folder, "pyproject.toml", at_top + project + (f"{table}{setting}\n" if table else ""))
+        place, _, setting = offered.text.removeprefix("in ").partition(" of pyproject.toml: ")
+        written(folder, "pyproject.toml", f"{project}{place}\n{setting}\n")
         run(UV, "venv", "-q", "--python", sys.executable, cwd=folder)
         shell(offered, UV.parent if tool == "uv" else tools(tool), folder)
         assert read(folder / file)["zipp"] == "3.19.2"

@@ -29,8 +29,12 @@ def test_the_lines_of_an_edit(lines: dict[str, int], said: str) -> None:
     ("kind", "said", "command"),
     [
         ("uv.lock", "in [tool.uv] of pyproject.toml: override-dependencies = ['nvidia-cudnn-cu12==9.3.0.75']", "uv lock"),
-        ("pdm.lock", 'in pyproject.toml: tool.pdm.resolution.overrides = { nvidia-cudnn-cu12 = "==9.3.0.75" }', "pdm lock"),
-        ("pixi.lock", 'in pixi.toml: pypi-options.dependency-overrides = { nvidia-cudnn-cu12 = "==9.3.0.75" }', "pixi lock"),
+        ("pdm.lock", 'in [tool.pdm.resolution] of pyproject.toml: overrides = { nvidia-cudnn-cu12 = "==9.3.0.75" }', "pdm lock"),
+        (
+            "pixi.lock",
+            "in [pypi-options] of pixi.toml, or [tool.pixi.pypi-options] of pyproject.toml: dependency-overrides = {",
+            "pixi lock",
+        ),
         ("poetry.lock", "poetry cannot lock what the wheels do not declare: ", f"poetry run {OVER}"),
         ("Pipfile.lock", "pipenv cannot lock what the wheels do not declare: ", f"pipenv run {OVER}"),
         ("requirements file", "in here.txt: nvidia-cudnn-cu12==9.3.0.75; install with `uv pip sync` or `pip install --no-deps -r`", None),
