@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
+    from cudnn_resolve.operations.explorer import Site
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult
@@ -244,6 +245,13 @@ def _book(request: MatrixRequest) -> Book:
     from cudnn_resolve.host.tables import open_book
 
     return open_book(request.matrix or _settings("matrix"), _settings("project-matrix"))
+
+
+def matrix_site(request: MatrixRequest, folder: str, listener: Listener = NOBODY) -> Site:
+    """The pages of the tables, which are written into a folder."""
+    from cudnn_resolve.operations.explorer import write_site
+
+    return write_site((tuple(request.matrix or _settings("matrix")), _settings("project-matrix")), folder, listener)
 
 
 def check_matrix(request: MatrixRequest) -> MatrixCheckResult:

@@ -7,10 +7,11 @@ import shlex
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import emit, print_json, remark_lines, style_of, width_of
+from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
 
+_ACTIONS = "what there is, one of it, whether the tables are sound, or pages of all that runs where and together"
 _EXAMPLES = """\
   cudnn-resolve matrix list
   cudnn-resolve matrix show tensorflow
@@ -18,14 +19,15 @@ _EXAMPLES = """\
   cudnn-resolve matrix show cudnn 9.3
   cudnn-resolve matrix show gpu 'RTX 4090'
   cudnn-resolve matrix check --matrix ./matrices
-  cudnn-resolve matrix check --live"""
+  cudnn-resolve matrix check --live
+  cudnn-resolve matrix html -o site/"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `matrix`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"examples:\n{_EXAMPLES}"
-    parser.add_argument("action", choices=("list", "show", "check"), help="what there is, one of it, or whether the tables are sound")
+    parser.add_argument("action", choices=("list", "show", "check", "html"), help=_ACTIONS)
     parser.add_argument("name", nargs="?", metavar="NAME", help="show: a framework, or `cudnn`, `cuda`, `driver` or `gpu`")
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
     add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
@@ -43,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     if request.action != "show" and request.name is not None:
         hint = f"matrix show {shlex.quote(request.name)}"
         raise UsageError(f"matrix {request.action} takes no name: {request.name!r}", code="matrix-argument", hint=hint)
+    if request.action == "html":
+        return _site(request, output)
     if request.action == "check":
         return _check(request, output)
     looked = api.matrix_answer(request) if request.action == "show" else api.matrix_overview(request)
@@ -51,6 +55,16 @@ def run(args: argparse.Namespace) -> int:
     else:
         remarks = remark_lines(looked.remarks, width_of(output)) if request.action == "show" else ""  # a list names them itself
         emit(looked.text(style=style_of(output), width=width_of(output)) + remarks, output)
+    return ExitCode.OK
+
+
+def _site(request: MatrixRequest, output: Output) -> int:
+    if output.output in (None, "-"):
+        raise UsageError("matrix html writes a folder of pages", code="usage-output", hint="name it: -o site")
+    assert output.output is not None
+    site = api.matrix_site(request, output.output, Messages(output))
+    size = f"{site.bytes / 1e6:.1f} MB"
+    say(f"wrote {site.pages} pages ({size}) with {site.cells} pairs of releases to {site.folder}: open {site.folder}/index.html", output)
     return ExitCode.OK
 
 

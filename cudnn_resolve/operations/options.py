@@ -362,7 +362,7 @@ class CleanRequest(Struct, frozen=True, kw_only=True):
 class MatrixRequest(Struct, frozen=True, kw_only=True):
     """What `matrix` is asked."""
 
-    action: Literal["list", "show", "check"] = "list"
+    action: Literal["list", "show", "check", "html"] = "list"
     name: str | None = None
     which: str | None = None
     matrix: Annotated[_Texts, _option("further or changed rows for the tables; repeatable", "DIR")] = ()

@@ -1,0 +1,29 @@
+"""Work of many seconds in child processes, one for each processor."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+_MOST = 8
+
+
+def spread(function: Callable[[_Item], _Found], items: Iterable[_Item]) -> Iterator[tuple[_Item, _Found]]:
+    """Each item with what a function of a module makes of it, as they come; what has not begun ends with the iterator."""
+    pool = ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST), initializer=_deafen)
+    try:
+        waiting = {pool.submit(function, one): one for one in items}
+        for future in as_completed(waiting):
+            yield waiting[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _deafen() -> None:
+    """Leave Ctrl-C to the process that waits for this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

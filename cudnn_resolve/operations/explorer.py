@@ -1,0 +1,189 @@
+"""`matrix html`: the site of the tables, with the joint maps that the resolution computes; what is computed is kept in the cache."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from cudnn_resolve._version import __version__
+from cudnn_resolve.errors import UsageError
+from cudnn_resolve.host import clock, disk
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.resolution.explore import Pair
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.report.explorer import Joint
+
+Layers = tuple[tuple[str, ...], tuple[str, ...]]
+"""Folders of further rows for the tables: those that the user names, and those of the project."""
+JOINT = ("torch", "tensorflow", "jax", "onnxruntime")
+"""The frameworks whose joint maps are drawn, each with each."""
+RELEASES = 14
+"""How many releases of each a joint map has."""
+_LARGEST_BYTES = 64 << 20
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_ROOMS = ("evidence", "facts", "matrix", "requirement", "resolution")
+"""Rooms of which an answer comes."""
+
+
+class Site(Struct, frozen=True, kw_only=True):
+    """What `matrix html` wrote."""
+
+    folder: str
+    pages: int
+    bytes: int
+    cells: int
+    """Pairs of releases in the joint maps."""
+    computed: int
+    """Those that no earlier run had left in the cache."""
+
+
+class _Kept(Struct, frozen=True, kw_only=True):
+    """A line of the cache."""
+
+    asked: tuple[str, str]
+    found: Pair
+
+
+def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, releases: int = RELEASES) -> Site:
+    """Write the pages into a folder; the joint maps have so many `releases` of each framework. UsageError for a file in its place."""
+    from cudnn_resolve.host.files import write_atomic
+    from cudnn_resolve.report.explorer import Look, pages
+    from cudnn_resolve.resolution.explore import reach
+
+    if disk.kind(folder) == "file":
+        raise UsageError(f"-o {folder} is a file", code="usage-path", hint="name the folder that the pages go into")
+    book = _book(layers)
+    reaches = {}
+    for name in (*JOINT, *(one for one in book.frameworks() if one not in JOINT)):
+        listener.tell(f"reading the releases of {name}")
+        reaches[name] = reach(book, name)
+    joints, computed = joint_maps(layers, releases, listener)
+    listener.tell("writing the pages")
+    disk.make_folder(folder)
+    style, script = (_asset(f"explorer.{kind}") for kind in ("css", "js"))
+    written = pages(book, reaches, joints, Look(style=style, script=script, version=__version__))
+    for name, text in written.items():
+        write_atomic(os.path.join(folder, name), text)
+    return Site(
+        folder=folder,
+        pages=len(written),
+        bytes=sum(len(text.encode()) for text in written.values()),
+        cells=sum(len(one.pairs) for one in joints),
+        computed=computed,
+    )
+
+
+def _asset(name: str) -> str:
+    """A file of the program that every page holds."""
+    return (disk.content(os.path.join(_PACKAGE, "report", name), _LARGEST_BYTES) or b"").decode()
+
+
+@cache
+def _book(layers: Layers) -> Book:
+    from cudnn_resolve.host.tables import open_book
+
+    return open_book(*layers)
+
+
+def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tuple[list[Joint], int]:
+    """The joint maps, and how many of their pairs were computed for them; the others an earlier run left in the cache."""
+    from cudnn_resolve.report.explorer import Joint
+
+    book = _book(layers)
+    shown = {name: newest_of_minors(book, name)[:releases] for name in JOINT}
+    places = {
+        (f"{book.framework(first).packages[0]}=={old}", f"{book.framework(second).packages[0]}=={new}"): (first, second, old, new)
+        for first, second in combinations(JOINT, 2)
+        for old in shown[first]
+        for new in shown[second]
+    }
+    path = _path(book)
+    known = dict(_read(path)) if path is not None else {}
+    missing = [asked for asked in places if asked not in known]
+    for asked, found in _compute(layers, missing, listener):
+        known[asked] = found
+        if path is not None:
+            disk.append_synced(path, msgspec.json.encode(_Kept(asked=asked, found=found)) + b"\n")
+    joints = [
+        Joint(
+            first=first,
+            second=second,
+            pairs={place[2:]: known[asked] for asked, place in places.items() if place[:2] == (first, second)},
+        )
+        for first, second in combinations(JOINT, 2)
+    ]
+    return joints, len(missing)
+
+
+def newest_of_minors(book: Book, name: str) -> tuple[str, ...]:
+    """The newest releases of a framework with a GPU build, the newest first: one of each minor, of a long one one in each quarter."""
+    from packaging.version import Version
+
+    from cudnn_resolve.matrix.digest import digest
+
+    entries = [one for one in digest(book, name).entries if one.build.cuda is not None and not one.build.yanked]
+    final = {one.build.version: one.date or "" for one in entries if not Version(one.build.version).is_prerelease}
+    minors: dict[object, list[str]] = {}
+    for version in final:
+        minors.setdefault(Version(version).release[:2], []).append(version)
+    chosen: list[str] = []
+    for versions in minors.values():
+        quarters = {(final[one][:4], (int(final[one][5:7] or 1) - 1) // 3): one for one in reversed(versions)}
+        chosen += sorted(quarters.values(), key=versions.index) if len(versions) > 12 else versions[:1]
+    return tuple(chosen)
+
+
+def _compute(layers: Layers, missing: list[tuple[str, str]], listener: Listener) -> Iterator[tuple[tuple[str, str], Pair]]:
+    """What the resolution says of each pair, in child processes."""
+    if not missing:
+        return
+    from cudnn_resolve.host.pool import spread
+
+    began = clock.seconds()
+    tasks = ((layers, asked) for asked in missing)
+    for done, ((_, asked), found) in enumerate(spread(_pair, tasks), start=1):
+        left = (clock.seconds() - began) / done * (len(missing) - done)
+        full = 24 * done // len(missing)
+        bar = "━" * full + "╌" * (24 - full)
+        listener.tell(f"{bar} {done} of {len(missing)} pairs of releases, {int(left) // 60}:{int(left) % 60:02} left")
+        yield asked, found
+
+
+def _pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
+    from cudnn_resolve.resolution.explore import pair
+
+    layers, asked = task
+    return pair(_book(layers), *asked)
+
+
+def _path(book: Book) -> str | None:
+    """The file of the cache for these tables and this program; None where nothing can be kept."""
+    from cudnn_resolve.host.tablecache import cache_folder
+
+    folder = cache_folder()
+    if folder is None:
+        return None
+    total = 0
+    for path in sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py")):
+        total = crc32(disk.content(path, _LARGEST_BYTES) or b"", total)
+    disk.make_folder(os.path.join(folder, "joint"), 0o700)
+    return os.path.join(folder, "joint", f"{book.version}.{total:08x}.jsonl")
+
+
+def _read(path: str) -> Iterator[tuple[tuple[str, str], Pair]]:
+    """What is kept; a line that a kill cut off is passed over."""
+    for line in (disk.content(path, _LARGEST_BYTES) or b"").splitlines():
+        try:
+            kept = msgspec.json.decode(line, type=_Kept)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        yield kept.asked, kept.found

@@ -1,0 +1,100 @@
+"""The explorer in a real browser: what is clicked on, shared by its address, read on any screen, and said by `plan`, too."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from check_explorer import FLAGS, check
+
+from cudnn_resolve.operations.explorer import write_site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+MACHINE = "gpu=Tesla+T4&driver=535.104.05&python=3.11"
+PAGES = {
+    "index.html": ".lead",
+    f"torch.html#{MACHINE}&open=2.6.0": "[data-release='2.15.0'].off",
+    f"torch-tensorflow.html#{MACHINE}": "td.yes",
+    "drivers.html": "table",
+    "advisories.html": "article",
+}
+"""Addresses, and what each of them shows."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium of the system."""
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert path is not None, "no Chromium on this machine: apt-get install chromium"
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages, with two releases of each framework in the joint maps."""
+    folder = tmp_path_factory.mktemp("site")
+    assert write_site(((), ()), str(folder), releases=2).bytes < 5_000_000
+    return folder
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize("address", PAGES)
+def test_a_page_is_readable_everywhere_and_asks_nobody(browser: Browser, site: Path, address: str, width: int, scheme: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+
+    page.goto(f"{site.as_uri()}/{address}")
+    faults = [(one["id"], one["nodes"][0]["html"][:100]) for one in Axe().run(page).response["violations"]]
+
+    assert said == []
+    assert asked == [f"{site.as_uri()}/{address.partition('#')[0]}"]
+    assert faults == []
+    assert page.locator(PAGES[address]).count() > 0
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    context.close()
+
+
+def test_a_click_shows_the_command_and_the_address_keeps_it(browser: Browser, site: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{site.as_uri()}/torch.html")
+    page.select_option("[name=gpu]", "Tesla K80")
+    page.get_by_role("button", name="2.6.0", exact=True).click()
+
+    row = page.locator("[data-release='2.6.0']")
+    assert row.locator(".verdict").inner_text().startswith("Does not run with Tesla K80: no code for compute capability 3.7")
+    assert row.locator(".command").inner_text() == "cudnn-resolve plan -f torch==2.6.0 --gpu 'Tesla K80'"
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.locator("[data-release='2.6.0'] .command").is_visible()
+    assert page.locator("[name=gpu]").input_value() == "Tesla K80"
+    page.locator("nav a", has_text="PyTorch and TensorFlow").click()
+    assert page.locator("[name=gpu]").input_value() == "Tesla K80"
+    page.locator("[data-pair]").first.click()
+    assert "cudnn-resolve plan -f torch==" in page.locator("#panel pre").inner_text()
+    context.close()
+
+
+def test_pages_say_what_plan_says(browser: Browser, site: Path) -> None:
+    assert check(browser.new_page(), site, 12, random.Random(3)) == []  # noqa: S311 - a sample

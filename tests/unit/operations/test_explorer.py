@@ -1,0 +1,54 @@
+"""The joint maps of the explorer: which releases they show, and that what is computed is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.host.tablecache import cache_folder
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.operations.explorer import joint_maps, newest_of_minors
+
+SHIPPED: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+
+def test_the_newest_release_of_each_minor_is_shown() -> None:
+    found = newest_of_minors(open_book(), "torch")
+
+    assert found.index("2.7.1") == found.index("2.8.0") + 1
+    assert "2.7.0" not in found
+
+
+def test_of_a_minor_with_dozens_of_releases_one_of_each_quarter_is_shown() -> None:
+    found = [one for one in newest_of_minors(open_book(), "jax") if one.startswith("0.4.")]
+
+    assert 5 < len(found) < 10
+
+
+def test_what_an_earlier_run_computed_is_read_and_half_a_line_is_computed_again() -> None:
+    joints, computed = joint_maps(SHIPPED, 1)
+    assert computed == 6
+    assert [len(one.pairs) for one in joints] == [1] * 6
+
+    folder = os.path.join(cache_folder() or "", "joint")
+    (name,) = os.listdir(folder)
+    kept = Path(folder, name)
+    kept.write_bytes(kept.read_bytes()[:-40])
+
+    again, computed = joint_maps(SHIPPED, 1)
+    assert computed == 1
+    assert again == joints
+
+
+def test_pages_need_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = tmp_path / "file"
+    there.write_text("")
+
+    assert main(["matrix", "html"]) == 2
+    assert "name it: -o site" in capsys.readouterr().err
+    assert main(["matrix", "html", "-o", str(there)]) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert main(["matrix", "html", "torch", "-o", str(tmp_path / "site")]) == 2

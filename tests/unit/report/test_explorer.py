@@ -1,0 +1,51 @@
+"""The pages of the explorer, of rows that would break them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from msgspec.structs import replace
+
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.report.explorer import Joint, Look, pages
+from cudnn_resolve.resolution.explore import BuildReach, Pair, Shared, gpus
+
+BOOK = open_book()
+LOOK = Look(style="body{}", script="let x", version="1.0")
+DRIVERS = ("525.60.13", *(None for _ in gpus(BOOK)))
+
+
+def made() -> dict[str, str]:
+    builds = {name: next(one for one in BOOK.framework(name).builds if one.cuda) for name in ("torch", "jax")}
+    reaches = {name: [BuildReach(build=build, pythons={"3.11": DRIVERS})] for name, build in builds.items()}
+    first, second = (builds[name].version for name in ("torch", "jax"))
+    shared = Shared(cuda="12.4", cudnn="9.3.0.75", builds=("a", "b"), overrides=("</script><b>",), drivers=DRIVERS)
+    joint = Joint(first="torch", second="jax", pairs={(first, second): Pair(shared={"3.11": shared})})
+    return pages(BOOK, reaches, [joint, replace(joint, second="torch", pairs={(first, first): Pair(why="<i>")})], LOOK)
+
+
+def test_there_is_a_page_of_everything() -> None:
+    assert set(made()) == {"index.html", "torch.html", "jax.html", "torch-jax.html", "torch-torch.html", "drivers.html", "advisories.html"}
+
+
+def test_a_cell_says_in_words_what_it_shows() -> None:
+    page = made()["torch-jax.html"]
+
+    assert "share an environment with cuDNN 9.3.0.75, pins of wheels are left" in page
+    assert '<td class="yes c9 left">' in page
+    assert "share no environment" in made()["torch-torch.html"]
+
+
+def test_no_text_of_a_row_ends_the_script() -> None:
+    held = re.search(r'<script type="application/json" id="data">(.*?)</script>', made()["torch-jax.html"])
+
+    assert held is not None
+    (row,) = json.loads(held[1])["rows"].values()
+    assert row[0][0][5] == ["</script><b>"]
+
+
+def test_links_are_those_of_sources() -> None:
+    links = {link for page in made().values() for link in re.findall(r'href="([^"]*)"', page)}
+
+    assert all(link.startswith("https://") or link.split("#")[0] in made() for link in links)
