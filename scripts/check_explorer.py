@@ -34,7 +34,7 @@ class Said(NamedTuple):
     """What a page says of one cell."""
 
     targets: list[str]
-    machine: dict[str, str]
+    machine: dict[str, Any]
     kind: str
     """`yes`, `off`, or `ask`."""
     cudnn: str | None
@@ -92,7 +92,7 @@ def asked(page: Page, file: Path, chance: random.Random) -> Said:
     ]
     row = chance.choice(sorted(data["rows"]))
     is_pair = "alone" in data
-    machine = {} if is_pair and chance.random() < 0.3 else {"python_version": chance.choice(pythons[1:6])}
+    machine: dict[str, Any] = {} if is_pair and chance.random() < 0.3 else {"python_version": chance.choice(pythons[1:6])}
     if not is_pair or chance.random() < 0.5:
         machine |= {"gpu": chance.choice(gpus), "driver": chance.choice(sorted(drivers))}
     state = {"python" if name == "python_version" else name: value for name, value in machine.items()}
