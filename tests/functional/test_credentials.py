@@ -17,12 +17,14 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.mark.parametrize(("installer", "how"), [("pip", "option"), ("uv", "variable"), ("pip", "file")])
-def test_a_password_stands_nowhere(bench: Bench, how: str, installer: str) -> None:
+def test_a_password_stands_nowhere(bench: Bench, compiled_tables: Path, how: str, installer: str) -> None:
     site = next(bench.venv.glob("lib/python3*/site-packages"))
     lend_pip(site)
     seen = bench.base / "argv.txt"
     (site / "sitecustomize.py").write_text(f"import sys\nopen({str(seen)!r}, 'a').write(repr(sys.orig_argv) + '\\n')\n")
     (bench.base / "home").mkdir()
+    (bench.base / "cache/cudnn-resolve").mkdir(parents=True)
+    (bench.base / "cache/cudnn-resolve/tables-v2").symlink_to(compiled_tables)
     with IndexServer() as index:
         index.login = ("joe", "s3cr3t")
         index.form = "json"
