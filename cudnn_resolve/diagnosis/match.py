@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -45,9 +46,7 @@ class Reader:
         self.is_one_message = False
         """True for a log of one line, however it was wrapped."""
         self._often: dict[bytes, int] = {}
-        self._forms = [_Form(one) for one in symptoms]
-        self._anchors = _by_anchor(self._forms)
-        self._index = Index(self._anchors)
+        self._anchors, self._index = _by_anchor(tuple(symptoms))
         self._scanner = Scanner(self._index)
         self._lines = 0
         self._numbers: list[int] = []
@@ -194,12 +193,15 @@ class _Form:
         return out
 
 
-def _by_anchor(forms: Iterable[_Form]) -> dict[str, list[_Form]]:
+@lru_cache(maxsize=1)
+def _by_anchor(symptoms: tuple[Symptom, ...]) -> tuple[Mapping[str, Sequence[_Form]], Index]:
+    """The forms of symptoms by their anchors, and the words that lead to these; a second log meets with patterns that are compiled."""
     found: dict[str, list[_Form]] = {}
-    for form in forms:
-        for anchor in form.symptom.anchor:
+    for symptom in symptoms:
+        form = _Form(symptom)
+        for anchor in symptom.anchor:
             found.setdefault(anchor, []).append(form)
-    return found
+    return found, Index(found)
 
 
 def excerpt(text: str, at: int) -> str:
