@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,16 +78,16 @@ def _is_local(address: object) -> bool:
     return not isinstance(host, str) or not host or host.startswith(("/", "\0", *LOOPBACK))
 
 
-def _guard(event: str, arguments: tuple[object, ...], gate: type[_Gate] = _Gate) -> None:
+_ADDRESSES = {"socket.connect": 1, "socket.sendto": 1, "socket.sendmsg": 1, "socket.getaddrinfo": 0, "socket.gethostbyname": 0}
+"""Audited events that are about an address, and which of their arguments that is."""
+
+
+def _guard(event: str, arguments: tuple[object, ...], gate: type[_Gate] = _Gate, places: Mapping[str, int] = _ADDRESSES) -> None:
     """Refuse what leaves the machine: called by the interpreter for each audited event, even when this module is gone."""
-    if gate.open or not event.startswith("socket."):
+    place = places.get(event)
+    if place is None or gate.open:
         return
-    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-        address = arguments[1]
-    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-        address = arguments[0]
-    else:
-        return
+    address = arguments[place]
     if not _is_local(address):
         raise SocketForbiddenError(f"{event} to {address!r} in a test that is not marked `network`")
 
