@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,6 @@ from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.host import bundle as on_disk
 from cudnn_resolve.host import disk
 from tests.functional.test_apply_cli import Bench
-from tests.index_server import IndexServer
 from tests.program import ROOT, Done, run
 from tests.small_wheels import tree, write_wheel
 from tests.wheel_maker import made_wheel
@@ -51,7 +49,7 @@ class Bundling(Bench):
         (self.base / "pylock.toml").unlink()
         return self.bundle
 
-    def start(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def by_script(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """`sh start` on a machine that has a Python and nothing else; without a network where that can be had."""
         argv = ["sh", str(self.bundle / "start"), *words]
         path = f"{Path(sys.base_prefix, 'bin')}:/usr/bin:/bin"
@@ -82,7 +80,7 @@ def test_a_bundle_is_installed_by_apply_and_by_its_start_script(bench: Bundling)
 
     first = bench("b", "-q")
     second = bench("b", "-q")
-    started = bench.start("made")
+    started = bench.by_script("made")
 
     assert first.stdout.startswith("done: the environment is as planned\n"), first
     assert second.stdout == "nothing to do: the environment is as planned\n"
@@ -308,7 +306,7 @@ def test_a_hostile_bundle_changes_nothing(bench: Bundling, spoil: Callable[[Path
     before = tree(bench.venv)
 
     done = bench("b", "-q")
-    by_script = bench.start("made")
+    by_script = bench.by_script("made")
 
     assert done.returncode in (2, 3), done
     assert "error: " in done.stderr
@@ -332,10 +330,10 @@ def test_a_wheel_that_would_fill_the_disk_is_refused(bench: Bundling, monkeypatc
 
 def test_the_start_script_leaves_nothing_half_made(bench: Bundling) -> None:
     (bench.base / "made").mkdir()
-    taken = bench.start("made")
+    taken = bench.by_script("made")
     (bench.base / "made" / ".cudnn-resolve-unfinished").touch()  # what one that was killed leaves
-    again = bench.start("made")
-    wrong = bench.start("--python", "/bin/false", "other")
+    again = bench.by_script("made")
+    wrong = bench.by_script("--python", "/bin/false", "other")
 
     assert taken.returncode == 3
     assert "is there already" in taken.stderr
@@ -345,7 +343,8 @@ def test_the_start_script_leaves_nothing_half_made(bench: Bundling) -> None:
     assert not (bench.base / "other").exists()
 
 
-def test_a_pip_that_does_not_know_the_tag_is_replaced_by_one_that_does(bench: Bundling) -> None:
+def late(bench: Bundling) -> Path:
+    """Where the environment has packages: its pip refuses every one, and the lock has a wheel whose tag no pip of its age knows."""
     path = made_wheel(bench.wheels, "late", "1.0", tag=f"py3-none-manylinux_2_17_{os.uname().machine}")
     head = 'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "late"\nversion = "1.0"\n'
     digest = disk.digest(str(path), "sha256")
@@ -356,8 +355,24 @@ def test_a_pip_that_does_not_know_the_tag_is_replaced_by_one_that_does(bench: Bu
     (site / "pip" / "__main__.py").write_text("raise SystemExit('not a supported wheel on this platform')")
     (site / "pip" / "__init__.py").touch()
     (site / "pip-19.3.1.dist-info").mkdir()
+    return site
+
+
+def test_a_pip_that_does_not_know_the_tag_is_replaced_by_one_that_does(bench: Bundling) -> None:
+    site = late(bench)
 
     done = bench("-q", "--installer", "pip")
+
+    assert done.stdout.startswith("done: "), done
+    assert (site / "late.py").exists()
+
+
+def test_without_a_network_and_uv_an_environment_with_an_old_pip_is_filled_from_a_bundle(bench: Bundling) -> None:
+    site = late(bench)
+    assert bench.make("-o", "late", "-q").returncode == 0
+    bench.alone()
+
+    done = bench.start(*without_network(), *bench.argv, "late", "-q", "--installer", "pip")
 
     assert done.stdout.startswith("done: "), done
     assert (site / "late.py").exists()
@@ -425,51 +440,6 @@ def test_a_tar_file_that_somebody_wrote_meanwhile_stays(small: Path, tmp_path: P
             on_disk.pack(str(small / "b"), str(path), there)
 
     assert [one.name for one in tmp_path.iterdir()] == ["b.tar"]
-
-
-def test_a_shared_folder_takes_what_is_fetched_and_gives_it_back(bench: Bundling) -> None:
-    with IndexServer() as index:
-        lines = ['lock-version = "1.0"', 'created-by = "a test"']
-        for name in ("demo", "other"):
-            file = index.add_wheel(name, "1.0", members={f"{name}/__init__.py": b"VERSION = '1.0'\n"})
-            url = f"{index.root}/files/{name}/{file.filename}"
-            wheel = f'{{name = "{file.filename}", url = "{url}", hashes = {{sha256 = "{file.digest}"}}}}'
-            lines += ["[[packages]]", f'name = "{name}"', 'version = "1.0"', f"wheels = [{wheel}]"]
-        (bench.base / "pylock.toml").write_text("\n".join(lines))
-        for name in ("one", "two"):
-            venv.create(bench.base / name, symlinks=True)
-
-        def apply(name: str) -> subprocess.Popen[str]:
-            argv = [sys.executable, "-m", "cudnn_resolve", "apply", "--python", name, "--bundle-dir", "share", "-q"]
-            environ = {**bench.environ, "PYTHONPATH": str(ROOT), "UV_CACHE_DIR": str(bench.base / name / "cache")}
-            return subprocess.Popen(argv, env=environ, cwd=bench.base, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-        said = [one.communicate()[0] for one in [apply("one"), apply("two")]]
-        fetched = len(index.paths())
-    later = bench("--bundle-dir", "share", "-q")  # the index is gone
-
-    assert [text.splitlines()[0] for text in said] == ["done: the environment is as planned"] * 2
-    assert later.stdout.startswith("done: "), later
-    assert fetched
-    assert sorted(path.name for path in (bench.base / "share").iterdir()) == [".lock", "SHA256SUMS", "wheels"]
-    assert json.loads(bench.make("--check", "share", "--format", "json").stdout)["notes"] == []
-
-
-def test_a_file_of_others_with_the_same_name_stays(bench: Bundling) -> None:
-    theirs = write_wheel(bench.base / "share" / "wheels", "demo", "1.0", {"demo/__init__.py": "VERSION = 'theirs'"})
-    relisted(bench.base / "share", f"wheels/{theirs.filename}")
-    before = (bench.base / "share" / "wheels" / theirs.filename).read_bytes()
-    with IndexServer() as index:
-        file = index.add_wheel("demo", "1.0", members={"demo/__init__.py": b"VERSION = 'ours'\n"})
-        wheel = f'{{name = "{file.filename}", url = "{index.root}/files/demo/{file.filename}", hashes = {{sha256 = "{file.digest}"}}}}'
-        head = 'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "demo"\nversion = "1.0"\n'
-        (bench.base / "pylock.toml").write_text(f"{head}wheels = [{wheel}]\n")
-
-        done = bench("--bundle-dir", "share", "-q")
-
-    assert done.stdout.startswith("done: "), done
-    assert (bench.base / "share" / "wheels" / theirs.filename).read_bytes() == before
-    assert "ours" in next(bench.venv.glob("lib/python3*/site-packages/demo/__init__.py")).read_text()
 
 
 def test_what_is_in_it_can_be_listed_as_cyclonedx_has_it(bench: Bundling) -> None:
