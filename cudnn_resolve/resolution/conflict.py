@@ -17,6 +17,7 @@ from cudnn_resolve.resolution.clash import clashes, not_there, withdrawn
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import apart, solve_families
+from cudnn_resolve.resolution.key import InstalledKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
@@ -203,14 +204,21 @@ def _message(core: list[Condition], *, given_up: bool, late: bool) -> str:
     return f"no answer was found for this in {ROUNDS} steps, though there may be one: {text}" if given_up else text
 
 
+_USUAL_ARCH = "x86_64"
+
+
 def _plain_message(core: list[Condition]) -> str:
     targets = [condition.what for condition in core if isinstance(condition.about, Target)]
-    others = [condition.what for condition in core if not isinstance(condition.about, Target)]
+    rest = [condition for condition in core if not isinstance(condition.about, Target)]
+    # What most machines are says nothing beside what else stands in the way, though another architecture might have other builds.
+    rest = [condition for condition in rest if condition.what != _USUAL_ARCH or len(rest) == 1]
+    others = [condition.what for condition in rest]
     wish = " and ".join(targets) or "the request"
     if others and not targets:
         return f"{' and '.join(others)} cannot share one environment" if len(others) > 1 else f"{others[0]} cannot be had"
     if others:
-        return f"{wish} cannot be had with {', '.join(others)}"
+        beside = all(isinstance(condition.about, InstalledKey) for condition in rest)
+        return f"{wish} cannot be had {'beside' if beside else 'with'} {', '.join(others)}"
     if len(targets) > 1:
         return f"{wish} cannot share one environment"
     return f"{wish} cannot be had for any machine that the tables know" if targets else f"{wish} cannot be met"
