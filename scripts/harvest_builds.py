@@ -55,7 +55,7 @@ Read = Callable[[RemoteFile, str], dict[str, Any]]
 CUDA = re.compile(
     r"""\bcuda(?:_version)?["']?\s*(?::\s*[\w\[\]., ]+)?[:=]\s*["']?(\d{1,2}\.\d{1,2})\b|["']cuda["']:\s*["']?(\d{1,2}\.\d{1,2})"""
 )
-CUDNN = re.compile(r"""\bcudnn(?:_version)?["']?\s*[:=]\s*["']?(\d{1,2}(?:\.\d{1,3}){0,3})\b""")
+CUDNN = re.compile(r"""\bcudnn(?:_version)?["']?\s*[:=]\s*(?:\{\s*["']version["']:\s*)?["']?(\d{1,2}(?:\.\d{1,3}){0,3})\b""")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -74,6 +74,13 @@ def test_cuda_cudnn_and_code_of_each_architecture(tmp_path: Path, index: Loopbac
     ]
 
 
+def test_cudnn_as_the_data_of_cupy_say_it(tmp_path: Path, index: LoopbackIndex) -> None:
+    said = b'{"cuda": "11.2", "nccl": {"version": "2.8.4"}, "cudnn": {"version": "8.4.0", "filenames": ["libcudnn.so.8.4.0"]}}'
+    index.add("toy-1.0-cp311-cp311-manylinux_2_28_aarch64.whl", data=wheel("1.0", {"toy/version.py": said}))
+
+    assert harvest(tmp_path, index) == [{"version": ["1.0"], "arch": ["aarch64"], "cuda": "11.2", "cudnn": "8.4.0"}]
+
+
 def test_what_was_read_is_not_read_again(tmp_path: Path, index: LoopbackIndex) -> None:
     fill(index)
     first = harvest(tmp_path, index, "--stated")
