@@ -127,7 +127,7 @@ def _overview() -> str:
         *(line for name, summary in VERBS.items() for line in wrap(summary, width=width, first=f"  {name:<10}  ")),
         *("", "options:", "  -h, --help     show this help", "  -V, --version  show the version", ""),
         *wrap("-q, -v, --no-color, --format and -o may stand before the command, too.", width=width),
-        *wrap(f"`{PROGRAM} COMMAND --help` shows the options that matter most, `{PROGRAM} help COMMAND` every one.", width=width),
+        *wrap(f"`{PROGRAM} COMMAND --help` shows the options that matter most, `--help-all` every one.", width=width),
         "",
         *wrap(_EXIT_CODES, width=width),
     ]

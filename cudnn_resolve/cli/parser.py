@@ -25,7 +25,7 @@ _RARE = frozenset(
         "--restart",
         "--bundle-dir",
     }
-    | {"--force", "--no-color", "--help"}
+    | {"--force", "--no-color", "--help", "--help-all"}
 )
 """Options that only `help COMMAND` shows, where there are many."""
 _MANY = 20
@@ -51,6 +51,18 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class _HelpAll(argparse.Action):
+    """Print the help with every option."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        """Print it, and end as `--help` does."""
+        del namespace, values, option
+        assert isinstance(parser, Parser)
+        parser.whole = True
+        parser.print_help()
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """A parser for one verb; `parse` raises UsageError (exit 2) where argparse would exit.
 
@@ -59,14 +71,15 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *, prog: str, description: str, whole: bool = False) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_Formatter)
-        self._whole = whole
+        self.whole = whole
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
         self.add_argument("-h", "--help", action="help", help="show this help")
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self) -> str:
         """The usage, the options by their groups, and where the rest stands."""
-        whole = self._whole or len(self._actions) <= _MANY
+        whole = self.whole or len(self._actions) <= _MANY
         formatter = self._get_formatter()
         words: dict[int | str | None, str] = {"*": "[{} ...]", "?": "[{}]"}
         taken = " ".join(words.get(one.nargs, "{}").format(one.metavar or one.dest) for one in self._get_positional_actions())

@@ -195,6 +195,7 @@ def test_help_is_short_and_the_whole_is_one_word_away(verb: str, program: Progra
 
     assert len(short.splitlines()) <= 58 < len(whole.splitlines())
     assert f"`cudnn-resolve help {verb}` shows every option." in short
+    assert run(verb, "--help-all").stdout == run("help", verb).stdout
     assert "--no-variant-indexes" in whole
     assert "--no-variant-indexes" not in short
 
