@@ -100,6 +100,9 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     """The packages that a file lists for a machine; InputError where it is none."""
     from cudnn_resolve.host.files import STDIN
     from cudnn_resolve.locking.foreign import read_list
+    from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.installed import is_frozen
+    from cudnn_resolve.resolution.opened import OpenRequest
     from cudnn_resolve.resolution.vendor import vendor_build
 
     name = "standard input" if path == STDIN else path
@@ -110,8 +113,12 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         found = read_list(text, name, machine, choice, open_)
     wheels = _Wheels(book)
     packages = {one.name: version for one in found.packages if (version := wheels.version(one)) is not None}
-    here = replace(placed(found.base, machine), pip=packages)
-    own = [name for name in packages if (build := vendor_build(book, here, name)) is not None and build.delivery == "bundled"]
+    here = replace(placed(found.base, machine), pip=packages, requires={})
+    own = [
+        name
+        for name, version in packages.items()
+        if not version.replace(".", "").isdigit() and (build := vendor_build(book, here, name)) is not None and build.delivery == "bundled"
+    ]
     wheels.gaps += [f"{name} {packages[name]} is its maker's own build: the CUDA and cuDNN of its image are not judged" for name in own]
     named: tuple[Listed | Loose, ...] = (*found.loose, *found.packages)
     subject = Subject(
@@ -128,7 +135,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         foreign=frozenset(one.name for one in found.packages if one.channel is not None),
         notes=found.notes,
         gaps=(*found.gaps, *wheels.gaps),
-        partial=found.partial and not any(book.component(one.name) for one in found.packages),
+        partial=found.partial and not is_frozen(Context(book, here, OpenRequest(targets=()))),
         unfit=tuple(_unfit(found.packages, machine)),
     )
     return _completed(subject, found, book, machine)
@@ -478,6 +485,9 @@ class _Installer:
         for asked in targets:
             for one in self._requirements(asked):
                 version = pinned(one)
+                listed = self.subject.packages.get(canonicalize_name(one.name))
+                if listed is not None and not one.specifier.contains(listed, prereleases=True):
+                    yield f"{asked} requires {one.name}{one.specifier}, and {one.name} {listed} is pinned"
                 who, other = known.setdefault(one.name, (str(asked), one)) if version is not None else ("", one)
                 if version is not None and pinned(other) != version:
                     yield f"{who} requires {other.name}{other.specifier}, and {asked} {one.name}{one.specifier}"

@@ -227,6 +227,24 @@ def installed_build(context: Context, framework: str, package: str, version: str
     return next(iter(served or exact or builds), None)
 
 
+def is_frozen(context: Context) -> bool:
+    """True for packages among which are the CUDA libraries of their frameworks and what these require besides, as `pip freeze` has them.
+
+    A list that pins a cuDNN beside a framework leaves the rest to the installer.
+    """
+    book, packages = context.book, context.machine.pip
+    if not any(book.component(name) for name in packages):
+        return False
+    for name, version in packages.items():
+        framework = book.framework_of(name)
+        build = installed_build(context, framework, name, version) if framework is not None else None
+        needed = (canonicalize_name(one.name) for one, extra in context.requirements_of(build) if extra is None) if build else ()
+        plain = {one for one in needed if book.component(one) is None}
+        if plain and not plain & packages.keys():
+            return False
+    return True
+
+
 OTHER_DEVICES = ("cpu", "rocm", "xpu")
 """How local parts of versions begin that are built for something else than CUDA."""
 

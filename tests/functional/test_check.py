@@ -201,7 +201,9 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path, form: str) -> None:
 
 
 def test_a_linker_that_the_list_does_not_name() -> None:
-    text = "torch==2.6.0\nnvidia-cublas-cu12==12.4.5.8\nnvidia-cusparse-cu12==12.3.1.170\nnvidia-cusolver-cu12==11.6.1.9\n"
+    text = (
+        "torch==2.6.0\nfilelock==3.16.1\nnvidia-cublas-cu12==12.4.5.8\nnvidia-cusparse-cu12==12.3.1.170\nnvidia-cusolver-cu12==11.6.1.9\n"
+    )
     done = check("-", *T4, text=text)
     assert "internal error" not in done.stderr
     assert "nvidia-nvjitlink-cu12" in done.stdout

@@ -73,3 +73,10 @@ def test_a_framework_that_is_built_from_source_is_not_judged_as_the_wheel(tmp_pa
     assert done.returncode == 0, done
     assert "torch 2.6.0 is built from a " in " ".join(done.stdout.split())
     assert "runs\n" not in done.stdout
+
+
+def test_a_library_that_is_pinned_beside_a_framework_makes_no_whole_list() -> None:
+    assert status("torch==2.6.0\nnvidia-cudnn-cu12==9.1.0.70\n") == "runs"  # the installer brings the others
+    done = run("check", "-", *T4, text="torch==2.6.0\nnvidia-cudnn-cu12==8.9.7.29\n")
+    assert done.returncode == 1
+    assert "torch==2.6.0 requires nvidia-cudnn-cu12==9.1.0.70, and nvidia-cudnn-cu12 8.9.7.29 is pinned" in " ".join(done.stdout.split())
