@@ -74,7 +74,9 @@ def reach(book: Book, framework: str) -> tuple[BuildReach, ...]:
         single = [_universe(book, python, gpu) for gpu in gpus(book)]
         for candidate in whole.unordered(FrameworkKey(framework)):
             if not whole.look.met(candidate):
-                drivers = (_driver(whole.needs(candidate)), *(_driver(one.needs(candidate)) for one in single))
+                build = candidate.build
+                each = (_driver(one.needs(candidate)) if _is_served(book, one.machine, build) else None for one in single)
+                drivers = (_driver(whole.needs(candidate)), *each)
                 found.setdefault(id(candidate.build), (candidate.build, {}))[1][_text(python)] = drivers
     return tuple(BuildReach(build=build, pythons=pythons) for build, pythons in found.values())
 
@@ -116,6 +118,24 @@ def _driver(needs: Iterable[Need]) -> str | None:
         if need.key == DRIVER and isinstance(need.floor, DriverVersion):
             floors.append(need.floor)
     return str(max(floors, default=""))
+
+
+def _is_served(book: Book, machine: Machine, build: Build) -> bool:
+    """True where some CUDA runtime and some cuDNN that serve a build know the GPU; of a wheel with both inside those very ones."""
+    built, inside = build.cuda, build.delivery == "bundled"
+    if built is None:
+        return True
+    later = built.major >= 11 and not inside
+    runtimes = [one.cuda for one in book.cuda_releases() if one.cuda.major == built.major and (one.cuda.line == built.line or later)]
+    if runtimes and all(any(compatibility.library_needs(book, machine, one, "")) for one in reversed(runtimes)):
+        return False
+    cudnn = build.cudnn
+    rows = [one for one in book.cudnn_builds() if cudnn is not None and one.cuda_major == built.major]
+    if inside and cudnn is not None:
+        rows = [one for one in rows if one.version.parts[: len(cudnn.parts)] == cudnn.parts]
+    elif cudnn is not None:
+        rows = [one for one in rows if one.version.serves(cudnn)]
+    return not rows or not all(any(compatibility.cudnn_hardware(book, machine, one)) for one in rows)
 
 
 def _shared(book: Book, found: Resolution) -> Shared:

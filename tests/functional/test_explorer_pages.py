@@ -79,15 +79,15 @@ def test_a_click_shows_the_command_and_the_address_keeps_it(browser: Browser, si
     page = context.new_page()
     page.goto(f"{site.as_uri()}/torch.html")
     page.select_option("[name=gpu]", "Tesla K80")
-    page.get_by_role("button", name="2.6.0", exact=True).click()
+    page.get_by_role("button", name="2.15.0", exact=True).click()
 
-    row = page.locator("[data-release='2.6.0']")
+    row = page.locator("[data-release='2.15.0']")
     assert row.locator(".verdict").inner_text().startswith("Does not run with Tesla K80: no code for compute capability 3.7")
-    assert row.locator(".command").inner_text() == "cudnn-resolve plan -f torch==2.6.0 --gpu 'Tesla K80'"
+    assert row.locator(".command").inner_text() == "cudnn-resolve plan -f torch==2.15.0 --gpu 'Tesla K80'"
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    assert page.locator("[data-release='2.6.0'] .command").is_visible()
+    assert page.locator("[data-release='2.15.0'] .command").is_visible()
     assert page.locator("[name=gpu]").input_value() == "Tesla K80"
     page.locator("nav a", has_text="PyTorch and TensorFlow").click()
     assert page.locator("[name=gpu]").input_value() == "Tesla K80"

@@ -8,6 +8,7 @@ from cudnn_resolve.version import Capability
 
 BOOK = open_book()
 T4 = 1 + gpus(BOOK).index(Capability(7, 5))
+A5000 = 1 + gpus(BOOK).index(Capability(8, 6))
 K80 = 1 + gpus(BOOK).index(Capability(3, 7))
 """Places among the drivers, of which the first is that without a GPU."""
 
@@ -18,6 +19,13 @@ def test_a_build_runs_on_the_pythons_and_gpus_that_it_has_code_for() -> None:
     assert set(found["1.20.2"]) == {"3.10", "3.11", "3.12", "3.13"}
     assert found["1.20.2"]["3.11"][0] == found["1.20.2"]["3.11"][T4] == "525.60.13"
     assert found["1.20.2"]["3.11"][K80] is None
+
+
+def test_a_build_runs_on_no_gpu_that_its_cuda_does_not_know() -> None:
+    found = {one.build.version: one.pythons for one in reach(BOOK, "mxnet") if one.build.cuda and one.build.cuda.line == "10.2"}
+
+    assert found["1.7.0.post1"]["3.10"][T4] is not None
+    assert found["1.7.0.post1"]["3.10"][A5000] is None
 
 
 def test_gpus_of_a_jetson_are_left_out() -> None:
