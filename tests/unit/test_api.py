@@ -80,7 +80,7 @@ def test_every_word_is_the_option_of_that_name(seen: list[Options]) -> None:
     assert seen == [PlanRequest(framework=("torch>=2.4", "jax"), cudnn="==9.3.*", **words, **in_tuples)]
 
 
-OUTPUT = {"help", "format", "quiet", "verbose", "no_color"}
+OUTPUT = {"help", "help_all", "format", "quiet", "verbose", "no_color"}
 """Options that say how a command line is answered."""
 
 
