@@ -69,13 +69,18 @@ def gpus(book: Book) -> tuple[Capability, ...]:
 def reach(book: Book, framework: str) -> tuple[BuildReach, ...]:
     """Where each GPU build of a framework runs, in the order of its table."""
     found: dict[int, tuple[Build, dict[str, Drivers]]] = {}
+    served: dict[int, tuple[bool, ...]] = {}
     for python in sorted(PYTHONS):
         whole = _universe(book, python)
         single = [_universe(book, python, gpu) for gpu in gpus(book)]
         for candidate in whole.unordered(FrameworkKey(framework)):
             if not whole.look.met(candidate):
                 build = candidate.build
-                each = (_driver(one.needs(candidate)) if _is_served(book, one.machine, build) else None for one in single)
+                if id(build) not in served:
+                    served[id(build)] = tuple(_is_served(book, one.machine, build) for one in single)
+                each = (
+                    _driver(one.needs(candidate)) if is_served else None for one, is_served in zip(single, served[id(build)], strict=True)
+                )
                 drivers = (_driver(whole.needs(candidate)), *each)
                 found.setdefault(id(candidate.build), (candidate.build, {}))[1][_text(python)] = drivers
     return tuple(BuildReach(build=build, pythons=pythons) for build, pythons in found.values())
