@@ -87,7 +87,7 @@ def problem(why: str) -> Break:
 
 
 ALL = {"cupy-cuda12x", "jax", "tensorflow", "torch"}
-H100, RTX5090, K80 = ("NVIDIA H100 80GB HBM3", "9.0"), ("NVIDIA GeForce RTX 5090", "12.0"), ("Tesla K80", "3.7")
+B200, RTX5090, K80 = ("NVIDIA B200", "10.0"), ("NVIDIA GeForce RTX 5090", "12.0"), ("Tesla K80", "3.7")
 PAIR = "framework_pkg_mismatch"
 BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     # what is done, the frameworks that break, and each cause with the words that name what is wrong
@@ -132,9 +132,13 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     "older ml-dtypes": (pip(ml_dtypes="0.2.0"), set(), {PAIR: "declares ml-dtypes"}),
     "driver too old": (machine("470.82.01"), ALL, {"driver_too_old": "need driver >= 525.60.13; here is driver 470.82.01"}),
     "driver too old for PTX": (
-        machine("525.105.17", H100),
-        {"tensorflow"},
-        {"ptx_too_new": "tensorflow 2.18.0 needs driver >= 555.42.06; here is driver 525.105.17"},
+        machine("525.105.17", B200),
+        ALL,
+        {
+            "ptx_too_new": "tensorflow 2.18.0 needs driver >= 555.42.06; here is driver 525.105.17",
+            "driver_too_old": "need driver >= 570.26; here is driver 525.105.17",
+            "gpu_arch_too_new_for_build": "here is NVIDIA B200",
+        },
     ),
     "GPU without code": (
         machine("570.86.10", RTX5090),
