@@ -431,7 +431,10 @@ def test_check_tells_each_damage_with_its_owner(bench: Bench) -> None:
     assert (verdict["what"], verdict["status"]) == (str(bench.venv.resolve()), "breaks")
     assert verdict["not_judged"]
     broken, foreign = verdict["findings"]
-    assert (broken["severity"], broken["remedy"][0]["command"]) == ("error", "cudnn-resolve apply --reinstall-package demo")
+    assert (broken["severity"], broken["remedy"][0]["command"]) == (
+        "error",
+        f"cudnn-resolve apply --reinstall-package demo --python {bench.venv}",
+    )
     assert "demo 1.0 are empty: demo/__init__.py" in broken["summary"]
     assert (foreign["severity"], "among those of other belong to no package: other/mine.txt" in foreign["summary"]) == ("info", True)
 
