@@ -158,6 +158,7 @@ _REFERENCES = (
     ("framework/*", "build", "targets", "capability"),
     ("framework/*", "build", "targets_aarch64", "capability"),
     ("framework/*", "build", "capability_first", "capability"),
+    ("framework/*", "build", "capability_last", "capability"),
     ("framework/*", "release", "cuda", "line"),
     ("framework/*", "release", "targets", "capability"),
     ("advisory", "advisory", "capability", "capability"),

@@ -403,6 +403,8 @@ class Build(_Wheel, frozen=True, kw_only=True):
     """GPU code of the aarch64 wheel where it differs; empty = as `targets`."""
     capability_first: ComputeCapability | None = None
     """Oldest GPU by the documentation, where the code inside is not known."""
+    capability_last: ComputeCapability | None = None
+    """Newest GPU that it has code for, where no more of the code inside is known than that there is no PTX."""
     cudnn_optional: Count | None = None
     """Major of a cuDNN that it uses where it finds one, and does without."""
     extra: Identifier | None = None

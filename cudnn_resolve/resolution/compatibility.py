@@ -113,6 +113,10 @@ def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator
             text = f"a GPU of compute capability {build.capability_first} or newer"
             yield refused(number, text, f"{who} is compiled for it; {gpu.label} is older")
             continue
+        if build.capability_last is not None and gpu.capability > build.capability_last:
+            text = f"a GPU of compute capability {build.capability_last} or older"
+            yield refused(number, text, f"{who} is compiled for it, without PTX; {gpu.label} is newer")
+            continue
         targets = build.targets_aarch64 if machine.arch == "aarch64" and build.targets_aarch64 else build.targets
         if not targets:
             continue

@@ -179,6 +179,7 @@ def _builds(machine: Machine, known: Sequence[Build], offer: Offer, requires: tu
                 targets=(),
                 targets_aarch64=(),
                 capability_first=None,
+                capability_last=None,
                 sonames=(),
                 provisional=True,
             )

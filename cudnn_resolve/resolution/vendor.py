@@ -68,6 +68,7 @@ def vendor_build(book: Book, machine: Machine, package: str) -> Build | None:
         targets=(),
         targets_aarch64=(),
         capability_first=None,
+        capability_last=None,
         extra=None,
         requires=machine.requires.get(package, ()),
         requires_like=None,

@@ -140,6 +140,13 @@ def test_documented_first_capability() -> None:
     assert [name for name, _ in code(built, "6.0")] == ["gpu:0"]
 
 
+def test_documented_last_capability() -> None:
+    built = build(capability_first=Capability(5, 0), capability_last=Capability(8, 9))
+
+    assert not code(built, "8.9")
+    assert [name for name, _ in code(built, "9.0")] == ["gpu:0"]
+
+
 def test_a_gpu_that_nobody_knows_excludes_nothing() -> None:
     unknown = machine(BOOK, gpus=[{"name": "a new one"}])
 
