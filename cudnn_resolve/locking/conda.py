@@ -317,7 +317,7 @@ def judged(builds: Iterable[Build], reading: Reading) -> Iterator[Listed]:
     runtime = next((by_name[name] for name in _RUNTIMES if name in by_name), None)
     cuda = ".".join(runtime.version.split(".")[:2]) if runtime is not None and runtime.version[:1].isdigit() else None
     cudnn = next((by_name[name].version for name in _CUDNN if name in by_name), None)
-    rows = []
+    rows, inside = [], None
     for name, one in by_name.items():
         framework = _FRAMEWORKS.get(name)
         if framework is None or (name in _META and any(_FRAMEWORKS.get(other) == framework for other in by_name.keys() - _META)):
@@ -325,11 +325,13 @@ def judged(builds: Iterable[Build], reading: Reading) -> Iterator[Listed]:
         same = [by_name[other] for other in by_name if _FRAMEWORKS.get(other) == framework]
         own = _cuda_of(same, cuda)
         cuda = cuda or (own if own != "cpu" else None)
-        cudnn = cudnn or next((found[1] for found in map(_CUDNN_OF_BUILD.search, (each.build for each in same)) if found), None)
+        own_cudnn = next((found[1] for found in map(_CUDNN_OF_BUILD.search, (each.build for each in same)) if found), None)
+        if cudnn is None and own_cudnn is not None:  # such a build holds it among its own libraries
+            cudnn, inside = own_cudnn, framework
         channel = None if one.channel.rpartition("/")[2] in _OWN else one.channel or "conda"
         rows += list(reading.row(framework, one.version, cuda=own, channel=channel))
     python = by_name.get("python")
-    reading.on("conda", python=python.version if python else None, cuda=cuda, cudnn=cudnn)
+    reading.on("conda", python=python.version if python else None, cuda=cuda, cudnn=cudnn, cudnn_of=inside)
     yield from rows
     for name in _SAME & by_name.keys():
         yield from reading.row(name, by_name[name].version, channel=by_name[name].channel or "conda")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.install_lines import Installs
 from cudnn_resolve.locking.listing import Listed, Open, Reading, texts
-from cudnn_resolve.locking.shell_lines import LONGEST_LINE, LONGEST_TEXT, run_line
+from cudnn_resolve.locking.shell_lines import LONGEST_LINE, LONGEST_TEXT, run_line, take_settings
 
 
 class _Step(NamedTuple):
@@ -134,6 +134,8 @@ def _stages(text: str, reading: Reading) -> tuple[list[_Stage], dict[str, int]]:
             stages.append(_Stage(words[0] if words else "", []))
         elif step.name in ("ARG", "ENV"):
             _set(rest, known, keep=step.name == "ARG")
+            if stages:
+                stages[-1].steps.append(_Step(step.line, "ENV", rest))
         elif stages:
             stages[-1].steps.append(_Step(step.line, step.name, rest))
     return stages or [_Stage("", [])], names
@@ -226,6 +228,8 @@ def _carry_out(step: _Step, installs: Installs) -> None:
                 installs.reading.gap(f"not understood: RUN {text[:60]}")
                 return
         run_line(text, installs, step.line)
+    elif step.name == "ENV":
+        take_settings(step.rest, installs.reading)
     elif step.name in ("COPY", "ADD") and (found := re.search(r"--from=(\S+)", step.rest)):
         installs.reading.gap(f"not followed: {step.name} --from={found[1][:40]}")
 

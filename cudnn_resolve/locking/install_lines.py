@@ -24,6 +24,7 @@ from cudnn_resolve.resolution.release import version_within
 _PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
 _OPTIONS = re.compile(r"(?:^|\s)#|\s--[a-z]")
 _VARIANT = re.compile(r"/(cu\d{2,3}|cpu|xpu|rocm[\d.]*)(?=/|$)")
+_BACKEND = re.compile(r"--torch-backend[=\s]\s*(\S+)")
 _FILE = re.compile(r"(-r|--requirements?|-c|--constraints?)[=\s]\s*(\S.*)")
 _INDEX = re.compile(r"(?:-i|--index-url|--default-index|--index|--extra-index-url|-f|--find-links)[=\s]\s*(\S+)")
 _IDLE = re.compile(
@@ -31,14 +32,14 @@ _IDLE = re.compile(
 )
 _VALUED = frozenset(
     {"-r", "--requirement", "--requirements", "-c", "--constraint", "--constraints", "-i", "--index-url", "--extra-index-url", "-f"}
-    | {"--find-links", "--default-index", "--index", "-e", "--editable"}
+    | {"--find-links", "--default-index", "--index", "-e", "--editable", "--torch-backend"}
 )
 """Options of `pip install` with a value that decides what is installed."""
 _SKIPPED = frozenset(
     {"-t", "--target", "--prefix", "--root", "--src", "--platform", "--python-version", "--python", "-p", "--implementation", "--abi"}
     | {"--timeout", "--retries", "--trusted-host", "--cache-dir", "--progress-bar", "--no-binary", "--only-binary", "--log", "--proxy"}
     | {"--cert", "--client-cert", "--root-user-action", "--upgrade-strategy", "--exists-action", "--use-feature", "--index-strategy"}
-    | {"--torch-backend", "--resolution", "--prerelease", "--exclude-newer", "--config-settings", "-C", "--no-build-isolation-package"}
+    | {"--resolution", "--prerelease", "--exclude-newer", "--config-settings", "-C", "--no-build-isolation-package"}
 )
 """Options with a value that does not."""
 _GLOBAL = frozenset({"--keyring-provider", "--use-deprecated", "--directory", "--project", "--config-file", "--color"})
@@ -131,8 +132,18 @@ class Installs:
                     self.reading.gap(f"not followed: more than {FILES} files that name one another")
             elif index := _INDEX.fullmatch(one.text):
                 addresses.append(index[1])
+            elif backend := _BACKEND.fullmatch(one.text):
+                self.backend(backend[1], addresses)
             elif not _IDLE.fullmatch(one.text):
                 yield one
+
+    def backend(self, name: str, addresses: list[str]) -> None:
+        """Take packages from the index that uv's `--torch-backend` chooses; one that the machine of the build decides is not known."""
+        address = f"/{name}"
+        if _VARIANT.fullmatch(address):
+            addresses.append(address)
+        else:
+            self.reading.gap(f"which build of torch `--torch-backend {name[:40]}` takes is decided where it is installed")
 
     def _lines_of(self, name: str, base: str | None, seen: set[tuple[str, str, bool]], *, is_limit: bool) -> Sequence[Line]:
         reading = self.reading

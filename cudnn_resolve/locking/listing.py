@@ -60,6 +60,8 @@ class Base(Struct, frozen=True, kw_only=True):
     cuda: str | None = None
     cudnn: str | None = None
     """A whole version, or the major alone where nobody says more."""
+    cudnn_of: str | None = None
+    """The framework in whose own package that cuDNN lies: no other one finds it there."""
     of: str | None = None
     """The package whose CUDA and cuDNN the image brings."""
     source: Literal["conda", "apt"] = "conda"
@@ -126,7 +128,10 @@ class Reading:
 
     def on(self, source: Literal["conda", "apt"], **known: str | None) -> None:
         """Keep what is known of the machine that the packages will be on."""
-        self.base = replace(self.base or Base(), source=source, **{name: text for name, text in known.items() if text})
+        told: dict[str, str | None] = {name: text for name, text in known.items() if text}
+        if "cudnn" in told:
+            told["cudnn_of"] = known.get("cudnn_of")
+        self.base = replace(self.base or Base(), source=source, **told)
 
     @property
     def arch(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cudnn_resolve.locking.install_lines import Installs
 from cudnn_resolve.locking.listing import Listed, Reading, dicts, texts
-from cudnn_resolve.locking.shell_lines import LONGEST_TEXT, could_install, run_line
+from cudnn_resolve.locking.shell_lines import LONGEST_TEXT, could_install, run_line, take_settings
 
 _MAGIC = re.compile(r"\s*(?:!{1,2}|%)\s*(?:(?:shell|sx|system)\s+)?(\S.*)|\s*((?:pip|conda|mamba)\s+(?:install|uninstall)\s.*)")
 _CALL = re.compile(r"[\"']pip3?[\"']\s*,\s*[\"']install[\"']")
@@ -42,8 +42,10 @@ def read_notebook(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
                     run_line(command, installs, None)
                 else:
                     reading.gap(f"not followed: lines of a shell after {LONGEST_TEXT} characters of them")
-            elif could_install(line) and not _SAID.fullmatch(line):
-                _python(line, installs)
+            else:
+                take_settings(line, reading)
+                if could_install(line) and not _SAID.fullmatch(line):
+                    _python(line, installs)
         if (found_call := _CALL.search(text)) and "\n" in found_call[0]:
             reading.gap(f"not followed: {' '.join(found_call[0].split())[:80]}")
     reading.partial = True

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cudnn_resolve.locking.conda import read_specs
 from cudnn_resolve.locking.install_lines import Installs, words_of
 from cudnn_resolve.locking.listing import Reading
+from cudnn_resolve.masking import without_logins
 
 _PROGRAM = re.compile(r"(?:.*/)?(pip|python|\{sys\.executable\}|conda|mamba|micromamba|apt|apt-get|uv|poetry|pdm|pipenv)[\d.]*")
 _ABOUT = re.compile(r"cudnn|cuda|torch|tensorflow|\bjax|nvidia", re.IGNORECASE)
@@ -30,6 +31,9 @@ _DEEPEST = 3
 LONGEST_LINE = 100_000
 LONGEST_TEXT = 400_000
 """Characters of all lines of a file, with the values of variables in their places."""
+_SETTING = re.compile(r"(?<!\w)(UV_TORCH_BACKEND|(?:PIP|UV)_[A-Z_]*INDEX[A-Z_]*)[\"']?\]?(?:\s*=\s*|\s+)[\"']?([^\s\"';&|]{1,500})")
+"""A variable that chooses where packages come from, and its value."""
+_VARIANT = re.compile(r"(?:cu\d{2,3}|cpu|xpu|rocm[\d.]*)/?$")
 _WORTH = re.compile(r"pip|uv|conda|mamba|poetry|pdm|apt", re.IGNORECASE)
 """What a line has in it that this module could follow."""
 _ENDS = re.compile(r"[();|&]+")
@@ -46,6 +50,7 @@ def run_line(text: str, installs: Installs, line: int | None, depth: int = 0) ->
     if len(text) > LONGEST_LINE:
         reading.gap(f"not followed: a line of {len(text)} characters")
         return
+    take_settings(text, reading)
     if not (_WORTH.search(text) or _ABOUT.search(text)):  # splitting takes a while
         return
     try:
@@ -64,6 +69,13 @@ def run_line(text: str, installs: Installs, line: int | None, depth: int = 0) ->
             command.append(word)
     if could_install(" ".join(others)):  # `$(which pip) install numpy`: no command alone says it
         reading.gap(f"not followed: {text.strip()[:80]}")
+
+
+def take_settings(text: str, reading: Reading) -> None:
+    """Say which variables choose the build of a framework: they count for all that is installed after them, and are not followed."""
+    for name, value in _SETTING.findall(text) if not text.lstrip().startswith("#") else ():
+        if name == "UV_TORCH_BACKEND" or _VARIANT.search(value):
+            reading.gap(f"not followed: {name} chooses the build of torch ({without_logins(value)[-60:]})")
 
 
 def could_install(text: str) -> bool:
@@ -94,7 +106,8 @@ def _carried_out(program: str, rest: list[str], installs: Installs, line: int | 
         _apt(rest, installs.reading)
         return True
     if program in _LOCKS and rest[:1] in (["sync"], ["install"]):
-        installs.reading.gap(f"`{program} {rest[0]}` installs what {_LOCKS[program]} holds: check that file, too")
+        lock = _LOCKS[program]
+        installs.reading.gap(f"not followed: `{program} {rest[0]}` installs what {lock} holds; `cudnn-resolve check {lock}` judges that")
         return True
     if program in _LOCKS and rest[:1] in (["python"], ["tool"], ["self"]):  # what they bring is in no environment of the project
         return True

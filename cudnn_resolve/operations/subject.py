@@ -257,7 +257,7 @@ def placed(base: Base | None, machine: Machine) -> Machine:
         machine = replace(machine, os=base.os, glibc=(2, int(glibc.partition(".")[2])) if glibc else None)
     own = base.source == "conda"  # in an environment of conda the system's libraries are still there, in an image they are not
     toolkits = (Toolkit(version=base.cuda, source=base.source),) if base.cuda else ()
-    copies = (CudnnCopy(version=base.cudnn, source=base.source, complete=True),) if base.cudnn else ()
+    copies = (CudnnCopy(version=base.cudnn, source=base.source, complete=True, owner=base.cudnn_of),) if base.cudnn else ()
     return replace(machine, toolkits=(*toolkits, *(machine.toolkits if own else ())), cudnn=(*copies, *(machine.cudnn if own else ())))
 
 

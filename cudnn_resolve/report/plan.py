@@ -43,6 +43,7 @@ _CHOSEN = {
 }
 """Why an interpreter is the target, by what `detect` says of it."""
 _LABELS = {"none": "nothing to do", "ldconfig": "linker cache"}
+_STEPS = {"preload": "the preload", "folder": "the folder of a second cuDNN", "ldconfig": "the linker cache", "kernel": "the kernel"}
 _CHANNELS = {"pip": "from pip wheels", "apt": "from apt", "system": "installed on the system", "bundled": "inside the wheel"}
 
 
@@ -128,7 +129,9 @@ def _counts(plan: Plan) -> str:
     numbers["install"] += len(plan.unpinned)
     words = [f"{numbers[name]} to {name}" for name in _ACTIONS if numbers[name] and name != "keep"]
     words += [f"{numbers['keep']} kept"] if numbers["keep"] else []
-    return ", ".join(words if plan.changes else ["nothing to do", *words])
+    left = dict.fromkeys(step.kind for step in plan.steps if step.kind not in ("pip", "apt"))
+    idle = f"no package changes, and `apply` sees to: {', '.join(_STEPS.get(one, one) for one in left)}" if left else "nothing to do"
+    return ", ".join(words if plan.changes else [idle, *words])
 
 
 def _what(step: Step, plan: Plan) -> str:

@@ -9,6 +9,7 @@ from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
+    from cudnn_resolve.facts.model import CudnnCopy
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import AptPattern, Build
     from cudnn_resolve.resolution.candidate import Channel
@@ -136,8 +137,22 @@ def system_serves(context: Context, build: Build) -> bool:
     toolkits = any(one.version and one.source != "pip" and int(one.version.partition(".")[0]) == major for one in context.machine.toolkits)
     if build.cudnn is None:
         return toolkits
-    copies = (one.version for one in context.machine.cudnn if one.version and one.source != "pip" and one.complete is not False)
-    return toolkits and any(_cudnn_version(text, build) for text in copies)
+    copies = (one for one in context.machine.cudnn if one.source != "pip" and one.complete is not False and _finds(context, build, one))
+    return toolkits and any(_cudnn_version(one.version, build) for one in copies if one.version)
+
+
+def told_copies(context: Context, build: Build) -> list[str]:
+    """The copies of cuDNN on the system, in words, for a build that needs one."""
+    copies = [one for one in context.machine.cudnn if build.cudnn and one.version and one.source != "pip"]
+    inside = "{0.version} inside {0.owner}, where only {0.owner} finds it"
+    return [(one.version or "") if _finds(context, build, one) else inside.format(one) for one in copies]
+
+
+def _finds(context: Context, build: Build, copy: CudnnCopy) -> bool:
+    """True for a copy that a build can find: one inside another framework's own package is found by that framework alone."""
+    owner = "torch" if copy.owner == "pytorch" else copy.owner  # as conda calls it
+    framework = context.book.framework_of(owner) if owner is not None else None
+    return framework in (None, build.framework)
 
 
 def _cudnn_version(text: str, build: Build) -> bool:

@@ -16,7 +16,15 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import component_package, finds_wheel, folder_serves, system_serves, wheels_found, wheels_serve
+from cudnn_resolve.resolution.channel import (
+    component_package,
+    finds_wheel,
+    folder_serves,
+    system_serves,
+    told_copies,
+    wheels_found,
+    wheels_serve,
+)
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
@@ -231,7 +239,7 @@ class _Set:
         toolkits = self.here.machine.toolkits
         what = "cannot be imported" if linked else "finds no GPU and computes on the CPU"
         extra = f": the extra {build.extra} brings them" if build.extra else ""
-        copies = [copy.version for copy in self.here.machine.cudnn if copy.version and copy.source != "pip"] if build.cudnn else []
+        copies = told_copies(self.here, build)
         there = f"; there is cuDNN {', '.join(copies)}" if copies else ""
         return Fault(
             kind="missing",

@@ -264,7 +264,7 @@ def test_an_environment_of_conda(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text(CONDA, "utf-8")
     done = check(str(tmp_path / "environment.yml"), "--gpu", "T4", "--driver", "550.54.15", "--strict")
     assert done.returncode == 0, done.stdout
-    assert "Python 3.10" in done.stdout
+    assert "Python 3.10" in " ".join(done.stdout.split())
     assert "needs driver" in check(str(tmp_path / "environment.yml"), "--gpu", "T4", "--driver", "470.57.02").stdout
 
 

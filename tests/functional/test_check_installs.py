@@ -80,3 +80,58 @@ def test_a_library_that_is_pinned_beside_a_framework_makes_no_whole_list() -> No
     done = run("check", "-", *T4, text="torch==2.6.0\nnvidia-cudnn-cu12==8.9.7.29\n")
     assert done.returncode == 1
     assert "torch==2.6.0 requires nvidia-cudnn-cu12==9.1.0.70, and nvidia-cudnn-cu12 8.9.7.29 is pinned" in " ".join(done.stdout.split())
+
+
+CONDA = """# packages in environment at /opt/conda:
+#
+# Name                    Version                   Build  Channel
+python                    3.10.14              h955ad1f_1
+pytorch                   2.1.2           py3.10_cuda12.1_cudnn8.9.2_0    pytorch
+pytorch-cuda              12.1                 ha16c6d3_5    pytorch
+tensorflow                2.15.0                   pypi_0    pypi
+"""
+
+
+def test_the_cudnn_inside_a_framework_of_conda_serves_that_framework_alone() -> None:
+    done = run("check", "-", *T4, text=CONDA)
+    assert done.returncode == 1
+    said = " ".join(done.stdout.split())
+    assert "torch 2.1.2 runs" in said
+    assert "tensorflow 2.15.0 breaks" in said
+    assert "there is cuDNN 8.9.2 inside torch, where only torch finds it" in said
+    assert status(f"{CONDA}cudnn 8.9.2.26 cuda12_0 conda-forge\n") == "runs"  # the environment's own, which both find
+
+
+IMAGE = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("RUN uv pip install --torch-backend=cu118 torch==2.6.0", "torch 2.6.0+cu118 runs"),
+        ("RUN uv pip install --torch-backend cpu torch==2.6.0", "torch 2.6.0+cpu breaks"),
+        ("RUN uv pip install --torch-backend auto torch==2.6.0", "`--torch-backend auto` takes is decided where it is installed"),
+        ("ENV UV_TORCH_BACKEND=auto\nRUN uv pip install torch==2.6.0", "UV_TORCH_BACKEND chooses the build of torch (auto)"),
+        ("ENV UV_TORCH_BACKEND cpu\nRUN uv pip install torch==2.6.0", "UV_TORCH_BACKEND chooses the build of torch (cpu)"),
+        ("RUN UV_TORCH_BACKEND=cpu uv pip install torch==2.6.0", "UV_TORCH_BACKEND chooses the build of torch (cpu)"),
+        (
+            "ENV PIP_INDEX_URL=https://me:secret@index.example/whl/cu118\nRUN pip install torch==2.6.0",
+            "PIP_INDEX_URL chooses the build of torch",
+        ),
+    ],
+)
+def test_what_chooses_the_build_of_torch_is_followed_or_said(lines: str, expected: str) -> None:
+    done = run("check", "-", *T4, text=f"{IMAGE}{lines}\n")
+    said = " ".join(done.stdout.split())
+    assert expected in said
+    assert "secret" not in said
+    assert ("torch 2.6.0 runs" in said) is False
+
+
+def test_an_index_without_variants_is_no_doubt() -> None:
+    assert status(f"{IMAGE}ENV PIP_INDEX_URL=https://index.example/simple\nRUN pip install torch==2.6.0\n") == "runs"
+
+
+def test_a_notebook_that_sets_the_backend_in_python() -> None:
+    cell = {"cell_type": "code", "source": "import os\nos.environ['UV_TORCH_BACKEND'] = 'cpu'\n!uv pip install torch==2.6.0\n"}
+    assert status(json.dumps({"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}})) == "unknown"

@@ -103,7 +103,7 @@ EXPLICIT = f"# platform: linux-64\n@EXPLICIT\n{PYTHON}#0123\n{CUDA}\n{PYTORCH}\n
 def test_locks_of_conda(text: str, kind: str, expected: dict[str, str]) -> None:
     found = listed(text)
     assert (found.kind, versions(found)) == (kind, expected)
-    assert found.base == Base(python="3.11.9", cuda="12.4", cudnn="9.1.0")
+    assert found.base == Base(python="3.11.9", cuda="12.4", cudnn="9.1.0", cudnn_of="torch")
     torch = next(one for one in found.packages if one.name == "torch")
     assert (torch.cuda, torch.channel) == ("12.4", None)
 
@@ -244,7 +244,7 @@ def test_apt_and_conda_lines_of_a_dockerfile() -> None:
     assert (found.base.cuda, found.base.cudnn, found.base.python) == ("12.4", "9.1.0.70", "3.11")
     assert versions(found) == {"torch": "2.5.1"}
     assert found.gaps == (
-        "`uv sync` installs what uv.lock holds: check that file, too",
+        "not followed: `uv sync` installs what uv.lock holds; `cudnn-resolve check uv.lock` judges that",
         "not followed: conda env create -f environment.yml: check that file, too",
     )
 

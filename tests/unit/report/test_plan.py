@@ -68,6 +68,14 @@ def test_a_plan_with_many_warnings_is_read_in_15_lines() -> None:
     assert all(one.message in whole for one in many.warnings)
 
 
+def test_a_plan_of_a_preload_alone_is_not_nothing() -> None:
+    found = planned("south-gpu", python={"version": "3.10"}, gpus=None)
+    kept = replace(found, pip=tuple(replace(one, action="keep") for one in found.pip))
+    alone = replace(kept, steps=tuple(one for one in kept.steps if one.kind == "preload"))
+    assert "no package changes, and `apply` sees to: the preload" in text_report.render(alone)
+    assert "nothing to do" in text_report.render(replace(kept, steps=()))
+
+
 def test_every_reason_on_demand(golden: Callable[[str, str], None]) -> None:
     golden("plan-joint-verbose.txt", text_report.render(PLANS["joint"](), width=100, verbose=True))
 
