@@ -6,7 +6,10 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
+
+from cudnn_resolve.errors import WorldError
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -19,7 +22,12 @@ def spread(function: Callable[[_Item], _Found], items: Iterable[_Item]) -> Itera
     try:
         waiting = {pool.submit(function, one): one for one in items}
         for future in as_completed(waiting):
-            yield waiting[future], future.result()
+            try:
+                found = future.result()
+            except BrokenProcessPool:
+                hint = "mostly memory ran out; run it again: it goes on from there"
+                raise WorldError("a process that computes was killed", code="worker-killed", hint=hint) from None
+            yield waiting[future], found
     finally:
         pool.shutdown(cancel_futures=True)
 

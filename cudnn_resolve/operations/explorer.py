@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cudnn_resolve._version import __version__
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.resolution.explore import Pair
@@ -59,8 +59,7 @@ def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, rele
     from cudnn_resolve.report.explorer import Look, pages
     from cudnn_resolve.resolution.explore import reach
 
-    if disk.kind(folder) == "file":
-        raise UsageError(f"-o {folder} is a file", code="usage-path", hint="name the folder that the pages go into")
+    _check_folder(folder)
     book = _book(layers)
     reaches = {}
     for name in (*JOINT, *(one for one in book.frameworks() if one not in JOINT)):
@@ -68,7 +67,6 @@ def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, rele
         reaches[name] = reach(book, name)
     joints, computed = joint_maps(layers, releases, listener)
     listener.tell("writing the pages")
-    disk.make_folder(folder)
     style, script = (_asset(f"explorer.{kind}") for kind in ("css", "js"))
     written = pages(book, reaches, joints, Look(style=style, script=script, version=__version__))
     for name, text in written.items():
@@ -80,6 +78,20 @@ def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, rele
         cells=sum(len(one.pairs) for one in joints),
         computed=computed,
     )
+
+
+def _check_folder(folder: str) -> None:
+    """Make the folder before minutes are spent on its pages; UsageError where something else than such pages would be overwritten."""
+    if disk.kind(folder) == "file":
+        raise UsageError(f"-o {folder} is a file", code="usage-path", hint="name the folder that the pages go into")
+    from cudnn_resolve.report.explorer import MARK
+
+    start = f"{folder}/index.html"
+    if disk.kind(start) is not None and MARK.encode() not in (disk.content(start, _LARGEST_BYTES) or b""):
+        raise UsageError(f"-o {folder} holds an index.html of something else", code="usage-path", hint="name another folder")
+    disk.make_folder(folder)
+    if not disk.writable(folder):
+        raise WorldError(f"cannot write into {folder}", code="write-failed", hint="name a folder that you may write into")
 
 
 def _asset(name: str) -> str:

@@ -41,7 +41,7 @@ function joint(p){let count=0;
   td.classList.toggle('off',j.kind==='off');td.classList.toggle('ask',j.kind==='ask');
   if(j.fit)b.textContent=j.fit[3]?j.fit[3].split('.').slice(0,2).join('.'):'✓'}
  form.querySelector('output').textContent=count+' of '+Object.keys(D.rows).length+' pairs'+(machine(p)?' with '+machine(p):'');
- const shown=state().get('open');if(shown&&D.rows[shown])panel(shown,p)}
+ const shown=state().get('open');if(shown&&Object.hasOwn(D.rows,shown))panel(shown,p)}
 function panel(key,p){const box=document.getElementById('panel'),[a,b]=key.split(' '),[answers,reason]=D.rows[key],j=judged(key,p);
  box.textContent='';
  for(const x of document.querySelectorAll('[data-pair]'))x.setAttribute('aria-pressed',x.dataset.pair===key);

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.digest import Entry
     from cudnn_resolve.matrix.row import Advisory, Framework, Row
 
+MARK = '<meta name="generator" content="cudnn-resolve matrix html">'
+"""By which a page is known as one of these, which may be overwritten."""
 _STEP, _HIGH = 15, 16
 _LETTER = 6
 _PYTHONS = tuple(f"{major}.{minor}" for major, minor in sorted(PYTHONS))
@@ -74,6 +76,7 @@ def pages(book: Book, reaches: Mapping[str, Sequence[BuildReach]], joints: Seque
     return {
         file: _PAGE.format(
             title=escape(title),
+            mark=MARK,
             style=look.style,
             menu=_menu(menu, file),
             body=body,
@@ -91,6 +94,7 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+{mark}
 <title>{title}</title>
 <style>{style}</style>
 </head>
@@ -354,7 +358,7 @@ def _picker(book: Book) -> str:
         name = escape(f"{row.name if row else 'GPU'} {one}")
         cards = "".join(f"<option data-cc={one}>{escape(card.name)}</option>" for card in book.cards() if card.capability == one)
         groups.append(f'<optgroup label="{name}"><option data-cc={one} value="{one.sm}">any {name}</option>{cards}</optgroup>')
-    branches = "".join(f"<option value={one.number}>{one.name}, CUDA {one.cuda}</option>" for one in reversed(book.branches()))
+    branches = "".join(f"<option value={one.number}>{escape(one.name)}, CUDA {one.cuda}</option>" for one in reversed(book.branches()))
     pythons = "".join(f"<option>{one}</option>" for one in reversed(_PYTHONS))
     return (
         f"<form class=picker><label>GPU <select name=gpu><option value=''>any</option>{''.join(groups)}</select></label>"
@@ -380,7 +384,9 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def _axis(scale: Sequence[str]) -> str:
     """The names of the places of a strip, standing."""
     high = max(map(len, scale)) * _LETTER + 12
-    texts = (f'<text transform="translate({place * _STEP + 11} {high - 4})rotate(-90)">{one}</text>' for place, one in enumerate(scale))
+    texts = (
+        f'<text transform="translate({place * _STEP + 11} {high - 4})rotate(-90)">{escape(one)}</text>' for place, one in enumerate(scale)
+    )
     return f"<svg class=axis width={len(scale) * _STEP} height={high} aria-hidden=true>{''.join(texts)}</svg>"
 
 

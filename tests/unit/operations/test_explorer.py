@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.cli.main import main
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.pool import spread
 from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.operations import explorer
 from cudnn_resolve.operations.explorer import joint_maps, newest_of_minors
 
 SHIPPED: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -52,3 +56,26 @@ def test_pages_need_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main(["matrix", "html", "-o", str(there)]) == 2
     assert "is a file" in capsys.readouterr().err
     assert main(["matrix", "html", "torch", "-o", str(tmp_path / "site")]) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_anything_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explorer, "joint_maps", None)
+    (tmp_path / "file").write_text("")
+    assert main(["matrix", "html", "-o", str(tmp_path / "file" / "site")]) == 3
+    monkeypatch.setattr(disk, "writable", lambda _: False)
+    assert main(["matrix", "html", "-o", str(tmp_path / "site")]) == 3
+    assert "cannot write into" in capsys.readouterr().err
+
+
+def test_a_page_of_something_else_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "index.html").write_text("mine")
+    assert main(["matrix", "html", "-o", str(tmp_path)]) == 2
+    assert "holds an index.html of something else" in capsys.readouterr().err
+    assert (tmp_path / "index.html").read_text() == "mine"
+
+
+def test_a_process_that_was_killed_is_no_internal_error() -> None:
+    with pytest.raises(WorldError, match="was killed"):
+        list(spread(os._exit, [1]))

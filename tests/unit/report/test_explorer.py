@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.host.tables import open_book
@@ -49,3 +50,10 @@ def test_links_are_those_of_sources() -> None:
     links = {link for page in made().values() for link in re.findall(r'href="([^"]*)"', page)}
 
     assert all(link.startswith("https://") or link.split("#")[0] in made() for link in links)
+
+
+def test_no_name_of_a_row_is_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    architecture = BOOK.architecture
+    monkeypatch.setattr(BOOK, "architecture", lambda one: replace(row, name="<img>") if (row := architecture(one)) else None)
+    assert "&lt;img&gt;" in made()["torch.html"]
+    assert not [name for name, page in made().items() if "<img>" in page]
