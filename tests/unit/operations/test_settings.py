@@ -108,7 +108,20 @@ def test_wrong_keys_list_the_right_ones(tmp_path: Path, here: pytest.MonkeyPatch
 def test_settings_take_everything_that_the_options_of_plan_take() -> None:
     parser = Parser(prog="cudnn-resolve plan", description="")
     add_arguments(parser)
-    once = {"lock", "help", "format", "output", "quiet", "verbose", "no_color", "reinstall_package", "packages", "env", "kernel"}
+    once = {
+        "lock",
+        "help",
+        "help_all",
+        "format",
+        "output",
+        "quiet",
+        "verbose",
+        "no_color",
+        "reinstall_package",
+        "packages",
+        "env",
+        "kernel",
+    }
 
     assert set(vars(parser.parse([]))) - once == {name.replace("-", "_") for name in KEYS}
     assert {name.replace("-", "_") for name in KEYS} == set(Options.__struct_fields__) - {
