@@ -22,7 +22,7 @@ from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
-from cudnn_resolve.resolution.release import LATE, parse_version
+from cudnn_resolve.resolution.release import LATE, names_one, parse_version
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.resolution.way_out import Trials
 
@@ -134,7 +134,7 @@ _OTHER_ACCELERATORS = {"rocm": "AMD GPUs (ROCm)", "xpu": "Intel GPUs"}
 """Local parts of versions that are built for what this program knows nothing of."""
 
 
-def _unknown(book: Book, request: Request) -> str | None:
+def _unknown(book: Book, request: OpenRequest) -> str | None:
     """That a target names a release which nobody made, or one without GPU while one for GPUs is wanted, where one does."""
     for target in request.targets:
         if request.device == "gpu" and is_cpu_only(book, target):
@@ -153,10 +153,20 @@ def _unknown(book: Book, request: Request) -> str | None:
             made = _made_elsewhere(book, target)
             if made is not None:
                 return made
-            known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
-            newest = f"; the newest that the tables know is {max(known)}" if known else ""
-            return f"there is no release of {target.framework} that is {target.text}{newest}"
+            return _denied(book, request, target)
     return None
+
+
+def _denied(book: Book, request: OpenRequest, target: Target) -> str:
+    """That there is no such release; where no index was asked for it by name, that the tables know none."""
+    known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
+    offline = request.source is None or request.source.offline
+    if offline or not names_one(target.specifier):
+        span = f", only {min(known)} to {max(known)}" if known else ""
+        asked = ", and offline no index is asked" if offline else ""
+        return f"the tables know no release of {target.framework} that is {target.text}{span}{asked}"
+    newest = f"; the newest that the tables know is {max(known)}" if known else ""
+    return f"there is no release of {target.framework} that is {target.text}{newest}"
 
 
 def _made_elsewhere(book: Book, target: Target) -> str | None:

@@ -20,7 +20,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Head, WheelRelease
 from cudnn_resolve.matrix.table import Table, table_type
 from cudnn_resolve.resolution.marker import marker_environment
-from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import extras_of, names_one, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files
 from cudnn_resolve.resolution.tag import best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -85,8 +85,7 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
             if releases:
                 builds += [build for offer, requires in releases for build in _builds(machine, known, offer, requires)]
                 tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
-        exact = any(one.operator in ("==", "===") for one in target.specifier)
-        if exact and not any(target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)):
+        if names_one(target.specifier) and not any(target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)):
             for package in dict.fromkeys((*packages, target.framework)):
                 if f"wheel/{package}" not in tables and (offers := _unread(book, package, target, source)):
                     tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer in offers])

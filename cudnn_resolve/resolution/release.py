@@ -175,6 +175,11 @@ def specifier(text: str) -> SpecifierSet | None:
         return None
 
 
+def names_one(limit: SpecifierSet) -> bool:
+    """True for a limit that pins a version."""
+    return any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in limit)
+
+
 def version_within(limit: SpecifierSet) -> str | None:
     """A version that a limit admits, near its upper end, whether there is such a release or not; None where nothing is within it."""
     near = []
