@@ -106,7 +106,7 @@ def environment_line(facts: Facts) -> str:
     """The interpreter whose environment is changed, and why it is this one."""
     python = facts.python
     if python.path is None:
-        return "into a new environment"
+        return "into the environment that the facts describe" if or_none(facts.packages.pip) else "into a new environment"
     how = facts.sources.get("python")
     why = _CHOSEN.get(how, how) if how is not None else "as the facts say"
     return clean(f"into {python.path} ({why}{'; the system manages it' if python.externally_managed else ''})")

@@ -53,6 +53,13 @@ def test_the_text(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"plan-{name}.txt", text_report.render(PLANS[name](), width=100))
 
 
+def test_an_environment_that_the_facts_describe_is_no_new_one() -> None:
+    nobody_says: dict[str, Any] = {"python": {"version": "3.11.9"}}
+
+    assert text_report.environment_line(facts(**HELD, **nobody_says)) == "into the environment that the facts describe"
+    assert text_report.environment_line(facts(**nobody_says)) == "into a new environment"
+
+
 def test_a_plan_with_many_warnings_is_read_in_15_lines() -> None:
     found = planned("north", "south")
     aside = [Warning(code="several-indexes", message="two indexes have it")]
