@@ -85,7 +85,9 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
             if releases:
                 builds += [build for offer, requires in releases for build in _builds(machine, known, offer, requires)]
                 tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
-        if names_one(target.specifier) and not any(target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)):
+        if names_one(target.specifier) and not any(
+            target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)
+        ):
             for package in dict.fromkeys((*packages, target.framework)):
                 if f"wheel/{package}" not in tables and (offers := _unread(book, package, target, source)):
                     tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer in offers])

@@ -114,7 +114,7 @@ def test_a_release_that_the_index_has_is_never_denied(published: Published) -> N
         ("north<1", False, "the tables know no release of north that is north<1, only 1.0 to 3.0"),  # the index is asked for no range
     ],
 )
-def test_a_release_is_denied_only_where_the_index_was_asked_for_it(asked: str, offline: bool, said: str) -> None:
+def test_a_release_is_denied_only_where_the_index_was_asked_for_it(asked: str, *, offline: bool, said: str) -> None:
     source = index_of(world(), {"north": {}})
     source.offline = offline
 
