@@ -161,8 +161,10 @@ def install_debs(debs: "list[dict[str, str]]") -> "list[str]":
         return []
     words = ["apt-get", "install", "-y", "--no-install-recommends", *(os.path.join(HERE, one["file"]) for one in debs)]
     if os.geteuid() == 0 and shutil.which("apt-get"):
-        run(["env", "DEBIAN_FRONTEND=noninteractive", *words])
-        run(["apt-mark", "hold", *(one["name"] for one in debs)])
+        if subprocess.run(["env", "DEBIAN_FRONTEND=noninteractive", *words], check=False).returncode:
+            raise RefusedError("apt-get install failed; `dpkg --audit` tells what it left")
+        if subprocess.run(["apt-mark", "hold", *(one["name"] for one in debs)], check=False).returncode:
+            return ["packages of the system are installed, but not held: apt-mark failed"]
         return ["packages of the system: " + ", ".join("{name}={version}".format(**one) for one in debs)]
     return ["packages of the system that it needs; as root: " + " ".join(words)]
 
@@ -196,6 +198,9 @@ def make(args: "argparse.Namespace") -> str:
     lock, plan, python = choose(sums, args.lock, args.python)
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     check_wheels(plan, sums, folder)
+    for one in plan["debs"]:
+        if one["file"] not in sums or not one["file"].endswith(".deb"):
+            raise RefusedError("the bundle is damaged: {} is not listed".format(one["file"][:80]))
     shutil.rmtree(folder, ignore_errors=True)
     signal.signal(signal.SIGTERM, stop)
     try:
@@ -222,13 +227,13 @@ def main() -> int:
     try:
         print(make(parser.parse_args()))
     except RefusedError as error:
-        print("error: {}\nnothing was changed".format(error), file=sys.stderr)
+        print("error: {}\nno environment was made".format(error), file=sys.stderr)
         return 3
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        print("error: {}: {}\nnothing was changed".format(type(error).__name__, error), file=sys.stderr)
+        print("error: {}: {}\nno environment was made".format(type(error).__name__, error), file=sys.stderr)
         return 3
     except KeyboardInterrupt:
-        print("interrupted: nothing was changed", file=sys.stderr)
+        print("interrupted: no environment was made", file=sys.stderr)
         return 130
     return 0
 
