@@ -78,6 +78,13 @@ class Fit(NamedTuple):
     """Oldest glibc that a file for this Python and architecture takes; None where there is no such file."""
 
 
+def _parts(tag: str) -> tuple[str, str, str]:
+    """The Python, ABI and platform tags; an overlay's row may have fewer, which fits nothing and which `matrix check` tells."""
+    pythons, _, rest = tag.partition("-")
+    abis, _, platforms = rest.partition("-")
+    return pythons, abis, platforms
+
+
 def fit(tags: tuple[str, ...], target: Target) -> Fit:
     """How files with these compressed tags (`cp311-cp311-manylinux_2_28_x86_64`) meet the target; an sdist serves everything."""
     python = arch = False
@@ -85,7 +92,7 @@ def fit(tags: tuple[str, ...], target: Target) -> Fit:
     for tag in tags:
         if tag == "sdist":
             return Fit(True, True, (0, 0))
-        pythons, abis, platforms = tag.split("-", 2)
+        pythons, abis, platforms = _parts(tag)
         floor = platform_floor(platforms, target.arch)
         arch = arch or floor is not None
         if serves_python(pythons, abis, target):
@@ -107,7 +114,7 @@ def best_file(files: Iterable[File], target: Target) -> File | None:
         if not file.is_wheel:
             best = best or file
             continue
-        pythons, abis, platforms = file.tag.split("-", 2)
+        pythons, abis, platforms = _parts(file.tag)
         floor = platform_floor(platforms, target.arch, target.glibc)
         if floor is None or not serves_python(pythons, abis, target):
             continue
@@ -145,7 +152,7 @@ def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:
     for tag in tags:
         if tag == "sdist":
             continue
-        pythons, abis, platforms = tag.split("-", 2)
+        pythons, abis, platforms = _parts(tag)
         if platform_floor(platforms, arch) is None:
             continue
         for python in pythons.split("."):
@@ -159,7 +166,7 @@ def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:
 
 def python_of(tag: str) -> set[str]:
     """The interpreters that a tag names, `cp313t` for a free-threaded one."""
-    pythons, abis, _ = tag.split("-", 2)
+    pythons, abis, _ = _parts(tag)
     return {f"{python}t" if abis == f"{python}t" else python for python in pythons.split(".")}
 
 

@@ -74,6 +74,10 @@ def test_fit_joins_python_and_platform_of_one_file() -> None:
     assert fit(("sdist",), target((3, 6))) == Fit(python=True, arch=True, glibc=(0, 0))
 
 
+def test_a_tag_with_too_few_parts_fits_nothing() -> None:
+    assert not fit(("cp311",), target()).arch
+
+
 def test_pythons_of_names_what_there_is_for_the_architecture() -> None:
     tags = (
         "cp39-cp39-manylinux1_x86_64",
