@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.locking.check_pylock import parse_toml, require, validated
+from cudnn_resolve.errors import InputError
+from cudnn_resolve.locking.check_pylock import parse_toml, require, shown, validated
 from cudnn_resolve.locking.model import TOOL, Lock, Tool, marker_text, version_of
 from cudnn_resolve.locking.tool import tool_table
 
@@ -33,7 +34,10 @@ def write(lock: Lock) -> str:
 
 def _document(lock: Lock) -> dict[str, Any]:
     """The tables of the file."""
-    document = dict(lock.file.to_dict())
+    try:
+        document = dict(lock.file.to_dict())
+    except TypeError as error:  # packaging copies markers as text, and its text for one with a backslash is no marker
+        raise InputError(f"the lock cannot be written: {shown(error)}", code="lock-invalid") from None
     for entry, package in zip(document["packages"], lock.packages, strict=True):
         if package.marker is not None:
             entry["marker"] = marker_text(package.marker)

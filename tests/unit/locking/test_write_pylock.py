@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from packaging.pylock import Pylock
 
-from cudnn_resolve.errors import WorldError
+from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.locking.model import Environment, FolderWheel, because_of, marker_text, version_of
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
@@ -26,6 +26,13 @@ else:
 
 def test_the_whole_text(golden: Callable[[str, str], None]) -> None:
     golden("lock-joint.pylock.toml", write(lock_of(answer("north", "south", extras=("pillow",)))))
+
+
+def test_a_marker_that_has_no_text_is_no_internal_error() -> None:
+    text = write(lock_of(answer("north==2.0")))
+    lock = read(text.replace("[[packages]]\n", "[[packages]]\nmarker = 'sys_platform == \"lin\\\\ux\"'\n", 1))
+    with pytest.raises(InputError, match="the lock cannot be written"):
+        write(lock)
 
 
 def test_it_is_what_pep_751_says_and_is_read_back_as_it_was() -> None:
