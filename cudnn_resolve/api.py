@@ -22,6 +22,7 @@ from cudnn_resolve.operations.options import (
     CheckRequest,
     CleanRequest,
     DoctorRequest,
+    FleetRequest,
     LockRequest,
     MachineOptions,
     MatrixRequest,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.explorer import Site
+    from cudnn_resolve.operations.fleet import FleetResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult
@@ -213,6 +215,13 @@ def doctor(request: DoctorRequest) -> DoctorResult:
     from cudnn_resolve.operations.doctor import diagnose
 
     return diagnose(_here(request))
+
+
+def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+    """The answer of a verb for many machines, class by class."""
+    from cudnn_resolve.operations.fleet import fleet as operation
+
+    return operation(_here(request), listener)
 
 
 def matrix_list(request: MatrixRequest) -> MatrixListResult:

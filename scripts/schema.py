@@ -17,7 +17,7 @@ import msgspec
 from cudnn_resolve.facts.codec import FactsFile
 from cudnn_resolve.operations import bundle, clean, matrix
 from cudnn_resolve.operations.settings import Settings
-from cudnn_resolve.report import document
+from cudnn_resolve.report import document, fleet
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "schema"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -32,6 +32,7 @@ DOCUMENTS: dict[str, Any] = {
     "check": document.VerdictsDocument,
     "bundle": bundle.BundleDocument,
     "clean": clean.CleanDocument,
+    "fleet": fleet.FleetDocument,
     "why": document.WhyDocument,
     "matrix": matrix.MatrixListResult | matrix.MatrixFrameworkResult | matrix.MatrixStackResult | matrix.MatrixCheckResult,
     "error": document.ErrorDocument,

@@ -40,6 +40,7 @@ ROOMS = (
     ("diagnosis",),
     ("host", "index"),
     ("probe", "execution", "validation"),
+    ("fleet",),
     ("report",),
     ("operations",),
     ("api",),

@@ -103,19 +103,30 @@ def add_common_options(
     *,
     words: tuple[str, str] | None = ("REQ", ""),
     platforms: bool = False,
-    elsewhere: bool = True,
+    elsewhere: bool | None = True,
     takes: Sequence[str] = (),
 ) -> None:
     """Every option that commands which resolve have in common.
 
     `words` say what bare words are called and what they may be besides requirements, None where the command takes none. `platforms`: for
-    several platforms at once; `elsewhere`: another machine may be meant; `takes` are further options that the command has.
+    several platforms at once; `elsewhere`: another machine may be meant, None where no single one is; `takes` are further options
+    that the command has.
     """
     group = parser.add_argument_group("what you want")
     if words is not None:
         name, besides = words
         group.add_argument("packages", nargs="*", metavar=name, help=f"{declared(Options)['packages'].help}{besides}")
     add_options(group, Options, *_TARGETS)
+    if elsewhere is not None:
+        _add_machine(parser, platforms=platforms, elsewhere=elsewhere)
+    add_options(parser.add_argument_group("how to choose"), Options, *_CHOICE)
+    add_options(parser, Options, *takes)
+    about = "Without these, what the target's pip or uv configuration says."
+    add_options(parser.add_argument_group("where packages come from", about), Options, *_INDEXES)
+    add_output_options(parser, formats)
+
+
+def _add_machine(parser: argparse.ArgumentParser, *, platforms: bool, elsewhere: bool) -> None:
     hidden = () if elsewhere else _ELSEWHERE
     add_options(parser.add_argument_group("which machine and environment"), Options, "python", "facts", hidden=hidden)
     about = " With --python-version or --platform the answer is for a fresh environment on another machine: nothing of this one counts, "
@@ -127,8 +138,3 @@ def add_common_options(
             group.add_argument("--platform", metavar="PLATFORM", dest="platforms", action="append", help=about)
         else:
             add_options(group, Options, name, hidden=hidden)
-    add_options(parser.add_argument_group("how to choose"), Options, *_CHOICE)
-    add_options(parser, Options, *takes)
-    about = "Without these, what the target's pip or uv configuration says."
-    add_options(parser.add_argument_group("where packages come from", about), Options, *_INDEXES)
-    add_output_options(parser, formats)

@@ -29,6 +29,7 @@ VERBS = MappingProxyType(
         "apply": "carry a plan out, and put everything back if it fails",
         "bundle": "write a lock with every file that it names, to install from without a network",
         "why": "print the chain of reasons behind one pin, or behind its absence",
+        "fleet": "detect, plan, lock and check for many machines at once",
         "matrix": "look up which versions work together",
         "clean": "show and free what undo and caches hold of the disk",
         "completion": "print the script by which bash, zsh or fish completes these commands",

@@ -195,13 +195,19 @@ def read_facts(path: str, book: Book) -> Facts:
 
     InputError where there are none in it.
     """
-    from cudnn_resolve.facts.codec import LIMIT_BYTES, from_mapping, parse_object
-    from cudnn_resolve.facts.output import told, told_by_json
+    from cudnn_resolve.facts.codec import LIMIT_BYTES
     from cudnn_resolve.host.files import STDIN, read_bounded
 
     text = read_bounded(path, LIMIT_BYTES, "facts file")
-    where = "standard input" if path == STDIN else path
-    output = told(text)
+    return facts_of_text(text, "standard input" if path == STDIN else path, book)
+
+
+def facts_of_text(text: str, where: str, book: Book) -> Facts:
+    """The facts in a text, as `read_facts` finds them in a file."""
+    from cudnn_resolve.facts.codec import from_mapping, parse_object
+    from cudnn_resolve.facts.output import told, told_by_json
+
+    output = None if text.lstrip().startswith("{") else told(text)  # a note of a facts file may quote what a program prints
     if output is not None:
         return _with_capabilities(from_mapping(output, where), book)
     found = parse_object(text, where)

@@ -352,6 +352,26 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
         return tuple(StatedOptions(**stated, facts=one) for one in self.facts or (None,))
 
 
+class FleetRequest(Options, frozen=True, kw_only=True):
+    """What `fleet VERB` is asked."""
+
+    verb: Literal["detect", "plan", "lock", "check", "apply", "validate", "doctor", "undo"] = "detect"
+    inventory: Annotated[_Texts, _option("the hosts: an inventory of Ansible; repeatable", "INVENTORY", "-i")] = ()
+    from_folder: Annotated[
+        _Texts,
+        _option(
+            "instead of hosts: a folder with a file of facts for each, or one such file, as `--facts` takes; repeatable", "FOLDER", "--from"
+        ),
+    ] = ()
+    output: str | None = None
+    """The lock, or the folder for those of all classes."""
+    one_lock: Annotated[bool, _option("lock: one that fits every host, instead of one for each class")] = False
+    since: Annotated[
+        str | None, _option("check: what `fleet detect --format json -o FILE` wrote then; what is no longer so is told", "FILE")
+    ] = None
+    strict: Annotated[bool, _option("check: exit code 1 also where something is not known")] = False
+
+
 class CleanRequest(Struct, frozen=True, kw_only=True):
     """What `clean` is asked."""
 

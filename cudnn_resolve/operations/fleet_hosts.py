@@ -1,0 +1,141 @@
+"""Where the facts of many machines come from: files in folders, or the hosts of an inventory."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
+from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.fleet.model import HostReport
+from cudnn_resolve.host import disk
+from cudnn_resolve.operations.gather import facts_of_text, read_facts
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.operations.options import FleetRequest
+
+_UUID = re.compile(rb'"uuid"\s*:\s*"[A-Za-z0-9-]{1,80}"')
+_BLANKS = b" \t\r\n"
+_MOST_PARTS = 2048
+_NODES = 20_000
+_KEYS = frozenset(FactsFile.__struct_fields__)
+
+
+def hosts(request: FleetRequest, book: Book) -> Iterator[HostReport]:
+    """What each host says of itself; one that says nothing that can be read is reported with the reason, and stops nobody."""
+    if bool(request.inventory) == bool(request.from_folder):
+        hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"
+        raise UsageError("which hosts are meant is not said, or said twice", code="usage-contradiction", hint=hint)
+    if request.inventory:
+        raise UsageError("-i asks hosts by Ansible, which is not there yet", code="usage-option", hint="--from FOLDER")
+    seen: set[str] = set()
+    for one in _from_files(request.from_folder, book):
+        name = one.name
+        while name in seen:  # two folders may have files of the same name
+            name += "+"
+        seen.add(name)
+        yield replace(one, name=name)
+
+
+def _from_files(places: Iterable[str], book: Book) -> Iterator[HostReport]:
+    reader = _Reader(book)
+    for place in places:
+        if not disk.is_folder(place):
+            yield from reader.reports(place)
+            continue
+        names = sorted(name for name in disk.names_in(place) if not name.startswith("."))
+        if not names:
+            raise InputError(f"the folder {place} holds no facts", code="facts-empty", hint="a file for each machine")
+        for name in names:
+            yield from reader.reports(os.path.join(place, name))
+
+
+class _Reader:
+    """Reads facts files as `--facts` does.
+
+    Hosts of one kind say the same but for a few lines: each part of a file, `"packages": {...}`, is read once and known by its text
+    from then on. Of 10,000 files most of the time would go into reading the same lists of packages otherwise.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._parts: dict[tuple[str, bytes], Any] = {}
+        self._split = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+    def reports(self, path: str) -> Iterator[HostReport]:
+        """The host of a file, or the several that a list of Kubernetes' nodes has."""
+        name = os.path.splitext(os.path.basename(path))[0]
+        try:
+            yield from self._read(path, name)
+        except (CudnnResolveError, OSError) as error:
+            yield HostReport(name=name, fault=f"{error}")
+
+    def _read(self, path: str, name: str) -> Iterator[HostReport]:
+        raw = disk.content(path, LIMIT_BYTES) if disk.is_regular(path) else None
+        facts = self._joined(raw) if raw is not None and raw.startswith(b"{") else None
+        if facts is not None:
+            yield HostReport(name=name, facts=facts)
+            return
+        nodes = _nodes(raw) if raw is not None else []
+        if not nodes:
+            yield HostReport(name=name, facts=read_facts(path, self._book))
+        for number, node in enumerate(nodes, start=1):
+            own = _name_of(node) or f"{name}-{number}"
+            try:
+                yield HostReport(name=own, facts=facts_of_text(json.dumps(node), own, self._book))
+            except CudnnResolveError as error:
+                yield HostReport(name=own, fault=f"{error}")
+
+    def _joined(self, raw: bytes) -> Facts | None:
+        """The facts of a file that `detect` wrote, put together of its parts; None for another file, and for a faulty one."""
+        try:
+            parts = self._split.decode(raw)
+            if not parts.keys() <= _KEYS:
+                return None
+            made, length = {}, 1
+            for name, value in parts.items():
+                text = bytes(value)
+                size = len(text.translate(None, _BLANKS))
+                made[name] = self._part(name, _UUID.sub(b'"uuid":null', text) if name == "gpus" else text)
+                length += size + len(name) + 4
+        except (CudnnResolveError, msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        if length != len(raw.translate(None, _BLANKS)):  # a key that stands twice is lost in a mapping, and the text is longer
+            return None
+        return Facts(**{name: value for name, value in made.items() if name != "schema"})
+
+    def _part(self, name: str, text: bytes) -> Any:
+        """One entry of a facts file as facts have it."""
+        key = name, text
+        if key not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            alone = from_mapping(parse_object(f"{{{json.dumps(name)}:{text.decode()}}}", name), name)
+            self._parts[key] = getattr(alone, name, None)
+        return self._parts[key]
+
+
+def _nodes(raw: bytes) -> list[dict[str, Any]]:
+    """The nodes of `kubectl get nodes -o json`; nothing where the text is something else, or a single node."""
+    if b'"apiVersion"' not in raw[:4096] or b'"items"' not in raw:
+        return []
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        return []
+    items = found.get("items") if isinstance(found, dict) else None
+    return [one for one in items[:_NODES] if isinstance(one, dict)] if isinstance(items, list) else []
+
+
+def _name_of(node: dict[str, Any]) -> str | None:
+    metadata = node.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name[:200] if isinstance(name, str) and name else None
