@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.model import Failure, Resolution
 
 _SHOWN = 5
 _ROUNDS = 300
@@ -23,6 +24,8 @@ _ALL_ROUNDS = 900
 """The same for all such searches: several families of majors, and each installed companion, are tried."""
 _EXPLAINED = 200
 """A search that failed after more steps is not explained: each explanation takes many such searches."""
+_EXPLAINED_TARGETS = 2
+"""Nor is one for more frameworks than these: what contradicts what among four takes twenty seconds to tell apart."""
 
 
 def planned(
@@ -32,10 +35,15 @@ def planned(
 
     `wishes` says how the user wants plans made; the command repeats it. A plan of wheels alone that has none of `brings` helps nothing.
     """
-    plan = _plan(_targets(command), facts, book, wishes)
+    targets = _targets(command)
+    found = _found(targets, facts, book, wishes)
+    plan = _plan(targets, found, facts, book, wishes)
     command = repeated(command, wishes)
-    if plan is None:
+    if found is None:
         yield Remedy(text=text, command=command)
+    elif plan is None:
+        told = command.replace("cudnn-resolve apply ", "cudnn-resolve plan ", 1)
+        yield Remedy(text="there is no plan for all of that on this machine; this says what contradicts what", command=told)
     elif plan.conflict is None and brings and not plan.apt and not brings & {one.name for one in plan.pip}:
         return
     elif plan.conflict is None:
@@ -48,8 +56,9 @@ def planned(
 
 def is_possible(command: str, facts: Facts, book: Book, wishes: Request | None = None) -> bool:
     """True where there is a plan for what a command asks for, and it is found soon."""
-    plan = _plan(_targets(command), facts, book, wishes)
-    return plan is not None and plan.conflict is None
+    from cudnn_resolve.resolution.model import Resolution
+
+    return isinstance(_found(_targets(command), facts, book, wishes), Resolution)
 
 
 def _targets(command: str) -> list[str]:
@@ -77,29 +86,45 @@ def repeated(command: str, wishes: Request | None) -> str:
     return f"{command} {shlex.join(words)}" if words else command
 
 
-def _plan(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
-    """The plan for these targets; None where the matrix does not know one of them, or the search takes long."""
-    from cudnn_resolve.errors import CudnnResolveError
-    from cudnn_resolve.planning.make import make_plan
+def _request(targets: list[str], book: Book, wishes: Request | None) -> Request:
     from cudnn_resolve.requirement.derive import parse_target
-    from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Request
+
+    return replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
+
+
+def _found(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Resolution | Failure | None:
+    """The answer for these targets, or that there is none; None where the matrix does not know one of them, or the search takes long."""
+    from cudnn_resolve.errors import CudnnResolveError
+    from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.attempt import attempt
-    from cudnn_resolve.resolution.conflict import explain
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.opened import Budget
 
     try:
-        request = replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
-        machine = machine_of(facts, book)
         budget = Budget(_ALL_ROUNDS)
-        found = attempt(book, machine, request, rounds=_ROUNDS, budget=budget)
-        if budget.left <= 0:
-            return None  # what was found may not be the best, and what was not may be there
+        found = attempt(book, machine_of(facts, book), _request(targets, book, wishes), rounds=_ROUNDS, budget=budget)
+    except CudnnResolveError:
+        return None
+    is_long = not isinstance(found, Resolution) and (found.exhausted or found.rounds > _EXPLAINED)
+    return None if budget.left <= 0 or is_long else found  # what was found may not be the best, and what was not may be there
+
+
+def _plan(targets: list[str], found: Resolution | Failure | None, facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
+    """The plan of an answer, or the conflict; None where there is no answer, or to explain that there is none takes long."""
+    from cudnn_resolve.errors import CudnnResolveError
+    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.resolution.model import Resolution
+
+    try:
         if isinstance(found, Resolution):
             return make_plan(facts, found, book)
-        long = found.exhausted or found.rounds > _EXPLAINED
-        return None if long else make_plan(facts, explain(book, machine, request), book)
+        if found is None or len(targets) > _EXPLAINED_TARGETS:
+            return None
+        from cudnn_resolve.requirement.machine import machine_of
+        from cudnn_resolve.resolution.conflict import explain
+
+        return make_plan(facts, explain(book, machine_of(facts, book), _request(targets, book, wishes)), book)
     except CudnnResolveError:
         return None
 
