@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError
-from cudnn_resolve.host.bundle import bundle_of
 from cudnn_resolve.operations.keywords import as_keywords, make
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import (
@@ -72,7 +71,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock."""
     _refuse_targets(request)
     request = _settled(request)
-    if bundle_of(request.lock) is None:
+    if not _is_of_bundle(request.lock):
         return _plan(request, listener)
     from cudnn_resolve.operations.bundle import opened
 
@@ -124,6 +123,14 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     return operation(request, listener)
 
 
+def _is_of_bundle(lock: str | None) -> bool:
+    if lock is None:
+        return False
+    from cudnn_resolve.host.bundle import bundle_of
+
+    return bundle_of(lock) is not None
+
+
 def apply(request: ApplyRequest, interaction: Interaction | None = None) -> ApplyResult:
     """Turn the environment into the planned one, or into that of a lock."""
     from cudnn_resolve.operations import apply as operation
@@ -131,7 +138,7 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     _refuse_targets(request)
     interaction = interaction or operation.DEFAULT
     request = _here(replace(request, words=request.again(), has_targets=request.names_targets))
-    if bundle_of(request.lock) is None:
+    if not _is_of_bundle(request.lock):
         return _apply(request, interaction)
     from cudnn_resolve.operations.bundle import opened
 

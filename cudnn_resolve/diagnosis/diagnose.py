@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_package, machine_pair, machine_wheel
 from cudnn_resolve.diagnosis.context import context_of, contradictions, features_of, speaking
 from cudnn_resolve.diagnosis.derive import derive
-from cudnn_resolve.diagnosis.machine import inspect
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import Remedies
@@ -75,6 +73,10 @@ def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
 
     An error is said only of what cannot work by a rule of the matrix; what works although it is not as declared is a note.
     """
+    # Only facts need these, and what they import takes longer than a short log.
+    from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_package, machine_pair, machine_wheel
+    from cudnn_resolve.diagnosis.machine import inspect
+
     machine = inspect(facts, book)
     rooms = (machine_driver, machine_cudnn, machine_wheel, machine_package, machine_pair)
     return [finding for room in rooms for check in room.CHECKS for finding in check(machine)]
@@ -85,6 +87,9 @@ def diagnose_installed(facts: Facts, book: Book, *, pairs_only: bool = False) ->
 
     `pairs_only`: of a list of packages, which has no files and loads nothing.
     """
+    from cudnn_resolve.diagnosis import machine_cudnn, machine_package, machine_pair
+    from cudnn_resolve.diagnosis.machine import inspect
+
     machine = inspect(facts, book)
     rooms = (machine_pair,) if pairs_only else (machine_cudnn, machine_package, machine_pair)
     for check in (check for room in rooms for check in room.CHECKS):

@@ -12,7 +12,7 @@ from typing import Any
 from cudnn_resolve.diagnosis.log_form import decoded, formed, whole
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.matrix.anchor import words_of
+from cudnn_resolve.matrix.anchor import literal_of, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 from cudnn_resolve.version import CodeTarget, Dotted
@@ -153,21 +153,23 @@ class Reader:
 
 
 class _Form:
-    """A symptom with its patterns, compiled when a line first needs them."""
+    """A symptom with its patterns, each compiled when a line first holds the text that it asks for."""
 
     __slots__ = ("_kinds", "_patterns", "symptom")
 
     def __init__(self, symptom: Symptom) -> None:
         self.symptom = symptom
-        self._patterns: list[re.Pattern[str]] | None = None
+        self._patterns: list[tuple[str, str, re.Pattern[str] | None]] | None = None
         self._kinds: dict[str, str] = {}
 
     def find(self, text: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
         if self._patterns is None:
-            self._patterns = [re.compile(expand(one)) for one in self.symptom.pattern]
-            for one in self.symptom.pattern:
-                self._kinds.update(fields_of(one))
-        for pattern in self._patterns:
+            self._patterns = [(literal_of(one), one, None) for one in self.symptom.pattern]
+        low = text.lower()
+        for place, (literal, source, compiled) in enumerate(self._patterns):
+            if literal not in low:
+                continue
+            pattern = compiled or self._compiled(place, literal, source)
             count = 0
             for match in pattern.finditer(text):
                 if across and not any(match.start() < at < match.end() for at in across):
@@ -180,6 +182,13 @@ class _Form:
                     break
             if count:
                 return
+
+    def _compiled(self, place: int, literal: str, source: str) -> re.Pattern[str]:
+        assert self._patterns is not None
+        pattern = re.compile(expand(source))
+        self._patterns[place] = (literal, source, pattern)
+        self._kinds.update(fields_of(source))
+        return pattern
 
     def _fields(self, groups: dict[str, str | None]) -> dict[str, Any] | None:
         out = {}

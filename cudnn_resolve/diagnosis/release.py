@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.version import Version
 
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease
-from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.tag import Target as Files
 from cudnn_resolve.resolution.tag import serves_python
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 PythonLine = tuple[int, int]
 """Major and minor of a Python."""
@@ -209,6 +211,8 @@ def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
 
 
 def _version(text: str | None) -> Version | None:
+    from cudnn_resolve.resolution.release import parse_version
+
     return parse_version(text.removesuffix(".*")) if text else None
 
 

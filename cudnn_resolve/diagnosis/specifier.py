@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
-from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.resolution.release import specifier as parse_specifier
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 V = TypeVar("V")
 
@@ -28,12 +25,21 @@ def parsed(parse: Callable[[str], V], text: str | None) -> V | None:
 
 def within(specifier: str, version: str | None) -> bool:
     """True where a version (its public part) is within a specifier."""
-    found, limits = parse_version(version or ""), parse_specifier(specifier)
+    if not version:
+        return False
+    from packaging.version import Version
+
+    from cudnn_resolve.resolution.release import parse_version
+    from cudnn_resolve.resolution.release import specifier as parse_specifier
+
+    found, limits = parse_version(version), parse_specifier(specifier)
     return found is not None and limits is not None and limits.contains(Version(found.public), prereleases=True)
 
 
 def is_version(text: str) -> bool:
     """True for a text that PEP 440 takes for a version."""
+    from cudnn_resolve.resolution.release import parse_version
+
     return parse_version(text) is not None
 
 
@@ -47,6 +53,11 @@ class Required(Struct, frozen=True, kw_only=True):
 
 def requirements_of(lines: Iterable[str], facts: Facts) -> Iterator[Required]:
     """The requirements that hold on the machine of the facts, extras apart; what is none, or has a marker without meaning, is left out."""
+    from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
+    from packaging.utils import canonicalize_name
+
+    from cudnn_resolve.resolution.release import parse_requirement
+
     there = _environment(facts)
     for line in lines:
         requirement = parse_requirement(line)

@@ -5,6 +5,8 @@ With them most lines of a log are passed over without a regular expression. They
 
 from __future__ import annotations
 
+import re
+
 _DIGITS = b"0123456789"
 _WORDS = bytes(byte if bytes([byte]).isalnum() or byte in b"_+" or byte >= 0x80 else 0x20 for byte in range(256))
 """What is no part of a word becomes a blank."""
@@ -29,3 +31,31 @@ def key_of(anchor: str) -> bytes | None:
     """Return the word of an anchor that says most: a line that holds the anchor has a word with that in it. None where it has no word."""
     words = [word for word in words_of(anchor.encode()) if len(word) >= _SHORTEST_KEY]
     return max(words, key=lambda word: (word not in _COMMON, len(word))) if words else None
+
+
+_PIECE = re.compile(
+    r"(?P<field>\{[a-z_]\w{0,30}:[a-z]{1,24}\})|(?P<times>\{\d+,?\d*\}[?+]?|[*?+][?+]?)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
+    r"|\\(?P<class>[A-Za-z0-9])|\\(?P<escaped>.)|(?P<open>\()|(?P<close>\))|(?P<or>\|)|(?P<any>[.^$])|(?P<plain>.)",
+    re.DOTALL,
+)
+"""The parts of a pattern of the tables."""
+
+
+def literal_of(pattern: str) -> str:
+    """Return the longest text in lower case that everything a pattern finds holds; empty where it is not seen without a parser."""
+    runs, depth = [""], 0
+    for found in _PIECE.finditer(pattern):
+        kind = found.lastgroup
+        if kind == "or" and not depth:
+            return ""
+        if kind in ("open", "close"):
+            depth += 1 if kind == "open" else -1
+            runs.append("")
+        elif kind == "times":
+            runs[-1] = runs[-1][:-1]
+            runs.append("")
+        elif kind in ("plain", "escaped") and not depth:
+            runs[-1] += found[kind].lower()
+        else:
+            runs.append("")
+    return max(runs, key=len)

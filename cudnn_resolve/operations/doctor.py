@@ -36,12 +36,14 @@ def diagnose(request: DoctorRequest) -> DoctorResult:
     from cudnn_resolve.diagnosis.match import Reader
     from cudnn_resolve.host.files import read_log
     from cudnn_resolve.operations.request import request_without_targets
-    from cudnn_resolve.requirement.derive import parse_target
 
     _refuse_contradictions(request)
     book = gather_book(request)
-    for text in request.framework:  # a wrong name is said at once
-        parse_target(text, book)
+    if request.framework:  # a wrong name is said at once
+        from cudnn_resolve.requirement.derive import parse_target
+
+        for text in request.framework:
+            parse_target(text, book)
     reader = Reader(book.symptoms()).read(read_log(request.log)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
     return grown(DoctorResult, weigh(reader, facts, book, request_without_targets(request)), overlays=book.remarks)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.operations.options import said
-from cudnn_resolve.requirement.model import Extra, Request, Target
+from cudnn_resolve.requirement.model import Extra, Limit, Request, Target
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -121,12 +121,10 @@ def _named(name: str, book: Book) -> str:
 
 def request_without_targets(options: Options) -> Request:
     """How a plan is to be made, whatever for; UsageError where a limit cannot be read."""
-    from cudnn_resolve.requirement.derive import parse_limit
-
     return Request(
         targets=(),
-        cuda=parse_limit(options.cuda, "--cuda") if options.cuda else None,
-        cudnn=parse_limit(options.cudnn, "--cudnn") if options.cudnn else None,
+        cuda=_limit(options.cuda, "--cuda"),
+        cudnn=_limit(options.cudnn, "--cudnn"),
         prefer=options.prefer or "installed",
         driver_policy=options.driver_policy or "minor",
         device=options.device or "gpu",
@@ -135,6 +133,14 @@ def request_without_targets(options: Options) -> Request:
         variant_indexes=not options.no_variant_indexes,
         context=_context(options),
     )
+
+
+def _limit(text: str | None, option: str) -> Limit | None:
+    if not text:
+        return None
+    from cudnn_resolve.requirement.derive import parse_limit
+
+    return parse_limit(text, option)
 
 
 def wishes_of(options: Options) -> Wishes:

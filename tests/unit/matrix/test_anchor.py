@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from cudnn_resolve.diagnosis.log_lines import Index, Scanner
-from cudnn_resolve.matrix.anchor import key_of
+from cudnn_resolve.matrix.anchor import key_of, literal_of
 from cudnn_resolve.matrix.message import expand
 from tests.written_logs import book
 
@@ -129,3 +129,16 @@ def test_a_key_is_a_word_that_says_something() -> None:
     assert key_of("could not load libcudnn") == b"libcudnn"
     assert key_of("error 803") == b"error"
     assert key_of("a10 is 5") is None
+
+
+def test_what_a_pattern_finds_holds_its_literal() -> None:
+    every, _ = samples()
+    lost = []
+    for symptom, text in every:
+        for pattern in symptom.pattern:
+            found = re.search(expand(pattern), text)
+            if found and literal_of(pattern) not in found[0].lower():
+                lost.append((symptom.id, pattern))
+    assert not lost
+    assert literal_of(r"\bCUDA[_ ]error: (?:lost|found) {name:word}") == "error: "
+    assert literal_of("one|other") == ""
