@@ -18,6 +18,8 @@ from tests import program
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+TABLES = ("docs/plan.md", "docs/validate.md")
+"""Pages with a table of options."""
 ELISION = "…"
 
 
@@ -85,15 +87,26 @@ def test_an_elision_stands_for_any_lines(shown: list[str]) -> None:
 
 def test_options_and_files_that_the_documents_name_exist(tmp_path: Path) -> None:
     helps = "\n".join("\n".join(run(f"cudnn-resolve help {verb}", tmp_path)) for verb in ("plan", "detect", "validate", "why", "matrix"))
-    tables = "\n".join(line for line in README.splitlines() if line.startswith("| `-"))
+    tables = "\n".join(line for name in TABLES for line in PAGES[name].splitlines() if line.startswith("| `-"))
     tables = re.sub(r"`(?!-)[\w.]+(?: [^`]*)?`", "", re.sub(r"\([^()|]*`-[^()|]*\)", "", tables))  # commands of other programs
     options = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", tables))
-    documents = {name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md")}
-    links = {(name, link) for name, text in documents.items() for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text)}
+    documents = {name: (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md")}
+    links = {(name, link) for name, text in documents.items() for link in re.findall(r"\]\((?!https?:)([^)#]+)[)#]", text)}
 
     assert len(options) > 10
     assert {option for option in options if option not in helps} == set()
     assert {link for name, link in links if not ((ROOT / name).parent / link).exists()} == set()
+
+
+def test_the_picture_is_what_is_drawn(tmp_path: Path) -> None:
+    words = "why cudnn torch==2.6.0 tensorflow==2.18.0 --gpu T4 --driver 550.54.15 --python-version 3.11 --offline --format svg"
+
+    assert program.run(*words.split(), cwd=tmp_path).stdout == (ROOT / "docs/assets/cudnn.svg").read_text("utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) < 180
+    assert README.index("$ cudnn-resolve plan") < README.index("$ cudnn-resolve check")
 
 
 def commands() -> list[str]:
