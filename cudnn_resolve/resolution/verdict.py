@@ -7,8 +7,7 @@ not met is told, not the first one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -28,11 +27,12 @@ from cudnn_resolve.resolution.channel import (
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
+from cudnn_resolve.resolution.given import NOTHING, Given, spelt
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
-from cudnn_resolve.resolution.key import CudaKey, CudnnKey, Key, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
+from cudnn_resolve.resolution.key import DRIVER, CudaKey, CudnnKey, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
 from cudnn_resolve.resolution.opened import OpenRequest
-from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, parse_requirement, parse_version, unlisted
-from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.release import UNLISTED, is_far, parse_requirement, parse_version, unlisted
+from cudnn_resolve.resolution.universe import Facts, Universe
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
@@ -58,51 +58,60 @@ def judge(
     `live`: they are installed there, so that of two builds of one version the one that finds its libraries is meant. `partial`: there may
     be more of them, so that what is missing is not known to be missing.
     """
-    found = _Set(book, machine, packages, requires or _NOTHING)
-    found.live, found.partial = live, partial
-    return found.judgement()
+    request = OpenRequest(targets=())
+    alike = replace(machine, driver=None, driver_absent=False, native_cuda=None, compat=None, pip=packages, requires=requires or NOTHING)
+    known: list[_Set] = book.remember("judged sets", None, list)
+    found = next((one for one in known if one.is_of(alike, live=live, partial=partial)), None)
+    if found is None:
+        found = _Set(book, alike, request, live=live, partial=partial)
+        known[:] = [*known[1 - _KEPT :], found]
+    return found.judgement(Facts(machine, request).by_key[DRIVER])
 
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""What is installed where nothing is: one object, by which machines share what is known of releases."""
-
-
-class _Given(Context):
-    """A context in which nothing is chosen: a release that a search would avoid is there, and the advisory is told by itself."""
-
-    def is_bad(self, package: str, release: Release) -> bool:  # noqa: ARG002
-        """False: the needs of the others say whether it serves."""
-        return False
+_KEPT = 32
+"""Sets that are kept as judged but for the driver: the machines of a fleet differ in little else."""
 
 
 class _Set:
     """The packages, and what they are held against."""
 
-    def __init__(self, book: Book, machine: Machine, packages: Mapping[str, str], requires: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, book: Book, machine: Machine, request: OpenRequest, *, live: bool, partial: bool) -> None:
         self.book = book
-        spelt = {name: _spelt(book, name, version) for name, version in packages.items()}
-        self.packages = packages = packages if spelt == packages else spelt  # what is known of releases is shared by the identity of these
-        request = OpenRequest(targets=())
-        self.here = Context(book, replace(machine, pip=packages, requires=requires), request)
+        self.machine = machine
+        self.live, self.partial = live, partial
+        self.packages = spelt(book, machine.pip)
+        self.here = Context(book, replace(machine, pip=self.packages), request)
         """The set as an environment, to see which builds it consists of."""
-        self.universe = Universe(_Given(book, replace(machine, pip=_NOTHING, requires=_NOTHING), request))
+        self.universe = Universe(Given(book, replace(machine, pip=NOTHING, requires=NOTHING), request))
         """The same machine with nothing installed: nothing is excused for being there."""
         self.owners: dict[SlotKey, dict[str, Need]] = {}
         """Who wants a slot for whom: two owners of one exclude each other."""
-        self.live = self.partial = False
-        self.drivers: list[DriverVersion] = []
         self.users: dict[int, str] = {}
         """Framework of a need for a slot, by its identity."""
+        self.of_driver: dict[int, Need] = {}
+        """What is asked of the driver, by the identity of the fault that it is where the driver does not meet it."""
+        self.floors: list[DriverVersion] = []
+        self.judged = tuple(self._frameworks())
+        self.faults = [fault for one in self.judged for fault in self._of_framework(one)]
+        self.faults += (*self._libraries(), *self._companions(), *self._slots(), *self._advisories())
 
-    def judgement(self) -> Judgement:
-        frameworks = tuple(self._frameworks())
-        faults = [fault for one in frameworks for fault in self._of_framework(one)]
-        faults += self._libraries()
-        faults += self._companions()
-        faults += self._slots()
-        faults += self._advisories()
-        told = merged(faults, (one.package for one in frameworks))
-        return Judgement(frameworks=frameworks, faults=told, driver=max(self.drivers, default=None))
+    def is_of(self, machine: Machine, *, live: bool, partial: bool) -> bool:
+        """True where this is the set of a machine of which the driver is left open."""
+        own = self.machine
+        is_same = own.pip is machine.pip and own.requires is machine.requires  # dicts that are long, and one object for a fleet
+        return is_same and (self.live, self.partial) == (live, partial) and own == machine
+
+    def judgement(self, driver: Candidate) -> Judgement:
+        """The faults with that driver."""
+        faults = []
+        for one in self.faults:
+            need = self.of_driver.get(id(one))
+            if need is None:
+                faults.append(one)
+            elif not need.test(driver):
+                faults.append(replace(one, text=f"{one.text}here is {driver}"))
+        told = merged(faults, (one.package for one in self.judged))
+        return Judgement(frameworks=self.judged, faults=told, driver=max(self.floors, default=None))
 
     def _frameworks(self) -> Iterator[Judged]:
         for name in self.book.frameworks():
@@ -156,7 +165,7 @@ class _Set:
                 needs += self.universe.builds.cuda_needs(build, who)
             elif not on_system:
                 yield self._elsewhere(one, "CUDA libraries") if self.partial else self._without_libraries(one, build)
-        self.drivers += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
+        self.floors += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         for need in needs:
             fault = self._fault(need, one)
             if fault is not None:
@@ -253,9 +262,14 @@ class _Set:
     def _fault(self, need: Need, one: Judged) -> Fault | None:
         """What is wrong where a need is not met; None where it is, or where nobody knows."""
         key = need.key
+        if key == DRIVER:
+            fault = self._unmet(need, one, "machine", "", "")
+            self.of_driver[id(fault)] = need
+            return fault
         fact = self.universe.fact(key)
         if fact is not None:
-            return None if need.test(fact) else self._unmet(need, one, _kind_of(key), f"here is {fact}", "")
+            kind: Kind = "wheel" if isinstance(key, (PythonKey, PlatformKey)) else "machine"
+            return None if need.test(fact) else self._unmet(need, one, kind, f"here is {fact}", "")
         if isinstance(key, SlotKey):
             self._own(need, one.package)
             return None
@@ -483,17 +497,3 @@ class _Set:
                 if version is not None and SpecifierSet(advisory.versions).contains(version, prereleases=True):
                     said = f"{name} {text}: {advisory.summary}"
                     yield Fault(kind="advisory", severity="warning", text=said, because=f"advisory {advisory.id}", package=name)
-
-
-def _kind_of(key: Key) -> Kind:
-    """Whether a fact is about the wheels that there are, or about the machine."""
-    return "wheel" if isinstance(key, (PythonKey, PlatformKey)) else "machine"
-
-
-def _spelt(book: Book, name: str, version: str) -> str:
-    """The version of a framework as the tables write it, `2.6.0` for `2.6`."""
-    framework, parsed = book.framework_of(name), parse_version(version)
-    if framework is None or parsed is None:
-        return version
-    known = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
-    return version if version in known else next((one for one in known if parse_version(one) == parsed), version)

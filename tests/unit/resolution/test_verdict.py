@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Packages, Platform, Python, Toolkit
 from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution import verdict
 from cudnn_resolve.resolution.fault import Judgement
+from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.resolution.verdict import judge
 from tests.program import shipped
 
@@ -183,3 +185,18 @@ def test_a_list_that_need_not_name_everything(packages: dict[str, str]) -> None:
 
 def test_versions_are_equal_as_pep_440_says() -> None:
     assert [one.build.variant for one in judged({**CU124, "torch": "2.6"}).frameworks if one.build] == ["cu124"]
+
+
+def test_machines_that_differ_in_their_driver_are_judged_by_one_set_of_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Universe] = []
+
+    def universe(*args: Any) -> Universe:
+        made.append(Universe(*args))
+        return made[-1]
+
+    monkeypatch.setattr(verdict, "Universe", universe)
+    packages, old = dict(CU124), "450.80.02"
+    texts = [errors(judged(packages, driver=driver)) for driver in ("550.54.15", old, None, "570.86.10")]
+    assert texts[0] == texts[2] == texts[3] == []
+    assert f"here is driver {old}" in texts[1][0]
+    assert len(made) == 1
