@@ -64,7 +64,7 @@ iniconfig = "*"
 REQUIREMENTS = 'requests>=2.31\nnumpy<2.3\ntomli; python_version < "3.4"\ncolorama; sys_platform == "win32"\n'
 TOOLS = {
     "poetry": ("poetry",),
-    "pdm": ("pdm<2.26", "unearth<0.18", "hishel<1"),  # newer ones of the three do not go together
+    "pdm": ("pdm[locked]",),  # with the libraries that it is released with
     "pipenv": ("pipenv",),
     "pip-tools": ("pip-tools",),
     "pip": ("pip>=26",),
