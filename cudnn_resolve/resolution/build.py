@@ -55,6 +55,7 @@ class Builds:
         self.packages = packages
         self.runtimes = runtimes
         self.installed = installed
+        self._lines: dict[int, list[CudaVersion]] = {}
 
     def wheel_needs(self, candidate: WheelCandidate) -> Iterator[Need]:
         """What the wheel of a build needs of the machine, of CUDA and cuDNN, and of other packages."""
@@ -112,7 +113,7 @@ class Builds:
         Frameworks share one CUDA major and one cuDNN major; only an installed one may live on libraries of its own.
         """
         assert build.cuda is not None
-        yield from compatibility.library_needs(self.context.book, self.context.machine, build.cuda, who, last_only=True)
+        yield from compatibility.library_needs(self.context.book, self.context.machine, build.cuda, who, any_minor=True)
         yield from self._early_limits(build, who)
         if is_installed(self.context, build):
             return
@@ -127,9 +128,9 @@ class Builds:
         assert built is not None
         book, request = self.context.book, self.context.request
         if request.cuda is not None:
-            floor = self.runtimes.oldest_line(build)
-            lines = [one for one in book.cuda_releases() if one.cuda.major == built.major and one.cuda >= floor]
-            if not any(compatibility.allows(request.cuda, one.line, str(one.cuda)) for one in lines):
+            allowed = self._allowed_lines(built.major)
+            # The floor of a build takes its metadata; it is asked for only where the CUDA that the build was built with does not decide.
+            if not allowed or (max(allowed) < CudaVersion(built.line) and max(allowed) < self.runtimes.oldest_line(build)):
                 text = f"CUDA {built.line} to {built.major}.x allowed"
                 yield Need(CUDA_LIMIT, lambda other: other.value is None, text, f"{who} is built with CUDA {built}")
         if request.cudnn is not None and cudnn is not None:
@@ -137,6 +138,14 @@ class Builds:
             if not any(compatibility.allows(request.cudnn, *compatibility.cudnn_forms(one)) for one in serving):
                 text = f"cuDNN {cudnn.major}.{cudnn.minor} or newer of {cudnn.major}.x allowed"
                 yield Need(CUDNN_LIMIT, lambda other: other.value is None, text, f"{who} is built with cuDNN {cudnn}")
+
+    def _allowed_lines(self, major: int) -> list[CudaVersion]:
+        """The CUDA lines of a major that the user's limit allows."""
+        limit = self.context.request.cuda
+        if major not in self._lines:
+            lines = (one for one in self.context.book.cuda_releases() if one.cuda.major == major)
+            self._lines[major] = [one.cuda for one in lines if limit is None or compatibility.allows(limit, one.line, str(one.cuda))]
+        return self._lines[major]
 
     def _is_separate(self, build: Build) -> bool:
         """True where the build's own code stands alone and only its CUDA libraries come by an extra or by hand.

@@ -67,14 +67,15 @@ def cuda_span(book: Book, gpu: Capability) -> tuple[CudaVersion | None, CudaVers
     return (min(family) if family else None), (own.cuda_last if own else None)
 
 
-def library_needs(book: Book, machine: Machine, cuda: CudaVersion, who: str, *, last_only: bool = False) -> Iterator[Need]:
-    """The needs that CUDA libraries of one release have for each GPU; with `last_only` those of every later release, too."""
+def library_needs(book: Book, machine: Machine, cuda: CudaVersion, who: str, *, any_minor: bool = False) -> Iterator[Need]:
+    """The needs that CUDA libraries of one release have for each GPU; with `any_minor` those of every later release of its major, too."""
     for number, gpu in enumerate(machine.gpus):
         if gpu.capability is None:
             continue
         first, last = cuda_span(book, gpu.capability)
-        if not last_only and first is not None and cuda < CudaVersion(first.line):
-            yield refused(number, f"a GPU that CUDA {cuda.line} knows", f"{who}: {gpu.label} is first known to CUDA {first.line}")
+        known = str(cuda.major) if any_minor else cuda.line
+        if first is not None and (cuda.major < first.major if any_minor else cuda < CudaVersion(first.line)):
+            yield refused(number, f"a GPU that CUDA {known} knows", f"{who}: {gpu.label} is first known to CUDA {first.line}")
         if last is not None and CudaVersion(cuda.line) > CudaVersion(last.line):
             yield refused(number, f"a GPU that CUDA {cuda.line} still knows", f"{who}: CUDA {last.line} is the last for {gpu.label}")
 

@@ -75,6 +75,22 @@ def test_libraries_know_a_range_of_gpus(cuda: str, capability: str, count: int) 
     assert [str(need.key) for need in needs] == ["gpu:0"] * count
 
 
+@pytest.mark.parametrize(
+    ("cuda", "capability", "text"),
+    [
+        ("12.4", "12.0", None),  # CUDA 12.8 knows it
+        ("11.8", "12.0", "a GPU that CUDA 11 knows"),
+        ("10.2", "8.6", "a GPU that CUDA 10 knows"),
+        ("13.0", "12.0", None),
+        ("12.0", "3.5", "a GPU that CUDA 12.0 still knows"),
+    ],
+)
+def test_a_gpu_that_no_later_minor_knows_either(cuda: str, capability: str, text: str | None) -> None:
+    found = compatibility.library_needs(BOOK, machine(BOOK, gpus=gpu(capability)), CudaVersion(cuda), "x", any_minor=True)
+
+    assert [need.text for need in found] == ([text] if text else [])
+
+
 def build(*targets: str, **more: Any) -> Build:
     fields: dict[str, Any] = {"framework": "f", "version": "1", "variant": "v", "package": "f", "wheel_version": "1", "index": "default"}
     return Build(**fields, cuda=CudaVersion("12.4"), targets=tuple(map(CodeTarget.parse, targets)), **more)
