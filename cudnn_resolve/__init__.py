@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.bundle import BundleResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
+    from cudnn_resolve.operations.fleet_hosts import FleetResult
     from cudnn_resolve.operations.keywords import (
         ApplyWords,
         BundleWords,
         CheckWords,
         DoctorWords,
+        FleetWords,
         LockWords,
         Path,
         Paths,
@@ -50,6 +52,7 @@ _LATER = {
     "BundleResult": "operations.bundle",
     "CheckResult": "operations.check",
     "DoctorResult": "operations.doctor",
+    "FleetResult": "operations.fleet_hosts",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
     **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
     "PlanResult": "operations.plan",
@@ -67,6 +70,7 @@ __all__ = (
     "DoctorResult",
     "Facts",
     "FactsResult",
+    "FleetResult",
     "HistoryResult",
     "IndexUnavailableError",
     "InputError",
@@ -89,6 +93,10 @@ __all__ = (
     "check",
     "detect",
     "doctor",
+    "fleet_check",
+    "fleet_detect",
+    "fleet_lock",
+    "fleet_plan",
     "history",
     "load_ipython_extension",
     "lock",
@@ -275,6 +283,52 @@ def why(package: str, framework: Texts = (), **options: Unpack[WhyWords]) -> Why
 
     words = together(WhyWords, options, package=package, framework=framework)
     return api.call(lambda request: api.why(api.pictured(request)), WhyRequest, words)
+
+
+def fleet_detect(*, inventory: Paths = (), from_folder: Paths = ()) -> FleetResult:
+    """The classes of many machines, with the facts of each, as `fleet detect` gives them.
+
+    The machines are the hosts of an `inventory` of Ansible, or those whose facts lie in the folders or files of `from_folder`.
+    """
+    words = dict(locals())
+    return _fleet("detect", words)
+
+
+def fleet_plan(framework: Texts = (), **options: Unpack[FleetWords]) -> FleetResult:
+    """A plan for each class of many machines; the words are those of `fleet_detect` and, about what is wanted, those of `plan`."""
+    from cudnn_resolve.operations.keywords import FleetWords, together
+
+    return _fleet("plan", together(FleetWords, options, framework=framework))
+
+
+def fleet_lock(framework: Texts = (), *, output: Path | None = None, one_lock: bool = False, **options: Unpack[FleetWords]) -> FleetResult:
+    """A lock for each class of many machines, in the folder `output`; with `one_lock` one that fits all, in the file `output`.
+
+    Where there is none that fits all, `one` says the fewest hosts that stand in the way, and what would change that.
+    """
+    from cudnn_resolve.operations.keywords import FleetWords, together
+
+    return _fleet("lock", together(FleetWords, options, framework=framework, output=output, one_lock=one_lock))
+
+
+def fleet_check(
+    *locks: Path, since: Path | None = None, strict: bool = False, inventory: Paths = (), from_folder: Paths = ()
+) -> FleetResult:
+    """The verdict on the lock of each class of many machines, and hosts that have other packages than it.
+
+    `locks` are files or folders of them (default: those here). `since` is what `fleet detect --format json` wrote earlier: `changes` are
+    told. With `strict` changes, and what is not known, count as broken.
+    """
+    words = dict(locals())
+    words["packages"] = [str(one) for one in words.pop("locks")]
+    return _fleet("check", words)
+
+
+def _fleet(verb: str, words: Mapping[str, Any]) -> FleetResult:
+    from cudnn_resolve import api
+    from cudnn_resolve.operations.options import FleetRequest
+
+    return api.call(api.fleet, FleetRequest, {**words, "verb": verb})
 
 
 def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:

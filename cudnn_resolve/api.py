@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.explorer import Site
-    from cudnn_resolve.operations.fleet import FleetResult
+    from cudnn_resolve.operations.fleet_hosts import FleetResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult

@@ -80,6 +80,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "check": lambda: CheckResult(
         verdicts=(Verdict(what="env", machine="here", status="runs", frameworks=(CheckedFramework(name="a", version="1", status="runs"),)),)
     ),
+    "fleet": lambda: cudnn_resolve.fleet_detect(from_folder=FACTS),
     "bundle": lambda: BundleResult(path="b", files=(BundledFile(name="pylock.toml", sha256="0" * 64, bytes=3),), notes=("n",)),
     "clean": lambda: CleanResult(parts=(Part(what="w", path="/p", bytes=3, freed=True, why="y"),)),
     "matrix-list": cudnn_resolve.matrix_list,

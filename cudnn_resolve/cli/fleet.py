@@ -12,7 +12,7 @@ from cudnn_resolve.cli.printing import Messages, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import FleetRequest, declared
 
-_CODES = {"ok": ExitCode.OK, "no": ExitCode.NO, "failed": ExitCode.REVERTED}
+_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO, "failed": ExitCode.REVERTED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,5 +38,5 @@ def run(args: argparse.Namespace) -> int:
     found = api.fleet(request, Messages(output))
     from cudnn_resolve.report.fleet import render
 
-    show(found, output, lambda style, width: render(found, style=style, width=width))
+    show(found, output, lambda style, width: render(found, style=style, width=width, verbose=output.verbose > 0))
     return _CODES[found.status]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"(\d+)")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|quadro|graphics|\d+ ?gb)\b|[^a-z0-9]+")
 _LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)")
-_SPREADS = 2000
+_UNTOLD = "not known"
+_SPREADS = 20_000
 """Facts of one class in which hosts differ, and that are told."""
 
 
@@ -46,7 +47,7 @@ class Group:
 
     def spreads(self) -> Iterator[Spread]:
         """What hosts differ in, with the hosts of each value."""
-        first = {fact: value for name in _SECTIONS for fact, value in _leaves(name, self.first)}
+        first = leaves(self.first)
         for fact, values in sorted(self.others.items()):
             told = {host for hosts in values.values() for host in hosts}
             found = {first.get(fact, "none"): [host for host in self.hosts if host not in told], **values}
@@ -213,8 +214,9 @@ def _gpus(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _packages(facts: Facts) -> Iterator[tuple[str, str]]:
     for name in ("pip", "apt"):
-        found: Mapping[str, str] = or_none(getattr(facts.packages, name)) or {}
-        yield from ((f"{name}.{package}", version) for package, version in found.items())
+        found: Mapping[str, str] | None = or_none(getattr(facts.packages, name))
+        yield name, _UNTOLD if found is None else "known"
+        yield from ((f"{name}.{package}", version) for package, version in (found or {}).items())
 
 
 _SECTIONS: Mapping[str, Callable[[Facts], Iterator[tuple[str, str]]]] = {
@@ -238,6 +240,11 @@ def _leaves(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
     return ((f"{name}.{leaf}" if leaf else name, value) for leaf, value in _SECTIONS[name](facts))
 
 
+def leaves(facts: Facts) -> dict[str, str]:
+    """Every fact in which hosts can differ, with its value in words."""
+    return {fact: value for name in _SECTIONS for fact, value in _leaves(name, facts)}
+
+
 def differing(one: Facts, other: Facts) -> Iterator[tuple[str, str]]:
     """The facts in which `other` differs from `one`, with its values; `none` for what is not there."""
     for name in _SECTIONS:
@@ -246,7 +253,8 @@ def differing(one: Facts, other: Facts) -> Iterator[tuple[str, str]]:
         before, after = dict(_leaves(name, one)), dict(_leaves(name, other))
         if before != after:
             yield from ((fact, value) for fact, value in after.items() if before.get(fact) != value)
-            yield from ((fact, "none") for fact in before.keys() - after.keys())
+            untold = tuple(f"{fact}." for fact, value in after.items() if value == _UNTOLD)
+            yield from ((fact, "none") for fact in before.keys() - after.keys() if not fact.startswith(untold))
 
 
 # ---- names of hosts

@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.model import Verdict
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.planning.model import Plan
 
-Status = Literal["ok", "no", "failed"]
+Status = Literal["ok", "unknown", "no", "failed"]
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
@@ -65,8 +65,6 @@ class ClassAnswer(Struct, frozen=True, kw_only=True):
     group: FleetClass
     status: Status = "ok"
     plan: Plan | None = None
-    command: str | None = None
-    """The command line that does the same for a single host."""
     lock: str | None = None
     """The file of its lock."""
     message: str = ""
@@ -76,12 +74,46 @@ class ClassAnswer(Struct, frozen=True, kw_only=True):
     """By host, where there is more to say than of the class."""
 
 
+class WayOut(Struct, frozen=True, kw_only=True):
+    """A change after which one lock fits every host that is left."""
+
+    change: str
+    hosts: tuple[str, ...]
+    """Those that it is about."""
+    result: str
+
+
+class OneLock(Struct, frozen=True, kw_only=True):
+    """One lock for all hosts, or why there is none."""
+
+    path: str | None = None
+    """None where there is none."""
+    message: str
+    ways: tuple[WayOut, ...] = ()
+    """Where there is none: what would change that, the fewest hosts first."""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A fact that is no longer what it was."""
+
+    fact: str
+    before: str
+    now: str
+    hosts: tuple[str, ...]
+
+
 class FleetAnswer(Struct, frozen=True, kw_only=True):
     """What a verb says of many machines."""
 
     verb: str
     classes: tuple[ClassAnswer, ...]
     faults: tuple[HostFault, ...] = ()
+    one: OneLock | None = None
+    """With `lock --one-lock`."""
+    changes: tuple[Change, ...] | None = None
+    """Since an earlier run; None where none was named."""
+    is_strict: bool = False
+    """True where changes, and what is not known to run, count as a no."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -93,4 +125,7 @@ class FleetAnswer(Struct, frozen=True, kw_only=True):
     def status(self) -> Status:
         """`failed` where a class failed, `no` where one has no answer or a host did not say what it is, else `ok`."""
         found = {one.status for one in self.classes}
-        return "failed" if "failed" in found else "no" if "no" in found or self.faults else "ok"
+        refused = (
+            self.faults or (self.one is not None and self.one.path is None) or (self.is_strict and (self.changes or "unknown" in found))
+        )
+        return "failed" if "failed" in found else "no" if "no" in found or refused else "ok"

@@ -1,4 +1,4 @@
-"""Where the facts of many machines come from: files in folders, or the hosts of an inventory."""
+"""Many machines in their classes: their facts from files in folders, or from the hosts of an inventory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
 from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.fleet.model import HostReport
+from cudnn_resolve.fleet.classes import Classes
+from cudnn_resolve.fleet.model import FleetAnswer, FleetClass, HostFault, HostReport
 from cudnn_resolve.host import disk
-from cudnn_resolve.operations.gather import facts_of_text, read_facts
+from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.results import Result
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -27,6 +30,42 @@ _BLANKS = b" \t\r\n"
 _MOST_PARTS = 2048
 _NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
+
+
+_WHOLE = ("plan", "apply")
+"""Verbs for which counts what is installed."""
+
+
+class FleetResult(FleetAnswer, Result, frozen=True, kw_only=True):
+    """What `fleet` returns: an answer for each class of hosts."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `fleet VERB --format json` prints."""
+        from cudnn_resolve.report.fleet import encode
+
+        return encode(self)
+
+
+def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
+    """The hosts in their classes, and those of which nothing is known; InputError where that is all of them."""
+    found = Classes(book, whole=request.verb in _WHOLE, policy=request.driver_policy)
+    faults = []
+    for number, one in enumerate(hosts(request, book), start=1):
+        if number % 500 == 0:
+            listener.tell(f"facts of {number} hosts")
+        try:
+            if one.facts is not None:
+                refuse_other_systems(one.facts)
+                found.add(one.name, one.facts)
+        except CudnnResolveError as error:
+            faults.append(HostFault(host=one.name, why=str(error)))
+        if one.fault is not None:
+            faults.append(HostFault(host=one.name, why=one.fault))
+    made = found.made()
+    if not made and faults:
+        first = faults[0]
+        raise InputError(f"none of {len(faults)} hosts says what it is; {first.host}: {first.why}", code="facts-empty")
+    return made, tuple(faults)
 
 
 def hosts(request: FleetRequest, book: Book) -> Iterator[HostReport]:

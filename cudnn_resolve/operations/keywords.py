@@ -125,6 +125,14 @@ class BundleWords(_Resolving, _Elsewhere, total=False):
     sbom: bool
 
 
+class FleetWords(_Resolving, total=False):
+    """Keywords of the functions for many machines."""
+
+    inventory: Paths
+    from_folder: Paths
+    prefer: Literal["installed", "newest"] | None
+
+
 class DoctorWords(_Elsewhere, total=False):
     """Keywords of `doctor`."""
 

@@ -105,8 +105,11 @@ class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
         return encode_check(self.lock, self.differences, self.overlays)
 
 
-def make_lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
-    """Resolve for every platform and write the lock; without one where there is no resolution."""
+def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Sequence[Facts] = ()) -> LockResult:
+    """Resolve for every platform and write the lock; without one where there is no resolution.
+
+    `machines`: one of each platform, in the place of those that the request describes.
+    """
     _refuse_contradictions(request)
     path = request.output or FILE
     old_text = None if path == "-" else _read_text(path)
@@ -115,7 +118,7 @@ def make_lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
     if old is not None:
         _note_origin(old, path, listener)
     upgraded = frozenset() if request.upgrade else _names(request, old, listener)
-    found = _answers(options, None if request.upgrade else old, upgraded, listener)
+    found = _answers(options, None if request.upgrade else old, upgraded, listener, machines)
     if found.conflict is not None:
         return LockResult(path=path, plan=grown(PlanResult, found.conflict))
     made = _merged(found, options, old, path)
@@ -338,18 +341,22 @@ def _machines(request: LockRequest) -> tuple[Book, tuple[Facts, ...]]:
     return book, tuple(gather_facts(one, book) for one in _each(options))
 
 
-def _each(options: LockRequest) -> list[LockRequest]:
-    """The options for each platform."""
+def _each(options: LockRequest, machines: Sequence[Facts] = ()) -> list[LockRequest]:
+    """The options for each platform, or for each of the machines."""
+    if machines:
+        return [replace(options, given=one, platform=None, platforms=()) for one in machines]
     return [replace(options, platform=one) for one in options.platforms or (options.platform,)]
 
 
-def _answers(options: LockRequest, old: Lock | None, upgraded: frozenset[str], listener: Listener) -> _Answers:
+def _answers(
+    options: LockRequest, old: Lock | None, upgraded: frozenset[str], listener: Listener, machines: Sequence[Facts] = ()
+) -> _Answers:
     """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
     from cudnn_resolve.planning.make import make_plan
     from cudnn_resolve.resolution.opened import opened
     from cudnn_resolve.resolution.resolve import resolve_together
 
-    one, *others = _each(options)
+    one, *others = _each(options, machines)
     first = gather_question(one, fresh=True, verb="lock", listener=listener)
     context = first.request.context
     if len(options.platforms) > 1:

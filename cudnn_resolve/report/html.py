@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -47,6 +47,7 @@ def render(result: Mapping[str, Any]) -> str:
         "validate": _validate,
         "doctor": _doctor,
         "lock": _lock,
+        "fleet": _fleet,
         "why": _why,
         "apply-history": _history,
         "matrix": _matrix,
@@ -204,6 +205,59 @@ def _check(result: Mapping[str, Any]) -> Iterator[str]:
             )
         if one.get("not_judged"):
             yield f"<p>not judged: {escape(', '.join(map(str, one['not_judged'])))}</p>"
+
+
+_FLEET = {"ok": (_GREEN, "ok"), "unknown": (_YELLOW, "not known"), "no": (_RED, "no"), "failed": (_RED, "failed")}
+
+
+def _fleet(result: Mapping[str, Any]) -> Iterator[str]:
+    """The classes of hosts in a table, then what is said of each, what changed, and the hosts that said nothing."""
+    from cudnn_resolve.fleet.classes import ranges
+
+    classes = result.get("classes", ())
+    color, word = _FLEET.get(str(result.get("status")), (_GRAY, ""))
+    head = _head(f"{result.get('verb')}: {word}", color)
+    yield f"<p>{head} {result.get('hosts')} hosts in {len(classes)} classes</p>"
+    one = result.get("one_lock")
+    if one:
+        path = one.get("path")
+        yield _head(f"one lock: {path}", _GREEN) if path else _head("no lock fits every host", _RED)
+        yield f"<p>{escape(str(one.get('message')))}</p>"
+        yield from _list(f"{way.get('change')}: {way.get('result')}" for way in one.get("ways", ()))
+    about = tuple(dict.fromkeys(name for each in classes for name in each.get("about", {})))
+    rows = (
+        (
+            *(each.get("name"), _FLEET.get(str(each.get("status")), (_GRAY, ""))[1], len(each.get("hosts", ()))),
+            *(each.get("about", {}).get(name, "") for name in about),
+            ranges(each.get("hosts", ())),
+        )
+        for each in classes
+    )
+    yield _table(rows, ("class", "", "hosts", *about, "names"))
+    for each in classes:
+        body = "".join(_fleet_class(each, ranges))
+        yield f"<h2>{escape(str(each.get('name')))}</h2>{body}" if body else ""
+    if "changes" in result:
+        yield "<h2>Changed since the earlier run</h2>" if result["changes"] else "<p>nothing changed since the earlier run</p>"
+        yield _table((one.get("fact"), one.get("before"), one.get("now"), ranges(one.get("hosts", ()))) for one in result["changes"])
+    if result.get("faults"):
+        yield "<h2>Hosts that say nothing of themselves</h2>"
+        yield _table((one.get("host"), one.get("why")) for one in result["faults"])
+    yield from _list(map(str, result.get("notes", ())))
+
+
+def _fleet_class(one: Mapping[str, Any], ranges: Callable[[Sequence[str]], str]) -> Iterator[str]:
+    """What is said of one class, and in what its hosts differ."""
+    said = ": ".join(filter(None, (f"lock {one['lock']}" if one.get("lock") else "", one.get("message"))))
+    yield f"<p>{escape(said)}</p>" if said else ""
+    yield from _apply(one["plan"]) if one.get("plan") else ()
+    yield from _check(one)
+    yield _table((each.get("host"), each.get("status"), each.get("detail")) for each in one.get("outcomes", ()))
+    rows = [
+        (each.get("fact"), value, ranges(hosts)) for each in one.get("differences", ()) for value, hosts in each.get("values", {}).items()
+    ]
+    if rows:
+        yield _details(f"hosts differ in {len(one['differences'])} facts", _table(rows))
 
 
 def _why(result: Mapping[str, Any]) -> Iterator[str]:

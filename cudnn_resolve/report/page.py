@@ -80,5 +80,6 @@ def _title(result: Mapping[str, Any]) -> str:
     """The verb and what it was asked: `plan: torch==2.6.0, tensorflow==2.18.0`."""
     verb = str(result.get("schema", "")).split("/")[1:2]
     about = [*result.get("targets", ()), *dict.fromkeys(one["what"] for one in result.get("verdicts", ()))]
+    about += [f"{result['verb']} of {result['hosts']} hosts"] if "verb" in result else []
     about += [str(result["package"])] if "package" in result else []
     return f"cudnn-resolve {verb[0] if verb else ''}" + (f": {', '.join(map(str, about))}" if about else "")

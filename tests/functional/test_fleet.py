@@ -1,0 +1,208 @@
+"""`fleet VERB --from FOLDER` as users run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cudnn_resolve
+from cudnn_resolve.locking.read_pylock import read
+from tests.fleet_maker import told, write
+from tests.lock_project import TARGET, Project
+from tests.program import Done, run
+
+OLD_A100 = "pylock.a100sxm4-r550-py311.toml"
+
+
+def fleet(verb: str, folder: Path, *words: str) -> Done:
+    return run("fleet", verb, "--from", str(folder), *words)
+
+
+def answer(verb: str, folder: Path, *words: str) -> dict[str, Any]:
+    done = fleet(verb, folder, "--format", "json", *words)
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["schema"] == "cudnn-resolve/fleet/1"
+    assert (found["status"] == "no") == (done.returncode == 1), done.stderr
+    return found
+
+
+def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in found["classes"]}
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Path:
+    """Seven hosts of three classes."""
+    hosts = {f"node{number:02d}": told(f"n{number}") for number in range(1, 5)}
+    return write(tmp_path / "facts", **hosts, k1=told("k1", "K80", "470.82.01"), k2=told("k2", "K80", "470.82.01"), t1=told("t1", "T4"))
+
+
+def test_detect_shows_the_classes(nodes: Path) -> None:
+    done = fleet("detect", nodes)
+    assert done.returncode == 0
+    assert "node[01-04]" in done.stdout
+    assert [len(one["hosts"]) for one in answer("detect", nodes)["classes"]] == [4, 2, 1]
+
+
+def test_what_cannot_be_read_is_listed_and_stops_nobody(nodes: Path) -> None:
+    (nodes / "bad.json").write_text('{"gpus": 7', "utf-8")
+    (nodes / "deep.json").write_text('{"a":' * 100_000, "utf-8")
+    (nodes / "twice.json").write_text(json.dumps(told("x"))[:-1] + ', "driver": null}', "utf-8")
+    (nodes / "mac.json").write_text(json.dumps({**told("x"), "platform": {"system": "macos"}}), "utf-8")
+    (nodes / "bin.json").write_bytes(b"\xff\xfe\x00\x01\x02")
+    (nodes / "sub").mkdir()
+
+    found = answer("detect", nodes)
+
+    assert {one["host"] for one in found["faults"]} == {"bad", "deep", "twice", "mac", "bin", "sub"}
+    assert "stands twice" in next(one["why"] for one in found["faults"] if one["host"] == "twice")
+    assert (found["hosts"], sum(len(one["hosts"]) for one in found["classes"])) == (13, 7)
+
+
+def test_nothing_but_broken_files_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{", "utf-8")
+    done = fleet("detect", tmp_path)
+    assert (done.returncode, "a.json" in done.stderr) == (2, True)
+    assert run("fleet", "plan", "torch").returncode == 2
+
+
+def test_other_programs_outputs_and_nodes_of_kubernetes_are_hosts(tmp_path: Path) -> None:
+    def node(name: str, product: str) -> dict[str, Any]:
+        labels = {"nvidia.com/gpu.product": product, "nvidia.com/cuda.driver-version.full": "550.54.15"}
+        return {
+            "kind": "Node",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "labels": labels},
+            "status": {"nodeInfo": {"architecture": "amd64"}},
+        }
+
+    nodes = {
+        "kind": "List",
+        "apiVersion": "v1",
+        "items": [node("n1", "Tesla-T4"), node("n2", "Tesla-T4"), {"kind": "Node", "apiVersion": "v1"}],
+    }
+    write(tmp_path / "facts", cluster=nodes)
+    (tmp_path / "facts" / "login.txt").write_text("name, driver_version\nTesla T4, 550.90.07\n", "utf-8")
+
+    found = answer("detect", tmp_path / "facts")
+
+    assert {host for one in found["classes"] for host in one["hosts"]} == {"n1", "n2", "login"}
+    assert [one["host"] for one in found["faults"]] == ["cluster-3"]
+
+
+def test_each_class_has_its_plan(nodes: Path) -> None:
+    found = by_name(answer("plan", nodes, "torch==2.7.0", "--offline"))
+    assert {name: one["status"] for name, one in found.items()} == {
+        "a100sxm4-r550-py311": "ok",
+        "t4-r550-py311": "ok",
+        "k80-r470-py311": "no",
+    }
+    assert found["t4-r550-py311"]["plan"]["stack"]["frameworks"][0]["version"].startswith("2.7.0")
+    assert found["k80-r470-py311"]["plan"]["conflict"]["relaxations"]
+    text = fleet("plan", nodes, "torch==2.7.0", "--offline")
+    assert text.returncode == 1
+    assert "torch==2.7.0 cannot be had" in " ".join(text.stdout.split())
+
+
+def test_a_page(nodes: Path) -> None:
+    (nodes / "<b>.json").write_text("{", "utf-8")
+    page = fleet("plan", nodes, "torch==2.7.0", "--offline", "--format", "html").stdout
+    assert "node[01-04]" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>.json" not in page
+
+
+def index(project: Project) -> list[str]:
+    return ["--index-url", (project.folder / "empty").as_uri(), "--find-links", str(project.wheels)]
+
+
+def test_a_lock_for_each_class_and_its_check(project: Project, nodes: Path) -> None:
+    made = by_name(answer("lock", nodes, *TARGET, *index(project), "-o", "locks"))
+
+    assert {name: one["lock"] for name, one in made.items()} == {name: f"locks/pylock.{name}.toml" for name in made if name[0] != "k"} | {
+        "k80-r470-py311": None
+    }
+    lock = read((project.folder / "locks" / OLD_A100).read_text("utf-8"))
+    assert lock.tool is not None
+    assert lock.tool.python == "3.11"
+
+    checked = by_name(answer("check", nodes, "locks"))
+    assert checked["a100sxm4-r550-py311"]["lock"].endswith(OLD_A100)
+    assert (checked["a100sxm4-r550-py311"]["status"], checked["k80-r470-py311"]["status"]) == ("ok", "no")
+    assert checked["k80-r470-py311"]["message"].startswith("none of 2 locks is for these hosts")
+
+
+def test_one_lock_is_judged_on_each_class(project: Project, nodes: Path) -> None:
+    for name in ("k1", "k2"):
+        (nodes / f"{name}.json").unlink()
+    found = answer("lock", nodes, *TARGET, *index(project), "--one-lock")
+
+    assert found["one_lock"]["path"] == "pylock.toml"
+    assert all(one["verdicts"][0]["status"] == "runs" for one in found["classes"])
+    for host in ("node01", "t1"):
+        assert run("check", "pylock.toml", "--facts", str(nodes / f"{host}.json")).returncode == 0
+
+
+def test_why_there_is_not_one_lock(nodes: Path, tmp_path: Path) -> None:
+    write(nodes, b1=told("b1", "B200", "570.86.15"))
+    found = answer("lock", nodes, "torch==2.7.0", "--offline", "--one-lock", "-o", str(tmp_path / "pylock.toml"))
+
+    ways = {one["change"]: one for one in found["one_lock"]["ways"]}
+    fewest = next(one for change, one in ways.items() if change.startswith("without the 3 hosts of"))
+    assert fewest["hosts"] == ["b1", "k1", "k2"]
+    assert fewest["result"].startswith("torch 2.7.0")
+    assert not (tmp_path / "pylock.toml").exists()
+
+    for name in ("k1", "k2"):
+        (nodes / f"{name}.json").unlink()
+    found = answer("lock", nodes, "torch==2.7.0", "--offline", "--one-lock", "-o", str(tmp_path / "pylock.toml"))
+    changes = [one["change"] for one in found["one_lock"]["ways"]]
+    assert changes[0] == "without the host of b200-r570-py311 (b1)"
+    assert any(one.startswith("with driver 570.26 or newer on the 5 hosts of") for one in changes)
+
+
+def test_hosts_of_two_pythons_have_no_common_lock(nodes: Path, tmp_path: Path) -> None:
+    write(nodes, p1=told("p1", python="3.12.4"), k1=told("k1"), k2=told("k2"))
+    found = answer("lock", nodes, "torch==2.7.0", "--offline", "--one-lock", "-o", str(tmp_path / "pylock.toml"))
+    assert "3.11 on" in found["one_lock"]["message"]
+    assert "3.12 on p1" in found["one_lock"]["message"]
+    changes = [one["change"] for one in found["one_lock"]["ways"]]
+    assert changes[0].startswith("without the host of a100sxm4-r550-py312 (p1)")
+    assert any(one.startswith("with an environment of Python 3.11 on the host of") for one in changes)
+
+
+def test_drift(project: Project, tmp_path: Path) -> None:
+    project(*TARGET, "--python-version", "3.11", "--platform", "linux_x86_64", "--driver", "550.54.15", "--gpu", "A100")
+    pins = {name: str(version) for name, version in project.pins.items()}
+    folder = write(
+        tmp_path / "facts", n1=told("n1", pip=pins), n2=told("n2", pip={**pins, "numpy": "2.0.0"}), n3=told("n3"), n4=told("n4", pip={})
+    )
+    before = fleet("detect", folder, "--format", "json")
+    (tmp_path / "before.json").write_text(before.stdout, "utf-8")
+
+    (found,) = answer("check", folder)["classes"]
+    assert {one["host"]: one["detail"] for one in found["outcomes"]} == {
+        "n2": "numpy 2.0.0 instead of 1.26.4",
+        "n4": "nothing of the lock is installed",
+    }
+
+    (folder / "n3.json").unlink()
+    write(folder, n1=told("n1", driver="550.90.07", pip=pins), n5=told("n5", pip=pins))
+    changed = answer("check", folder, "--since", str(tmp_path / "before.json"))["changes"]
+    assert [(one["fact"], one["before"], one["now"], one["hosts"]) for one in changed] == [
+        ("driver.version", "550.54.15", "550.90.07", ["n1"]),
+        ("host", "none", "there", ["n5"]),
+        ("host", "there", "none", ["n3"]),
+    ]
+    assert fleet("check", folder, "--since", str(tmp_path / "before.json"), "--strict").returncode == 1
+    assert fleet("check", folder, "--since", str(folder / "n1.json")).returncode == 2
+    assert fleet("check", folder, str(tmp_path / "facts")).returncode == 2
+
+
+def test_from_python(nodes: Path) -> None:
+    found = cudnn_resolve.fleet_detect(from_folder=nodes)
+    assert [len(one.group.hosts) for one in found.classes] == [4, 2, 1]
+    assert cudnn_resolve.fleet_plan("torch==2.7.0", from_folder=nodes, offline=True)["status"] == "no"
