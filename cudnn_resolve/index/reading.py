@@ -13,7 +13,6 @@ from cudnn_resolve.index.address import path_of
 from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.metadata import MetadataError
-from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.index.wheel import WheelError, open_local, open_remote, read_wheel_metadata
 from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, Metadata
@@ -50,6 +49,8 @@ def read_local(name: str, file: File) -> Metadata:
 def read_file(path: str, filename: str, name: str) -> Metadata:
     """What a wheel or source archive at a path says of itself; WheelError, MetadataError and OSError where it cannot be read."""
     if not filename.endswith(".whl"):
+        from cudnn_resolve.index.sdist import read_archive_metadata
+
         return read_archive_metadata(path, filename, name)
     with open_local(path) as stream:
         return core.read_metadata(read_wheel_metadata(stream, core.LARGEST_BYTES), filename, name)

@@ -1,4 +1,8 @@
-"""What files say of themselves, through the cache: the metadata of a file never changes, so it is kept for ever, by the file's hash."""
+"""What files say of themselves, through the cache.
+
+The metadata of a file never changes, so it is kept for ever: of a file of an index by its hash, of one on this machine by its place,
+size and time.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +44,7 @@ class Statements:
     def read(self, name: str, file: File) -> Metadata | None:
         """What a file says of itself; None offline where the cache does not know. FetchError where it cannot be had or used."""
         if is_local(file.url):
-            from cudnn_resolve.index.reading import read_local
-
-            return read_local(name, file)
+            return self._local(name, file)
         found = self.cached(file)
         if found is None and not self._offline:
             from cudnn_resolve.index.reading import read_remote
@@ -52,6 +54,23 @@ class Statements:
             if file.size is None and size is not None:
                 self._keep_size(file, size)
         return found
+
+    def _local(self, name: str, file: File) -> Metadata:
+        """What a file on this machine says of itself, read again only after it was changed."""
+        path = path_of(file.url)
+        try:
+            state = os.stat(path)
+            key = f"{name} {os.path.abspath(path)} {state.st_size} {state.st_mtime_ns} {state.st_ino}"
+        except OSError:
+            key = None  # reading it says what is wrong
+        kept = self._cache.get("metadata", key, Metadata) if key else None
+        if kept is None:
+            from cudnn_resolve.index.reading import read_local
+
+            kept = read_local(name, file)
+            if key:
+                self._cache.put("metadata", key, kept)
+        return kept
 
     def keep(self, file: File, metadata: Metadata) -> None:
         """Keep what a file says."""

@@ -11,9 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.index import reading
 from cudnn_resolve.index.address import Login
 from cudnn_resolve.index.client import IndexClient
+from cudnn_resolve.index.reading import read_local
 from cudnn_resolve.index.settings import IndexAddress, Proxy, Settings
+from cudnn_resolve.requirement.source import File, Metadata
 from tests.index_server import CERTIFICATE, IndexServer, build_wheel, metadata_text
 
 
@@ -168,6 +171,31 @@ def test_folders_of_wheels_are_looked_into_even_offline(tmp_path: Path) -> None:
         assert found is not None
         assert found.requires == ("other",)
         assert any("there is no folder" in note for note in client.notes)
+
+
+def test_a_local_wheel_is_read_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path, "1.0")
+    read: list[str] = []
+
+    def note(name: str, file: File) -> Metadata:
+        read.append(name)
+        return read_local(name, file)
+
+    monkeypatch.setattr(reading, "read_local", note)
+
+    def requires() -> tuple[str, ...]:
+        with IndexClient(Settings(find_links=(tmp_path.as_uri(),)), cache_folder=str(tmp_path / "cache")) as client:
+            listing = client.listing("demo")
+            assert listing is not None
+            found = client.metadata("demo", listing.offers[0].files[0])
+            assert found is not None
+            return found.requires
+
+    assert [requires(), requires()] == [("other",), ("other",)]
+    assert read == ["demo"]
+    wheel(tmp_path, "1.0", "newer")
+    assert requires() == ("newer",)
+    assert read == ["demo", "demo"]
 
 
 def test_a_page_of_links_on_disk(tmp_path: Path) -> None:
