@@ -1,0 +1,58 @@
+"""The files of a lock on the controller: fetched once, however many hosts they are carried to."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.model import Reporter
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.bundle import is_bundle
+from cudnn_resolve.host.files import read_bounded
+from cudnn_resolve.host.hold import hold
+from cudnn_resolve.locking.read_pylock import LIMIT_BYTES
+from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import BundleRequest, LockRequest
+
+_WAIT_SECONDS = 3600.0
+"""For another process that fetches the same files."""
+
+
+def bundle_of(lock: str, listener: Listener = NOBODY, reporter: Reporter | None = None) -> str:
+    """The bundle of a lock, which is made where it is not there yet; `lock` may be the folder of a bundle itself."""
+    if is_bundle(lock) and disk.is_folder(lock):
+        return lock
+    text = read_bounded(lock, LIMIT_BYTES, "lock")
+    name = sha256(f"{disk.real(lock)}\n{text}".encode()).hexdigest()[:16]
+    folder = f"{_folder()}/{name}"
+    disk.make_folder(folder)
+    held = hold(folder, wait_seconds=_WAIT_SECONDS)
+    if held is None:
+        raise WorldError("another process is fetching the files of that lock", code="bundle-locked", context=lock)
+    try:
+        if not is_bundle(f"{folder}/bundle"):
+            from cudnn_resolve.operations.bundle import bundle
+
+            bundle(BundleRequest(lock=lock, output=f"{folder}/bundle"), listener, reporter)
+    finally:
+        held.release()
+    return f"{folder}/bundle"
+
+
+def lock_for(targets: tuple[str, ...], facts: Facts) -> str:
+    """The path of a lock with what is resolved for a host; WorldError where nothing fits it."""
+    from cudnn_resolve.operations.lock import make_lock
+
+    made = make_lock(LockRequest(framework=targets, given=facts, output="-"))
+    if made.lock is None:
+        why = made.plan.conflict.summary if made.plan is not None and made.plan.conflict is not None else "no set of versions fits"
+        raise WorldError(f"{', '.join(targets)}: {why}", code="unsatisfiable")
+    path = f"{_folder()}/{sha256(made.text.encode()).hexdigest()[:16]}.toml"
+    disk.write_whole(path, made.text.encode())
+    return path
+
+
+def _folder() -> str:
+    """Where bundles and locks of fleets lie."""
+    return disk.private_folder(f"{disk.state_folder()}/fleet")
