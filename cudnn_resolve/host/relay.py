@@ -142,6 +142,11 @@ def ask_in_rounds(ask: Ask, work: Callable[[Host], T], *, guess: bool = True) ->
     raise WorldError(f"the machine raised new questions for {MOST_ROUNDS} rounds", code="host-answer")
 
 
+def program_text(name: str) -> str:
+    """The text of a program of this package, `host/payload_door.py`."""
+    return LinuxHost().read_text(f"{_PACKAGE}/{name}") or ""
+
+
 @cache
 def _programs() -> dict[str, str]:
     """The programs that a question may name, by their path in this package."""
@@ -150,7 +155,7 @@ def _programs() -> dict[str, str]:
     for room in ("probe", "validation"):
         for name in here.list_dir(f"{_PACKAGE}/{room}"):
             if name.startswith("payload") and name.endswith(".py"):
-                text = here.read_text(f"{_PACKAGE}/{room}/{name}") or ""
+                text = program_text(f"{room}/{name}")
                 found[f"{room}/{name}"] = base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
     return found
 

@@ -11,12 +11,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cudnn_resolve
 from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.facts.codec import encode, from_mapping
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.relay import Ask, ask_in_rounds
+from cudnn_resolve.host.relay import Ask, ask_in_rounds, program_text
 from cudnn_resolve.masking import without_logins
 
 MARK = "cudnn-resolve-answer "
@@ -55,9 +53,8 @@ class Carrier:
 
     def _answer(self, name: str, job: dict[str, Any]) -> dict[str, Any]:
         """Run a program there. Everything goes through its standard input: other users see command lines."""
-        text = LinuxHost().read_text(os.path.join(os.path.dirname(cudnn_resolve.__file__), name))
         environ = {name: str(value) for name, value in self._environ.items()}
-        question = json.dumps({**job, "environ": environ, "program": text}).encode()
+        question = json.dumps({**job, "environ": environ, "program": program_text(name)}).encode()
         done = self.plugin._low_level_execute_command(self._command, in_data=question)  # noqa: SLF001
         line = next((one for one in reversed(done["stdout"].splitlines()) if one.startswith(MARK)), None)
         if line is None:

@@ -46,7 +46,7 @@ def lock_for(targets: tuple[str, ...], facts: Facts) -> str:
 
     made = make_lock(LockRequest(framework=targets, given=facts, output="-"))
     if made.lock is None:
-        why = made.plan.conflict.summary if made.plan is not None and made.plan.conflict is not None else "no set of versions fits"
+        why = made.plan.conflict.message if made.plan is not None and made.plan.conflict is not None else "no set of versions fits"
         raise WorldError(f"{', '.join(targets)}: {why}", code="unsatisfiable")
     path = f"{_folder()}/{sha256(made.text.encode()).hexdigest()[:16]}.toml"
     disk.write_whole(path, made.text.encode())

@@ -1,0 +1,191 @@
+"""What is done on the hosts of an inventory: facts, environments with a canary first, validations, findings, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
+from cudnn_resolve.facts.codec import from_mapping
+from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, HostReport, Outcome, Status
+from cudnn_resolve.host.bundle import is_bundle
+from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
+from cudnn_resolve.operations.fleet_bundles import bundle_of, lock_for
+from cudnn_resolve.operations.listener import NOBODY, Listener
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.operations.options import FleetRequest
+
+GOOD = frozenset({"changed", "nothing to do", "passed", "skipped", "no finding"})
+"""What is said of a host on which nothing is wrong."""
+
+
+def reports(request: FleetRequest, listener: Listener = NOBODY) -> Iterator[HostReport]:
+    """The facts of each host, or why there are none."""
+    found: list[HostReport] = []
+
+    def hear(answer: HostAnswer) -> None:
+        listener.tell(f"{answer.host}: {answer.state}")
+        try:
+            facts = from_mapping(dict(answer.result["facts"]), answer.host) if answer.state == "ok" else None
+        except (CudnnResolveError, KeyError, TypeError, ValueError) as error:
+            found.append(HostReport(name=answer.host, fault=f"its facts cannot be read: {error}"))
+            return
+        fault = None if facts is not None else answer.message or answer.state
+        found.append(HostReport(name=answer.host, facts=facts, fault=fault))
+
+    run_play(Play(module="cudnn_facts", words=_python(request)), request.inventory, request.limit, hear)
+    yield from found
+
+
+def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+    """The environments of the hosts as the locks want them: first on one host of each class, then on the others of those that came well."""
+    path = _environment(request)
+    locks, answers = {}, {}
+    for one in classes:
+        try:
+            locks[one.name] = bundle_of(_lock(one, request, book), listener)
+        except InputError:
+            raise
+        except CudnnResolveError as error:
+            answers[one.name] = ClassAnswer(group=one, status="no", message=error.message)
+    ready = [one for one in classes if one.name in locks]
+    words = {"path": path, "bundle": "{{ cudnn_resolve_bundles[inventory_hostname] }}", **_said(request)}
+    bundles = {host: locks[one.name] for one in ready for host in one.hosts}
+    play = Play(module="cudnn_env", words=words, variables={"cudnn_resolve_bundles": bundles})
+    told = _on([one.hosts[0] for one in ready], play, request, listener)
+    good = [one for one in ready if told.get(one.hosts[0], _NOTHING).status in GOOD]
+    rest = [host for one in good for host in one.hosts[1:]]
+    told |= _on(rest, replace(play, serial=request.serial, max_fail=request.max_fail), request, listener)
+    for one in ready:
+        canary = told.get(one.hosts[0], _NOTHING)
+        why = "its batch was not begun, too many had failed" if one in good else f"left as it is: the canary {one.hosts[0]} {canary.status}"
+        outcomes = tuple(told.get(host) or Outcome(host=host, status="left", detail=why) for host in one.hosts)
+        answers[one.name] = _answer(one, outcomes)
+    return tuple(answers[one.name] for one in classes)
+
+
+def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+    """What was there before the last change, on each host."""
+    words = {"path": _environment(request), "state": "previous"}
+    return _everywhere(classes, Play(module="cudnn_env", words=words, serial=request.serial, max_fail=request.max_fail), request, listener)
+
+
+def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+    """The checks of an environment on each host."""
+    words = _python(request) if request.python or not request.env else {"python": request.env}
+    if request.framework:
+        words["frameworks"] = list(request.framework)
+    return _everywhere(classes, Play(module="cudnn_validate", words=words, serial=request.serial), request, listener)
+
+
+def _everywhere(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
+    told = _on([host for one in classes for host in one.hosts], play, request, listener)
+    left = Outcome(host="", status="left", detail="its batch was not begun, too many had failed")
+    return tuple(_answer(one, tuple(told.get(host) or replace(left, host=host) for host in one.hosts)) for one in classes)
+
+
+def _answer(group: FleetClass, outcomes: tuple[Outcome, ...]) -> ClassAnswer:
+    wrong = [one for one in outcomes if one.status not in GOOD]
+    status: Status = "failed" if wrong else "ok"
+    if not wrong and all(one.status == "nothing to do" for one in outcomes):
+        message = "nothing to do"
+    else:
+        counts: dict[str, int] = {}
+        for one in outcomes:
+            counts[one.status] = counts.get(one.status, 0) + 1
+        message = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return ClassAnswer(group=group, status=status, message=message, outcomes=outcomes)
+
+
+_NOTHING = Outcome(host="", status="left")
+
+
+def _on(hosts: Sequence[str], play: Play, request: FleetRequest, listener: Listener) -> dict[str, Outcome]:
+    """What became of a play on those hosts."""
+    told: dict[str, Outcome] = {}
+    if not hosts:
+        return told
+
+    def hear(answer: HostAnswer) -> None:
+        told[answer.host] = outcome_of(answer)
+        listener.tell(f"{len(told)} of {len(hosts)} hosts; {answer.host}: {told[answer.host].status}")
+
+    run_play(replace(play, hosts=tuple(hosts)), request.inventory, request.limit, hear)
+    return told
+
+
+def outcome_of(answer: HostAnswer) -> Outcome:
+    """The answer of a host in words."""
+    if answer.state != "ok":
+        status = "put back" if answer.result.get("reverted") else "unreachable" if answer.state == "unreachable" else "failed"
+        return Outcome(host=answer.host, status=status, detail=answer.message)
+    told = answer.result.get("status")
+    said = answer.result.get("said") or ()
+    status = str(told) if told is not None else "changed" if answer.result.get("changed") else "nothing to do"
+    return Outcome(host=answer.host, status=status, detail="; ".join(map(str, said)))
+
+
+def _python(request: FleetRequest) -> dict[str, Any]:
+    return {"python": request.python} if request.python else {}
+
+
+def _said(request: FleetRequest) -> dict[str, Any]:
+    return {**_python(request), **({"replace": True} if request.replace else {})}
+
+
+def _environment(request: FleetRequest) -> str:
+    """The path of the environment on the hosts; UsageError where none is named."""
+    if request.env is None or not request.env.startswith(("/", "~/")):
+        hint = "--env /opt/dl names it; hosts of which some have it and some do not are brought to the same state"
+        raise UsageError("the environment on the hosts is not named by its full path", code="usage-path", hint=hint)
+    return request.env
+
+
+def _lock(group: FleetClass, request: FleetRequest, book: Book) -> str:
+    """The lock for a class: of those that are named the one that fits it, or what is resolved for it."""
+    from cudnn_resolve.host import disk
+
+    named = [path for one in request.packages if (is_bundle(one) or one.endswith(".toml") or disk.is_folder(one)) for path in _locks(one)]
+    if not named:
+        targets = (*request.framework, *request.packages)
+        if not targets:
+            raise UsageError("neither a lock nor a target is named", code="usage-argument", hint="`fleet lock` writes the locks")
+        return lock_for(targets, group.facts)
+    why: list[str] = []
+    for path in named:
+        misfits = _misfits(path, group, book)
+        if not misfits:
+            return path
+        why += [f"{path}: {misfits[0]}"]
+    raise UsageError(f"no lock fits the class {group.name}: {'; '.join(why[:3])}", code="lock-unfit", hint="`fleet lock` writes one for each class")
+
+
+def _locks(path: str) -> Iterable[str]:
+    from cudnn_resolve.host import disk
+
+    if is_bundle(path) or not disk.is_folder(path):
+        return (path,)
+    return tuple(f"{path}/{name}" for name in disk.names_in(path) if name.endswith(".toml"))
+
+
+def _misfits(path: str, group: FleetClass, book: Book) -> Sequence[str]:
+    """Why a lock is not for a class."""
+    from cudnn_resolve.host import disk
+    from cudnn_resolve.host.files import read_bounded
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+    from cudnn_resolve.locking.select import select
+    from cudnn_resolve.requirement.machine import machine_of
+
+    if is_bundle(path):
+        names = [one for one in disk.names_in(path) if one.startswith("pylock") and one.endswith(".toml")]
+        path = f"{path}/{names[0]}" if names else path
+    lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
+    machine = replace(machine_of(group.facts, book), python=None, python_full=None)  # the lock's own Python is chosen on the host
+    return [f"{one.what}: {one.why}" if hasattr(one, "why") else str(one) for one in select(lock, machine).misfits]
+
+
+WORK: Mapping[str, Callable[..., tuple[ClassAnswer, ...]]] = {"undo": undo, "validate": validate}
