@@ -53,6 +53,8 @@ class Play(Struct, frozen=True, kw_only=True):
     module: str
     """`cudnn_facts`."""
     words: Mapping[str, Any]
+    variables: Mapping[str, Any] = {}
+    """That templates in the words may use."""
     hosts: Sequence[str] = ()
     """Names; empty = every host of the inventory."""
     serial: str | None = None
@@ -110,7 +112,9 @@ def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer:
 
 def _written(play: Play) -> dict[str, Any]:
     """The play as Ansible reads it."""
-    more: dict[str, Any] = {} if play.serial is None else {"serial": play.serial}
+    more: dict[str, Any] = {"vars": dict(play.variables)}
+    if play.serial is not None:
+        more["serial"] = play.serial
     if play.max_fail is not None:
         more["max_fail_percentage"] = play.max_fail
     task = {"name": play.module, f"cudnn_resolve.fleet.{play.module}": dict(play.words)}

@@ -28,7 +28,7 @@ def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
         from cudnn_resolve.operations.fleet_check import check
 
         return check(request, listener)
-    raise UsageError(f"fleet {request.verb} is not there yet", code="usage-command", hint="there are detect, plan, lock and check")
+    return doctor(request, listener) if request.verb == "doctor" else at_work(request, listener)
 
 
 def detect(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
@@ -42,6 +42,34 @@ def plan(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = tuple(_planned(one, request, listener) for one in classes)
     return FleetResult(verb=request.verb, classes=answers, faults=faults)
+
+
+def at_work(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+    """What became of each host of an inventory."""
+    from cudnn_resolve.operations import fleet_machines
+
+    if not request.inventory:
+        hint = "-i INVENTORY names the hosts; facts in a folder are no hosts"
+        raise UsageError(f"fleet {request.verb} works on hosts, and none is named", code="usage-argument", hint=hint)
+    book = gather_book(request)
+    fleet_machines.check(request)
+    classes, faults = classes_of(request, book, listener)
+    return FleetResult(verb=request.verb, classes=fleet_machines.work(classes, request, book, listener), faults=faults)
+
+
+def doctor(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+    """What is wrong on the hosts of each class by their facts."""
+    from cudnn_resolve.operations.doctor import diagnose
+    from cudnn_resolve.operations.options import DoctorRequest
+
+    classes, faults = classes_of(request, gather_book(request), listener)
+    answers = []
+    for one in classes:
+        findings = diagnose(DoctorRequest(given=one.facts, framework=request.framework, matrix=request.matrix)).findings
+        told = [f"{each.severity}: {each.summary}" for each in findings if each.severity != "info"]
+        is_wrong = any(each.severity == "error" for each in findings)
+        answers.append(ClassAnswer(group=one, status="no" if is_wrong else "ok", message="; ".join(told) or "no finding"))
+    return FleetResult(verb=request.verb, classes=tuple(answers), faults=faults)
 
 
 def _planned(group: FleetClass, request: FleetRequest, listener: Listener) -> ClassAnswer:

@@ -181,16 +181,17 @@ def _plan(bundle: str) -> dict[str, Any]:
 
 def _bundle(carrier: Carrier, words: Mapping[str, Any]) -> str:
     """The bundle on the controller: the one that is named, or one of the lock or of what is resolved for this host."""
-    from cudnn_resolve.operations.fleet_bundles import bundle_of
+    from cudnn_resolve.operations.fleet_bundles import bundle_of, lock_for
 
     if words.get("bundle"):
         return str(words["bundle"])
-    if words.get("lock"):
-        return bundle_of(str(words["lock"]))
     targets = words.get("targets")
-    if not targets:
+    if not words.get("lock") and not targets:
         raise InputError("one of lock, targets and bundle is needed", code="usage-lock")
-    from cudnn_resolve.operations.fleet_bundles import lock_for
-
     found = from_mapping(facts(carrier, {"python": words.get("python")})["facts"])
-    return bundle_of(lock_for(tuple(targets) if isinstance(targets, list) else tuple(str(targets).split()), found))
+    lock = (
+        str(words["lock"])
+        if words.get("lock")
+        else lock_for(tuple(map(str, targets)) if isinstance(targets, list) else (str(targets),), found)
+    )
+    return bundle_of(lock, found)

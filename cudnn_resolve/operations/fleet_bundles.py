@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.facts.model import Facts
@@ -11,7 +13,7 @@ from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.host.hold import hold
-from cudnn_resolve.locking.read_pylock import LIMIT_BYTES
+from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import BundleRequest, LockRequest
 
@@ -19,12 +21,18 @@ _WAIT_SECONDS = 3600.0
 """For another process that fetches the same files."""
 
 
-def bundle_of(lock: str, listener: Listener = NOBODY, reporter: Reporter | None = None) -> str:
-    """The bundle of a lock, which is made where it is not there yet; `lock` may be the folder of a bundle itself."""
+def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, reporter: Reporter | None = None) -> str:
+    """The bundle of a lock, which is made where it is not there yet; `lock` may be the folder of a bundle itself.
+
+    A lock of another tool does not say which machines it is for: it is for those like the one with these facts.
+    """
     if is_bundle(lock) and disk.is_folder(lock):
         return lock
     text = read_bounded(lock, LIMIT_BYTES, "lock")
-    name = sha256(f"{disk.real(lock)}\n{text}".encode()).hexdigest()[:16]
+    python = ".".join((facts.python.version or "").split(".")[:2])
+    arch = facts.platform.arch or "x86_64"
+    own = read(text, lock).tool is not None
+    name = sha256(f"{disk.real(lock)}\n{'' if own else python + arch}\n{text}".encode()).hexdigest()[:16]
     folder = f"{_folder()}/{name}"
     disk.make_folder(folder)
     held = hold(folder, wait_seconds=_WAIT_SECONDS)
@@ -34,7 +42,8 @@ def bundle_of(lock: str, listener: Listener = NOBODY, reporter: Reporter | None 
         if not is_bundle(f"{folder}/bundle"):
             from cudnn_resolve.operations.bundle import bundle
 
-            bundle(BundleRequest(lock=lock, output=f"{folder}/bundle"), listener, reporter)
+            stated = BundleRequest() if own else BundleRequest(platforms=(f"linux_{arch}",), python_version=python or None)
+            bundle(replace(stated, lock=lock, output=f"{folder}/bundle"), listener, reporter)
     finally:
         held.release()
     return f"{folder}/bundle"

@@ -32,7 +32,7 @@ _NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
 
-_WHOLE = ("plan", "apply")
+_WHOLE = ("plan", "doctor")
 """Verbs for which counts what is installed."""
 
 
@@ -74,7 +74,10 @@ def hosts(request: FleetRequest, book: Book) -> Iterator[HostReport]:
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"
         raise UsageError("which hosts are meant is not said, or said twice", code="usage-contradiction", hint=hint)
     if request.inventory:
-        raise UsageError("-i asks hosts by Ansible, which is not there yet", code="usage-option", hint="--from FOLDER")
+        from cudnn_resolve.operations.fleet_machines import reports
+
+        yield from reports(request)
+        return
     seen: set[str] = set()
     for one in _from_files(request.from_folder, book):
         name = one.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -47,8 +47,8 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     locks, answers = {}, {}
     for one in classes:
         try:
-            locks[one.name] = bundle_of(_lock(one, request, book), listener)
-        except InputError:
+            locks[one.name] = bundle_of(_lock(one, request, book), one.facts, listener)
+        except InputError:  # noqa: PERF203 - a file that cannot be read is no matter of a class
             raise
         except CudnnResolveError as error:
             answers[one.name] = ClassAnswer(group=one, status="no", message=error.message)
@@ -76,7 +76,7 @@ def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listene
 
 def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
     """The checks of an environment on each host."""
-    words = _python(request) if request.python or not request.env else {"python": request.env}
+    words: dict[str, Any] = _python(request) if request.python or not request.env else {"python": request.env}
     if request.framework:
         words["frameworks"] = list(request.framework)
     return _everywhere(classes, Play(module="cudnn_validate", words=words, serial=request.serial), request, listener)
@@ -151,17 +151,16 @@ def _lock(group: FleetClass, request: FleetRequest, book: Book) -> str:
 
     named = [path for one in request.packages if (is_bundle(one) or one.endswith(".toml") or disk.is_folder(one)) for path in _locks(one)]
     if not named:
-        targets = (*request.framework, *request.packages)
-        if not targets:
-            raise UsageError("neither a lock nor a target is named", code="usage-argument", hint="`fleet lock` writes the locks")
-        return lock_for(targets, group.facts)
+        return lock_for((*request.framework, *request.packages), group.facts)
     why: list[str] = []
     for path in named:
         misfits = _misfits(path, group, book)
         if not misfits:
             return path
         why += [f"{path}: {misfits[0]}"]
-    raise UsageError(f"no lock fits the class {group.name}: {'; '.join(why[:3])}", code="lock-unfit", hint="`fleet lock` writes one for each class")
+    raise UsageError(
+        f"no lock fits the class {group.name}: {'; '.join(why[:3])}", code="lock-unfit", hint="`fleet lock` writes one for each class"
+    )
 
 
 def _locks(path: str) -> Iterable[str]:
@@ -185,7 +184,19 @@ def _misfits(path: str, group: FleetClass, book: Book) -> Sequence[str]:
         path = f"{path}/{names[0]}" if names else path
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
     machine = replace(machine_of(group.facts, book), python=None, python_full=None)  # the lock's own Python is chosen on the host
-    return [f"{one.what}: {one.why}" if hasattr(one, "why") else str(one) for one in select(lock, machine).misfits]
+    return [f"{one.what}: the lock has {one.locked}, and here is {one.now}" for one in select(lock, machine).misfits]
 
 
-WORK: Mapping[str, Callable[..., tuple[ClassAnswer, ...]]] = {"undo": undo, "validate": validate}
+def check(request: FleetRequest) -> None:
+    """Reject a request that cannot be carried out before any host is asked."""
+    if request.verb != "validate":
+        _environment(request)
+    if request.verb == "apply" and not (request.framework or request.packages):
+        raise UsageError("neither a lock nor a target is named", code="usage-argument", hint="`fleet lock` writes the locks")
+
+
+def work(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+    """What the verb of the request does on the hosts."""
+    if request.verb == "apply":
+        return apply(classes, request, book, listener)
+    return undo(classes, request, listener) if request.verb == "undo" else validate(classes, request, listener)

@@ -363,6 +363,12 @@ class FleetRequest(Options, frozen=True, kw_only=True):
             "instead of hosts: a folder with a file of facts for each, or one such file, as `--facts` takes; repeatable", "FOLDER", "--from"
         ),
     ] = ()
+    limit: Annotated[str | None, _option("of the inventory these hosts alone, a pattern as Ansible's", "PATTERN")] = None
+    serial: Annotated[
+        str | None, _option("apply, undo, validate: how many hosts at a time, after the canaries (a part of them as Ansible has it)", "N")
+    ] = None
+    max_fail: Annotated[int | None, _option("apply, undo: stop where more than this part of the hosts at a time failed", "PERCENT")] = None
+    replace: Annotated[bool, _option("apply: also replace an environment with packages that the lock does not have")] = False
     output: str | None = None
     """The lock, or the folder for those of all classes."""
     one_lock: Annotated[bool, _option("lock: one that fits every host, instead of one for each class")] = False

@@ -146,7 +146,10 @@ def _class_text(page: Page, one: ClassAnswer, *, verbose: bool) -> None:
     differ: dict[tuple[str, str], list[str]] = {}
     for outcome in one.outcomes:
         differ.setdefault((outcome.status, outcome.detail), []).append(outcome.host)
-    lines += [f"{ranges(hosts)}: {detail or status}" for (status, detail), hosts in list(differ.items())[: None if verbose else _FEW]]
+    lines += [
+        f"{ranges(hosts)}: {status}{detail and ': ' + detail}"
+        for (status, detail), hosts in list(differ.items())[: None if verbose else _FEW]
+    ]
     spreads = one.group.spreads if verbose else one.group.spreads[:_SPREADS]
     lines += [f"hosts differ in {row.fact}: {_values(row)}" for row in spreads]
     if len(spreads) < len(one.group.spreads):
