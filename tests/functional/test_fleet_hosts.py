@@ -1,0 +1,242 @@
+"""`fleet -i INVENTORY` on real hosts: an sshd on loopback for each, in a root of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet_world import SSHD, Fleet, Kind
+from tests.program import ROOT, Done
+from tests.small_wheels import tree, write_wheel
+
+pytestmark = pytest.mark.fleet
+KINDS = {
+    "a1": Kind(card="a100"),
+    "a2": Kind(card="a100"),
+    "a3": Kind(card="a100"),
+    "b1": Kind(card="t4"),
+    "b2": Kind(card="t4", read_only=True),
+    "c1": Kind(card="v100", variables=("STANDIN_BROKEN=1",)),
+    "c2": Kind(card="v100"),
+    "d1": Kind(card="h100"),
+    "d2": Kind(card="h100"),
+}
+"""Four classes; those of V100 cannot import what is installed, b2 cannot be written to, d2 will be killed."""
+SECRET = "s3cr3t-of-the-vault"  # noqa: S105 - it is to be found nowhere
+TORCH = "import os\nif os.environ.get('STANDIN_BROKEN'):\n    raise ImportError('libcudnn.so.9: cannot open shared object file')\n"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    if os.geteuid() != 0 or not Path(SSHD).exists():
+        pytest.skip("needs root and an sshd")
+    made = Fleet(tmp_path / "f", KINDS)
+    with made.inventory.open("a") as stream:
+        stream.write(f"\n[down]\nu1 ansible_host=127.0.0.1 ansible_port={made.closed}\n")
+    yield made
+    made.stop()
+
+
+def lock(base: Path, *packages: tuple[str, str]) -> None:
+    """A lock of freshly made wheels."""
+    lines = ['lock-version = "1.0"', 'created-by = "a test"', ""]
+    for name, version in packages:
+        files = {f"{name}/__init__.py": f"__version__ = {version!r}\n{TORCH if name == 'torch' else ''}"}
+        file = write_wheel(base / "wheels", name, version, files)
+        known = f'{{name = "{file.filename}", path = "wheels/{file.filename}", hashes = {{sha256 = "{file.hashes["sha256"]}"}}}}'
+        lines += ["[[packages]]", f'name = "{name}"', f'version = "{version}"', f"wheels = [{known}]", ""]
+    (base / "pylock.toml").write_text("\n".join(lines))
+
+
+def outcomes(done: Done) -> dict[str, str]:
+    """What is said of each host."""
+    found: dict[str, Any] = json.loads(done.stdout)
+    told = {one["host"]: one["status"] for group in found["classes"] for one in group.get("outcomes", ())}
+    return {**told, **{one["host"]: "fault" for one in found["faults"]}}
+
+
+def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -> None:
+    lock(fleet.base, ("demo", "1.0"), ("torch", "2.4.0"))
+    words = ("pylock.toml", "--env", "/opt/dl", "--format", "json")
+    assert list((fleet.machines["a1"].root / "opt").iterdir()) == []
+    before = {name: tree(one.root / "etc") for name, one in fleet.machines.items()}
+    cut = threading.Thread(target=cut_off, args=(fleet, "d2"))
+    cut.start()
+
+    first = fleet("apply", *words, "--serial", "2")
+    cut.join()
+    told = outcomes(first)
+
+    assert first.returncode == 4, first.stderr
+    assert {told[name] for name in ("a1", "a2", "a3", "b1", "d1")} == {"changed"}, first.stdout
+    assert (told["b2"], told["c1"], told["c2"], told["u1"]) == ("failed", "put back", "left", "fault")
+    assert told["d2"] in ("failed", "unreachable")
+    for name in ("a1", "a2", "a3", "b1", "d1"):
+        assert fleet.machines[name].versions() == ["demo-1.0", "torch-2.4.0"]
+    for name in ("b2", "c1", "c2"):
+        assert fleet.machines[name].versions() == []
+        assert [one.name for one in (fleet.machines[name].root / "opt").iterdir() if not one.name.startswith(".")] == []
+    assert {name: tree(one.root / "etc") for name, one in fleet.machines.items()} == before
+
+    limit = ("--limit", "a1:a2:d2")
+    second = fleet("apply", *words, *limit)
+
+    assert outcomes(second) == {"a1": "nothing to do", "a2": "nothing to do", "d2": "changed"}, second.stdout
+    assert "put back what a run that was cut off had left" in second.stdout
+    assert fleet.machines["d2"].versions() == ["demo-1.0", "torch-2.4.0"]
+
+    third = fleet("undo", "--env", "/opt/dl", "--format", "json", "--limit", "a1:a2")
+
+    assert outcomes(third) == {"a1": "changed", "a2": "changed"}, third.stdout
+    assert fleet.machines["a1"].versions() == []
+    assert fleet.machines["a3"].versions() == ["demo-1.0", "torch-2.4.0"]
+
+
+def cut_off(fleet: Fleet, name: str) -> None:
+    """Kill everything on a host once its environment is half made."""
+    machine = fleet.machines[name]
+    for _ in range(6000):
+        if (machine.root / "opt/dl/pyvenv.cfg").exists():
+            machine.kill()
+            return
+        time.sleep(0.02)
+
+
+def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
+    ansible = Path(sys.executable).parent
+    (fleet.base / "password").write_text("the password of the vault\n")
+    encrypt = [ansible / "ansible-vault", "encrypt_string", "--vault-password-file", "password", SECRET, "--name", "index_token"]
+    text = subprocess.run(encrypt, cwd=fleet.base, env=fleet.environ, capture_output=True, text=True, check=True).stdout
+    (fleet.base / "group_vars").mkdir()
+    (fleet.base / "group_vars/all.yml").write_text(text)
+    (fleet.base / "ansible.cfg").write_text("[defaults]\nvault_password_file = password\n")
+    play = {
+        "hosts": "a1",
+        "gather_facts": False,
+        "tasks": [{"cudnn_resolve.fleet.cudnn_facts": {}, "environment": {"T": "{{ index_token }}"}}],
+    }
+    (fleet.base / "play.yml").write_text(json.dumps([play]))
+    environ = {**fleet.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "cudnn_resolve/fleet")}
+    seen: list[bytes] = []
+    over = threading.Event()
+    watch = threading.Thread(target=watched, args=(seen, over))
+    watch.start()
+    done = subprocess.run(
+        [ansible / "ansible-playbook", "-vvv", "-i", fleet.inventory, "play.yml"],
+        cwd=fleet.base,
+        env=environ,
+        capture_output=True,
+        check=False,
+    )
+    asked = fleet("detect", "--limit", "a1", "--format", "json", "-vv")
+    over.set()
+    watch.join()
+
+    assert done.returncode == 0, done.stdout
+    assert asked.returncode == 0, asked.stderr
+    shown = done.stdout + done.stderr + asked.stdout.encode() + asked.stderr.encode() + b"".join(seen)
+    assert SECRET.encode() not in shown
+    left = subprocess.run(["grep", "-rl", SECRET, str(fleet.base)], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def watched(seen: list[bytes], over: threading.Event) -> None:
+    """The command lines of every process, again and again."""
+    known: set[bytes] = set()
+    while not over.wait(0.05):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                known.add(Path("/proc", name, "cmdline").read_bytes())
+    seen.extend(known)
+
+
+def test_the_collection_is_installed_from_its_archive_and_documented(tmp_path: Path) -> None:
+    ansible = Path(sys.executable).parent
+    if not (ansible / "ansible-galaxy").exists():
+        pytest.skip("needs the extra `fleet`")
+    source = ROOT / "cudnn_resolve/fleet/ansible_collections/cudnn_resolve/fleet"
+    environ = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "a"), "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "c"), "ANSIBLE_NOCOLOR": "1"}
+
+    def say(*words: str) -> str:
+        done = subprocess.run([ansible / words[0], *words[1:]], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    say("ansible-galaxy", "collection", "build", str(source))
+    archive = next(tmp_path.glob("cudnn_resolve-fleet-*.tar.gz"))
+    say("ansible-galaxy", "collection", "install", str(archive), "-p", str(tmp_path / "c"), "--offline")
+
+    for name in ("cudnn_facts", "cudnn_env", "cudnn_validate"):
+        text = say("ansible-doc", f"cudnn_resolve.fleet.{name}")
+        assert "EXAMPLES" in text
+        assert f"cudnn_resolve.fleet.{name}:" in text
+    assert "replace" in say("ansible-doc", "cudnn_resolve.fleet.cudnn_env")
+
+
+def test_the_module_checks_shows_differences_and_does_nothing_twice(tmp_path: Path) -> None:
+    ansible = Path(sys.executable).parent
+    if not (ansible / "ansible-playbook").exists():
+        pytest.skip("needs the extra `fleet`")
+    lock(tmp_path, ("demo", "1.0"))
+    words = {"path": str(tmp_path / "dl"), "lock": str(tmp_path / "pylock.toml")}
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": [{"cudnn_resolve.fleet.cudnn_env": words}]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    own = {"XDG_STATE_HOME": str(tmp_path / "state"), "ANSIBLE_HOME": str(tmp_path / "a"), "ANSIBLE_NOCOLOR": "1"}
+    environ = {**os.environ, **own, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "cudnn_resolve/fleet")}
+
+    def play_it(*more: str) -> str:
+        argv = [ansible / "ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+        done = subprocess.run([*argv, "play.yml", *more], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    planned = play_it("--check", "--diff")
+    assert "+demo==1.0" in planned
+    assert "changed=1" in planned
+    assert not (tmp_path / "dl").exists()
+    assert "changed=1" in play_it()
+    assert (tmp_path / "dl/bin/python").exists()
+    assert "changed=0" in play_it()
+
+
+def test_ansible_lint_finds_nothing() -> None:
+    lint = Path(sys.executable).parent / "ansible-lint"
+    if not lint.exists():
+        pytest.skip("needs ansible-lint")
+    source = ROOT / "cudnn_resolve/fleet/ansible_collections/cudnn_resolve/fleet"
+    environ = {**os.environ, "PATH": f"{lint.parent}:{os.environ['PATH']}"}
+    done = subprocess.run([lint, "--offline", "--strict", "."], cwd=source, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ansible_test_sanity_is_clean(tmp_path: Path) -> None:
+    ansible = Path(sys.executable).parent
+    if not (ansible / "ansible-test").exists():
+        pytest.skip("needs the extra `fleet`")
+    target = tmp_path / "ansible_collections/cudnn_resolve/fleet"
+    shutil.copytree(ROOT / "cudnn_resolve/fleet/ansible_collections/cudnn_resolve/fleet", target)
+    environ = {**os.environ, "PATH": f"{ansible}:{os.environ['PATH']}"}
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    tests = [
+        word for name in ("compile", "line-endings", "no-assert", "no-basestring", "empty-init", "shebang") for word in ("--test", name)
+    ]
+    done = subprocess.run(
+        [ansible / "ansible-test", "sanity", "--python", version, *tests],
+        cwd=target,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
