@@ -93,12 +93,9 @@ class Machine:
         if self.kind.read_only:
             lines += [f"mount --bind '{self.root}/opt' '{self.root}/opt'", f"mount -o remount,bind,ro '{self.root}/opt'"]
         lines.append(f"exec chroot '{self.root}' /usr/sbin/sshd -D -f /etc/ssh/sshd_config")
-        self.sshd = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "\n".join(lines)],
-            stdout=subprocess.DEVNULL,
-            stderr=(self.root / "log").open("wb"),
-            start_new_session=True,
-        )
+        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "\n".join(lines)]
+        with (self.root / "log").open("wb") as log:
+            self.sshd = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
 
     def wait(self) -> None:
         """Wait until it listens."""
