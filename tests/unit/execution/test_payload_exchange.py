@@ -1,0 +1,149 @@
+"""A whole environment exchanged for another and back, cut off anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudnn_resolve.execution import payload_exchange as exchange
+
+MACHINE = f"linux_{platform.machine()}"
+START = """import json, os, sys
+path = sys.argv[-1]
+here = os.path.dirname(os.path.abspath(__file__))
+site = os.path.join(path, "lib/python3.11/site-packages")
+os.makedirs(site)
+open(os.path.join(path, ".cudnn-resolve-unfinished"), "w").close()
+if os.path.exists(os.path.join(here, "fail")):
+    print("error: no room", file=sys.stderr)
+    sys.exit(3)
+for one in json.load(open(os.path.join(here, "plan.json")))["platforms"].popitem()[1]["packages"]:
+    os.mkdir(os.path.join(site, one["name"] + "-" + one["version"] + ".dist-info"))
+open(os.path.join(path, "pyvenv.cfg"), "w").close()
+os.unlink(os.path.join(path, ".cudnn-resolve-unfinished"))
+"""
+
+
+class Node:
+    """A folder with an environment `dl` and a bundle."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.path, self.bundle = base, base / "dl", base / "bundle"
+        self.bundle.mkdir()
+        (self.bundle / "start.py").write_text(START)
+
+    def job(self, version: str) -> dict[str, Any]:
+        packages = [{"name": "demo", "version": version}]
+        parts = {"packages": packages, "apart": [], "files": {}, "debs": [], "notes": [], "folder": "x"}
+        plan = {"python": "3.11", "platforms": {MACHINE: parts}}
+        (self.bundle / "plan.json").write_text(json.dumps(plan))
+        return {"path": str(self.path), "plan": plan, "bundle": str(self.bundle)}
+
+    def do(self, what: str, **more: Any) -> dict[str, Any]:
+        return exchange.main({"do": what, "path": str(self.path), **more})
+
+    def put(self, version: str, *, keep: bool = True) -> dict[str, Any]:
+        done = self.do("put", **self.job(version))
+        if "error" not in done:
+            self.do("settle", keep=keep)
+        return done
+
+    @property
+    def there(self) -> dict[str, str]:
+        return exchange.installed(str(self.path))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(exchange.os, "sync", lambda: None)  # of the whole machine
+    return Node(tmp_path)
+
+
+def test_an_environment_is_exchanged_once_and_put_back(node: Node) -> None:
+    assert node.put("1.0")["changed"]
+    assert not node.put("1.0")["changed"]
+    assert node.put("2.0")["changed"]
+    assert node.there == {"demo": "2.0"}
+    assert node.do("undo")["changed"]
+    assert node.there == {"demo": "1.0"}
+    assert not node.do("undo")["changed"]
+
+
+def test_what_fails_or_is_not_kept_is_put_back_with_the_undo_before_it(node: Node) -> None:
+    node.put("1.0")
+    node.put("2.0")
+    (node.bundle / "fail").touch()
+    assert node.put("3.0") == {"error": "no room"}
+    assert node.there == {"demo": "2.0"}
+    (node.bundle / "fail").unlink()
+    assert node.put("3.0", keep=False)["changed"]
+    assert node.there == {"demo": "2.0"}
+    assert node.do("undo")["changed"]
+    assert node.there == {"demo": "1.0"}
+
+
+def test_a_first_environment_that_is_undone_is_gone(node: Node) -> None:
+    node.put("1.0")
+    assert node.do("undo")["changed"]
+    assert not node.path.exists()
+
+
+@pytest.mark.parametrize("step", range(12))
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_run_that_is_cut_off_at_any_step_is_put_back_by_the_next(
+    node: Node, monkeypatch: pytest.MonkeyPatch, step: int, *, kept: bool
+) -> None:
+    node.put("1.0")
+    node.put("2.0")
+    count = 0
+
+    def dying(real: Any) -> Any:
+        def call(*words: Any, **more: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count > step:
+                raise SystemExit
+            return real(*words, **more)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exchange.os, "rename", dying(os.rename))
+        patch.setattr(exchange, "start", dying(exchange.start))
+        try:
+            node.put("3.0", keep=kept)
+            over = True
+        except SystemExit:
+            over = False
+    if not over:
+        node.do("put", **node.job("2.0"))
+    assert node.there == {"demo": "3.0" if over and kept else "2.0"}
+    assert node.do("undo")["changed"]
+    assert node.there == {"demo": "2.0" if over and kept else "1.0"}
+
+
+def test_packages_that_the_lock_does_not_have_are_not_thrown_away(node: Node) -> None:
+    (node.path / "lib/python3.11/site-packages/mine-1.dist-info").mkdir(parents=True)
+    (node.path / "pyvenv.cfg").touch()
+    assert "mine" in node.put("1.0")["error"]
+    assert node.there == {"mine": "1"}
+    assert exchange.main({**node.job("1.0"), "do": "put", "replace": True})["changed"]
+
+
+def test_a_folder_that_is_no_environment_is_left_alone(node: Node) -> None:
+    node.path.mkdir()
+    (node.path / "work").touch()
+    assert "no virtual environment" in node.put("1.0")["error"]
+    assert (node.path / "work").exists()
+
+
+def test_looking_changes_nothing(node: Node) -> None:
+    seen = node.do("look", **node.job("1.0"))
+    assert (seen["changed"], seen["after"]) == (True, {"demo": "1.0"})
+    assert not node.path.exists()
+    assert sorted(one.name for one in node.base.iterdir()) == ["bundle"]
