@@ -121,9 +121,9 @@ def cut_off(fleet: Fleet, name: str) -> None:
 
 
 def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
-    ansible = Path(sys.executable).parent
+    ansible = str(Path(sys.executable).parent)
     (fleet.base / "password").write_text("the password of the vault\n")
-    encrypt = [ansible / "ansible-vault", "encrypt_string", "--vault-password-file", "password", SECRET, "--name", "index_token"]
+    encrypt = [f"{ansible}/ansible-vault", "encrypt_string", "--vault-password-file", "password", SECRET, "--name", "index_token"]
     text = subprocess.run(encrypt, cwd=fleet.base, env=fleet.environ, capture_output=True, text=True, check=True).stdout
     (fleet.base / "group_vars").mkdir()
     (fleet.base / "group_vars/all.yml").write_text(text)
@@ -140,7 +140,7 @@ def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
     watch = threading.Thread(target=watched, args=(seen, over))
     watch.start()
     done = subprocess.run(
-        [ansible / "ansible-playbook", "-vvv", "-i", fleet.inventory, "play.yml"],
+        [f"{ansible}/ansible-playbook", "-vvv", "-i", str(fleet.inventory), "play.yml"],
         cwd=fleet.base,
         env=environ,
         capture_output=True,
@@ -169,14 +169,14 @@ def watched(seen: list[bytes], over: threading.Event) -> None:
 
 
 def test_the_collection_is_installed_from_its_archive_and_documented(tmp_path: Path) -> None:
-    ansible = Path(sys.executable).parent
-    if not (ansible / "ansible-galaxy").exists():
+    ansible = str(Path(sys.executable).parent)
+    if not Path(ansible, "ansible-galaxy").exists():
         pytest.skip("needs the extra `fleet`")
     source = ROOT / "cudnn_resolve/fleet/ansible_collections/cudnn_resolve/fleet"
     environ = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "a"), "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "c"), "ANSIBLE_NOCOLOR": "1"}
 
     def say(*words: str) -> str:
-        done = subprocess.run([ansible / words[0], *words[1:]], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        done = subprocess.run([f"{ansible}/{words[0]}", *words[1:]], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
@@ -192,8 +192,8 @@ def test_the_collection_is_installed_from_its_archive_and_documented(tmp_path: P
 
 
 def test_the_module_checks_shows_differences_and_does_nothing_twice(tmp_path: Path) -> None:
-    ansible = Path(sys.executable).parent
-    if not (ansible / "ansible-playbook").exists():
+    ansible = str(Path(sys.executable).parent)
+    if not Path(ansible, "ansible-playbook").exists():
         pytest.skip("needs the extra `fleet`")
     lock(tmp_path, ("demo", "1.0"))
     words = {"path": str(tmp_path / "dl"), "lock": str(tmp_path / "pylock.toml")}
@@ -203,10 +203,10 @@ def test_the_module_checks_shows_differences_and_does_nothing_twice(tmp_path: Pa
     environ = {**os.environ, **own, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "cudnn_resolve/fleet")}
 
     def play_it(*more: str) -> str:
-        argv = [ansible / "ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
+        argv = [f"{ansible}/ansible-playbook", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}"]
         done = subprocess.run([*argv, "play.yml", *more], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return str(done.stdout)
 
     planned = play_it("--check", "--diff")
     assert "+demo==1.0" in planned
@@ -228,8 +228,8 @@ def test_ansible_lint_finds_nothing() -> None:
 
 
 def test_ansible_test_sanity_is_clean(tmp_path: Path) -> None:
-    ansible = Path(sys.executable).parent
-    if not (ansible / "ansible-test").exists():
+    ansible = str(Path(sys.executable).parent)
+    if not Path(ansible, "ansible-test").exists():
         pytest.skip("needs the extra `fleet`")
     target = tmp_path / "ansible_collections/cudnn_resolve/fleet"
     shutil.copytree(ROOT / "cudnn_resolve/fleet/ansible_collections/cudnn_resolve/fleet", target)
@@ -239,7 +239,7 @@ def test_ansible_test_sanity_is_clean(tmp_path: Path) -> None:
         word for name in ("compile", "line-endings", "no-assert", "no-basestring", "empty-init", "shebang") for word in ("--test", name)
     ]
     done = subprocess.run(
-        [ansible / "ansible-test", "sanity", "--python", version, *tests],
+        [f"{ansible}/ansible-test", "sanity", "--python", version, *tests],
         cwd=target,
         env=environ,
         capture_output=True,

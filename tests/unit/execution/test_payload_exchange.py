@@ -60,7 +60,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    monkeypatch.setattr(exchange.os, "sync", lambda: None)  # of the whole machine
+    monkeypatch.setattr(os, "sync", lambda: None)  # of the whole machine
     return Node(tmp_path)
 
 
@@ -113,7 +113,7 @@ def test_a_run_that_is_cut_off_at_any_step_is_put_back_by_the_next(
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(exchange.os, "rename", dying(os.rename))
+        patch.setattr(os, "rename", dying(os.rename))
         patch.setattr(exchange, "start", dying(exchange.start))
         try:
             node.put("3.0", keep=kept)
