@@ -27,20 +27,13 @@ KINDS = {
     "a3": Kind(card="a100"),
     "b1": Kind(card="t4"),
     "b2": Kind(card="t4", read_only=True),
-    "c1": Kind(card="v100", variables=("STANDIN_BROKEN=1",)),
+    "c1": Kind(card="v100", variables=("STANDIN_LIBCUDA=802",)),
     "c2": Kind(card="v100"),
     "d1": Kind(card="h100"),
     "d2": Kind(card="h100"),
 }
-"""Four classes; those of V100 cannot import what is installed, b2 cannot be written to, d2 will be killed."""
+"""Four classes; no program can use the card of c1, b2 cannot be written to, d2 will be killed."""
 SECRET = "s3cr3t-of-the-vault"  # noqa: S105 - it is to be found nowhere
-TORCH = """import os
-class backends:
-    class cudnn:
-        version = staticmethod(lambda: None)
-if os.environ.get("STANDIN_BROKEN"):
-    raise ImportError("libcudnn.so.9: cannot open shared object file")
-"""
 
 
 @pytest.fixture
@@ -58,9 +51,7 @@ def lock(base: Path, *packages: tuple[str, str]) -> None:
     """A lock of freshly made wheels."""
     lines = ['lock-version = "1.0"', 'created-by = "a test"', ""]
     for name, version in packages:
-        files = {f"{name}/__init__.py": f"__version__ = {version!r}\n{TORCH if name == 'torch' else ''}"}
-        files[f"{name}/version.py"] = f"__version__ = {version!r}\ncuda = None\ndebug = False\n"
-        file = write_wheel(base / "wheels", name, version, files)
+        file = write_wheel(base / "wheels", name, version)
         known = f'{{name = "{file.filename}", path = "wheels/{file.filename}", hashes = {{sha256 = "{file.hashes["sha256"]}"}}}}'
         lines += ["[[packages]]", f'name = "{name}"', f'version = "{version}"', f"wheels = [{known}]", ""]
     (base / "pylock.toml").write_text("\n".join(lines))
@@ -74,7 +65,7 @@ def outcomes(done: Done) -> dict[str, str]:
 
 
 def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -> None:
-    lock(fleet.base, ("demo", "1.0"), ("torch", "2.4.0+cpu"))
+    lock(fleet.base, ("demo", "1.0"), ("other", "2.0"))
     words = ("pylock.toml", "--env", "/opt/dl", "--format", "json")
     assert list((fleet.machines["a1"].root / "opt").iterdir()) == []
     before = {name: tree(one.root / "etc") for name, one in fleet.machines.items()}
@@ -90,7 +81,7 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
     assert (told["b2"], told["c1"], told["c2"], told["u1"]) == ("failed", "put back", "left", "fault")
     assert told["d2"] in ("failed", "unreachable")
     for name in ("a1", "a2", "a3", "b1", "d1"):
-        assert fleet.machines[name].versions() == ["demo-1.0", "torch-2.4.0+cpu"]
+        assert fleet.machines[name].versions() == ["demo-1.0", "other-2.0"]
     for name in ("b2", "c1", "c2"):
         assert fleet.machines[name].versions() == []
         assert [one.name for one in (fleet.machines[name].root / "opt").iterdir() if not one.name.startswith(".")] == []
@@ -101,13 +92,13 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
 
     assert outcomes(second) == {"a1": "nothing to do", "a2": "nothing to do", "d2": "changed"}, second.stdout
     assert "put back what a run that was cut off had left" in second.stdout
-    assert fleet.machines["d2"].versions() == ["demo-1.0", "torch-2.4.0+cpu"]
+    assert fleet.machines["d2"].versions() == ["demo-1.0", "other-2.0"]
 
     third = fleet("undo", "--env", "/opt/dl", "--format", "json", "--limit", "a1:a2")
 
     assert outcomes(third) == {"a1": "changed", "a2": "changed"}, third.stdout
     assert fleet.machines["a1"].versions() == []
-    assert fleet.machines["a3"].versions() == ["demo-1.0", "torch-2.4.0+cpu"]
+    assert fleet.machines["a3"].versions() == ["demo-1.0", "other-2.0"]
 
 
 def cut_off(fleet: Fleet, name: str) -> None:
