@@ -165,7 +165,11 @@ def lock(
 
     words = together(LockWords, options, framework=framework, output=output, check=check)
     words["platforms"] = words.pop("platform", None)
-    return api.call(api.check_lock, LockRequest, words) if check else api.call(api.lock, LockRequest, words)
+    return (
+        api.call(api.check_lock, LockRequest, words)
+        if check
+        else api.call(lambda request: api.lock(api.pictured(request)), LockRequest, words)
+    )
 
 
 def apply(
@@ -236,7 +240,7 @@ def check(*what: Path, strict: bool = False, **options: Unpack[CheckWords]) -> C
     from cudnn_resolve.operations.options import CheckRequest
 
     words = together(CheckWords, options, what=[str(one) for one in what], strict=strict)
-    return api.call(api.check, CheckRequest, words)
+    return api.call(lambda request: api.check(api.pictured(request)), CheckRequest, words)
 
 
 def doctor(log: Path | None = None, *, no_facts: bool = False, **options: Unpack[DoctorWords]) -> DoctorResult:
@@ -249,7 +253,9 @@ def doctor(log: Path | None = None, *, no_facts: bool = False, **options: Unpack
     from cudnn_resolve.operations.keywords import DoctorWords, together
     from cudnn_resolve.operations.options import DoctorRequest
 
-    return api.call(api.doctor, DoctorRequest, together(DoctorWords, options, log=log, no_facts=no_facts))
+    return api.call(
+        lambda request: api.doctor(api.pictured(request)), DoctorRequest, together(DoctorWords, options, log=log, no_facts=no_facts)
+    )
 
 
 def validate(  # noqa: PLR0913 - the options of the command line
@@ -272,7 +278,7 @@ def validate(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve import api
     from cudnn_resolve.operations import options
 
-    return api.call(api.validate, options.ValidateRequest, words)
+    return api.call(lambda request: api.validate(api.pictured(request)), options.ValidateRequest, words)
 
 
 def why(package: str, framework: Texts = (), **options: Unpack[WhyWords]) -> WhyResult:

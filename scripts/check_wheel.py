@@ -16,6 +16,8 @@ import zipfile
 from functools import lru_cache
 from pathlib import Path
 
+from cudnn_resolve.cli.manual import manual
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "cudnn_resolve"
 TABLES = f"{PACKAGE}/_matrices"
@@ -104,6 +106,7 @@ def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
     wanted = {f"{PACKAGE}/{name}": content for name, content in files(checkout, PACKAGE).items()}
     wanted |= {f"{TABLES}/{name}": content for name, content in files(checkout, "matrices").items()}
     wanted |= {f"{PACKAGE}/{name}": content for name, content in copies(checkout).items()}
+    wanted |= {f"{info.removesuffix('.dist-info')}.data/data/share/man/man1/cudnn-resolve.1": manual().encode()}
     faults = differences("wheel", wanted, {name: content for name, content in found.items() if not name.startswith(f"{info}/")})
     if about.get("licenses/LICENSE") != (checkout / "LICENSE").read_bytes():
         faults.append("wheel: the licence is missing")

@@ -5,16 +5,13 @@ A page holds `<!-- generated: commands -->` where they belong.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.main import PROGRAM, VERBS
-from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.cli.manual import parsers, shown_options
 from cudnn_resolve.operations.options import PlanRequest
 from cudnn_resolve.report.picture import render
 
@@ -23,24 +20,17 @@ SCHEMAS = Path(__file__).resolve().parent.parent / "docs" / "schema"
 
 def commands() -> Iterator[str]:
     """Every command with its options."""
-    for name, summary in VERBS.items():
-        parser = Parser(prog=f"{PROGRAM} {name}", description=summary, whole=True)
-        import_module(f"cudnn_resolve.cli.{name}").add_arguments(parser)
-        yield f"## {name}\n\n{summary[0].upper()}{summary[1:]}.\n"
+    for name, parser in parsers():
+        yield f"## {name}\n\n{parser.description}\n"
         yield f"```text\n{parser.format_help().splitlines()[0]}\n```\n"
         for group in parser._action_groups:  # noqa: SLF001 - argparse has no other way
-            shown = [one for one in group._group_actions if one.help != argparse.SUPPRESS]  # noqa: SLF001
+            shown = shown_options(group)
             if shown:
                 yield f"**{group.title}**{f' {group.description}' if group.description else ''}\n"
                 yield "| option | means |\n| --- | --- |"
-                yield "\n".join(f"| {_signature(one)} | {_cell(one.help or '')} |" for one in shown) + "\n"
+                yield "\n".join(f"| {', '.join(f'`{one}`' for one in forms)} | {_cell(about)} |" for forms, about in shown) + "\n"
         if parser.epilog:
             yield f"```text\n{parser.epilog}\n```\n" if "\n" in parser.epilog else f"{parser.epilog}\n"
-
-
-def _signature(action: argparse.Action) -> str:
-    value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
-    return ", ".join(f"`{one}{value}`" for one in action.option_strings or (str(action.metavar or action.dest),))
 
 
 def _cell(text: str) -> str:

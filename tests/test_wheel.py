@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -43,6 +44,19 @@ def test_wheel_of_the_sdist_holds_the_package_and_the_tables_of_the_checkout(whe
 
 def test_sdist_holds_what_building_and_testing_need(sdist: Path) -> None:
     assert check_wheel.sdist_faults(ROOT, sdist) == []
+
+
+def test_the_manual_of_the_wheel_can_be_read(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith("share/man/man1/cudnn-resolve.1"))
+        archive.extract(name, tmp_path)
+    text = (tmp_path / name).read_text("utf-8")
+
+    assert "\\-\\-driver\\-policy" in text
+    if shutil.which("man"):
+        done = subprocess.run(["man", "--warnings=w", "-l", str(tmp_path / name)], capture_output=True, text=True, check=True)
+        assert "EXIT STATUS" in done.stdout
+        assert done.stderr == ""
 
 
 def test_installed_wheel_runs_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:

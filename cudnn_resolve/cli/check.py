@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import emit, show
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the verdict; 1 where something is broken."""
     output = output_of(args)
-    found = api.check(request_of(CheckRequest, args))
+    found = api.check(replace(request_of(CheckRequest, args), ranges=output.format == "html"))
     from cudnn_resolve._version import __version__
     from cudnn_resolve.report import check as report
 

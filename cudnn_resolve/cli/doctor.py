@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--fix changes this machine, and {elsewhere} says that the log is of another", code="usage-contradiction", hint="run it there"
         )
-    diagnosis = api.doctor(request)
+    diagnosis = api.doctor(replace(request, ranges=output.format == "html"))
     _print(diagnosis, output)
     if args.fix:
         return mend(diagnosis, args, output)

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the lock, or with `--check` hold the one that is there against the present."""
     output = replace(output_of(args), output=None)  # -o names the lock
-    request = request_of(LockRequest, args)
+    request = replace(request_of(LockRequest, args), ranges=output.format == "html")
     if output.format != "text" and request.output == "-":
         hint = "leave one of them out: with -o FILE the result goes to standard output and the lock to the file"
         raise UsageError(f"-o - and --format {output.format} would both go to standard output", code="usage-contradiction", hint=hint)

@@ -41,10 +41,11 @@ _VALUED = ("-o", "--output", "--format")
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + signal number, as shells report programs that ended so."""
-_EXIT_CODES = (
+EXIT_CODES = (
     "exit codes: 0 done, or nothing to do; 1 the answer is no; 2 the command line or an input file is wrong; 3 the machine, the disk or "
     "the network refused; 4 `apply` failed and put everything back; 5 `apply` failed and something is left; 130 interrupted"
 )
+"""For the help and the manual page."""
 _NO_MEMORY = ("can't start new thread", "Cannot allocate memory")
 """How a RuntimeError of threads, and an ImportError of the loader, say that memory is short."""
 _GC_THRESHOLD = 100_000
@@ -130,7 +131,7 @@ def _overview() -> str:
         *wrap("-q, -v, --no-color, --format and -o may stand before the command, too.", width=width),
         *wrap(f"`{PROGRAM} COMMAND --help` shows the options that matter most, `--help-all` every one.", width=width),
         "",
-        *wrap(_EXIT_CODES, width=width),
+        *wrap(EXIT_CODES, width=width),
     ]
     return "\n".join(lines)
 

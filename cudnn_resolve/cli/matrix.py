@@ -61,6 +61,9 @@ def run(args: argparse.Namespace) -> int:
 def _site(request: MatrixRequest, output: Output) -> int:
     if output.output in (None, "-"):
         raise UsageError("matrix html writes a folder of pages", code="usage-output", hint="name it: -o site")
+    if output.format != "text":
+        hint = "leave it out; `matrix show NAME --format json` has the rows"
+        raise UsageError(f"matrix html writes pages, and takes no --format {output.format}", code="usage-contradiction", hint=hint)
     assert output.output is not None
     site = api.matrix_site(request, output.output, Messages(output))
     size = f"{site.bytes / 1e6:.1f} MB"

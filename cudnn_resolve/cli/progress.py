@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
     from rich.progress import Progress as Bar
+    from rich.text import Text
 
 _TERMINAL_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
@@ -30,19 +31,28 @@ class StatusLine:
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._text = ""
+        self._began = 0.0
 
     def show(self, text: str) -> None:
-        """Show `text` on the line."""
+        """Show `text` on the line, and how long it has taken since there is one; time goes on where nothing else does."""
         if not terminal.is_live(sys.stderr):
             return
         from rich.live import Live
+
+        self._text = clean(text)
+        if self._live is None:
+            self._began = clock.seconds()
+            how = {"transient": True, "redirect_stdout": False, "redirect_stderr": False, "refresh_per_second": 2}
+            self._live = Live(get_renderable=self._line, console=_console(), **how)
+            self._live.start()
+        self._live.refresh()
+
+    def _line(self) -> Text:
         from rich.text import Text
 
-        line = Text(clean(text), no_wrap=True, overflow="ellipsis")
-        if self._live is None:
-            self._live = Live(line, console=_console(), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
-            self._live.start()
-        self._live.update(line, refresh=True)
+        seconds = int(clock.seconds() - self._began)
+        return Text(f"{seconds} s  {self._text}" if seconds else self._text, no_wrap=True, overflow="ellipsis")
 
     def clear(self) -> None:
         """Clear the line."""
@@ -92,8 +102,9 @@ class Progress(Reporter):
             self._draw()
         else:
             of = f" of {mib(self._total)}" if self._total else ""
-            rate = mib(int(self._count / max(now - self._began, 0.001)))
-            print(f"  {mib(self._count)}{of}, {rate}/s", file=sys.stderr, flush=True)
+            rate = self._count / max(now - self._began, 0.001)
+            left = f", {max(self._total - self._count, 0) / rate:.0f} s left" if self._total and rate else ""
+            print(f"  {mib(self._count)}{of}, {mib(int(rate))}/s{left}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Show how long it took."""
@@ -106,13 +117,14 @@ class Progress(Reporter):
     def _draw(self) -> None:
         """Show the bar as it stands."""
         if self._bar is None:
-            from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+            from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn, TransferSpeedColumn
             from rich.progress import Progress as Bar
 
-            columns = (BarColumn(24), DownloadColumn(binary_units=True), TransferSpeedColumn()) if self._total else ()
+            counted = (BarColumn(None), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
+            columns = counted if self._total else (TimeElapsedColumn(),)
             shown = TextColumn("{task.description}", markup=False)
             self._bar = Bar(
-                shown, *columns, console=_console(), auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+                shown, *columns, console=_console(), refresh_per_second=4, transient=True, redirect_stdout=False, redirect_stderr=False
             )
             self._bar.add_task(clean(self._what), total=self._total)
             self._bar.start()

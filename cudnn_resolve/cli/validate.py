@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
             f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
         )
     args.gpu = None
-    request = replace(request_of(ValidateRequest, args), gpu=None if gpu is None else int(gpu))
+    request = replace(request_of(ValidateRequest, args), gpu=None if gpu is None else int(gpu), ranges=output.format == "html")
     found = api.validate(request, _Steps(output))
     if output.format == "junit":
         from cudnn_resolve.report.junit import render as render_junit

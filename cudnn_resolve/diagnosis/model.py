@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.resolution.model import Range
 from typing import Literal
 
 SEVERITIES = ("error", "warning", "info")
@@ -169,6 +170,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     not_judged: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
     """What `pip check` says besides: packages that declare of one another what is not met. It is no part of the verdict."""
+    ranges: tuple[Range, ...] = ()
+    """Where a picture is wanted: the versions that each framework allows, with those that are there."""
 
 
 class Moved(Struct, frozen=True, kw_only=True):

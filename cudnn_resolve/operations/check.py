@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -53,7 +53,12 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
         from cudnn_resolve.report.document import VerdictDocument, VerdictsDocument, changed, document, taken
 
         changes = {"changes": tuple(map(changed, self.changes))} if self.changes else {}
-        return document(VerdictsDocument, self, verdicts=tuple(taken(VerdictDocument, one) for one in self.verdicts), **changes)
+        return document(
+            VerdictsDocument,
+            self,
+            verdicts=tuple(taken(VerdictDocument, one, ranges=one.ranges or UNSET) for one in self.verdicts),
+            **changes,
+        )
 
 
 def check(request: CheckRequest) -> CheckResult:
@@ -83,7 +88,7 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     for subjects, machine, where, facts in _asked(request, book):
         known = next((verdicts for other, verdicts in judged if other == machine), None)
         if known is None or facts is not None or any(one.base is not None for one in subjects):
-            known = tuple(verdict_on(one, book, machine, where, facts) for one in subjects)
+            known = tuple(verdict_on(one, book, machine, where, facts, ranges=request.ranges) for one in subjects)
             judged.append((machine, known))
             yield from known
         else:
@@ -170,7 +175,8 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     damages = [*_unfinished(environment), *damage_findings(report.damages, book, lacking), *alone, *_unlisted(report)]
     damaged = {one.package for one in report.damages if one.kind != "foreign"} | {name for name, one in links if one.severity == "error"}
     apart = replace(facts, problems=tuple(one for one in facts.problems if not one.what.startswith("packages.pip.")))  # told by `damages`
-    found = verdict_on(subject_of_facts(facts, environment.prefix), book, machine_of(facts, book), machine_name(facts, None), apart)
+    subject, machine = subject_of_facts(facts, environment.prefix), machine_of(facts, book)
+    found = verdict_on(subject, book, machine, machine_name(facts, None), apart, ranges=request.ranges)
     told = broken | lacking
     findings = (*damages, *(one for one in found.findings if UNLOADED not in one.summary or not any(name in one.summary for name in told)))
     is_torn = any(one.severity == "error" for one in damages)

@@ -15,6 +15,7 @@ from cudnn_resolve.operations.results import Result, grown
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.resolution.model import Range
 
 
 class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
@@ -22,12 +23,14 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
 
     overlays: tuple[str, ...] = ()
     """Tables that lie over the shipped ones, in words."""
+    ranges: tuple[Range, ...] = ()
+    """Where they are asked for: what the frameworks of the machine allow, with what is there."""
 
     def to_json(self) -> dict[str, Any]:
         """The object that `doctor --format json` prints."""
         from cudnn_resolve.report.document import DoctorDocument, document
 
-        return document(DoctorDocument, self, overlays=self.overlays or UNSET)
+        return document(DoctorDocument, self, overlays=self.overlays or UNSET, ranges=self.ranges or UNSET)
 
 
 def diagnose(request: DoctorRequest) -> DoctorResult:
@@ -46,7 +49,12 @@ def diagnose(request: DoctorRequest) -> DoctorResult:
             parse_target(text, book)
     reader = Reader(book.symptoms()).read(read_log(request.log)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
-    return grown(DoctorResult, weigh(reader, facts, book, request_without_targets(request)), overlays=book.remarks)
+    found = weigh(reader, facts, book, request_without_targets(request))
+    if facts is None or not request.ranges:
+        return grown(DoctorResult, found, overlays=book.remarks)
+    from cudnn_resolve.operations.judge import ranges_of_facts
+
+    return grown(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
 
 
 def _refuse_contradictions(request: DoctorRequest) -> None:

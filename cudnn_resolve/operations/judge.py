@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
 from cudnn_resolve.operations.faults import cause_of, found_in, names_of
 from cudnn_resolve.operations.mend import mends
-from cudnn_resolve.operations.subject import LIVE, Subject, placed
+from cudnn_resolve.operations.subject import LIVE, Subject, placed, subject_of_facts
 from cudnn_resolve.resolution.unmet import unmet
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
+    from cudnn_resolve.resolution.key import Key
+    from cudnn_resolve.resolution.model import Range
 
 _JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files that packages share"
 
 
-def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts: Facts | None = None) -> Verdict:
-    """The verdict on the packages, for the machine that `where` names; `facts` are of the environment where they are installed."""
+def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts: Facts | None = None, *, ranges: bool = False) -> Verdict:
+    """The verdict on the packages, for the machine that `where` names; `facts` are of the environment where they are installed.
+
+    With `ranges` it has what each framework allows, for a picture.
+    """
     here, machine = machine, placed(subject.base, machine)
     if machine.python != here.python:
         where = where.replace(f"Python {here.python_full}", f"Python {machine.python_full} of the file")
@@ -41,7 +47,32 @@ def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts
         judged=(f"{len(subject.packages)} packages: {_JUDGED}",),
         not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
         complaints=tuple(_complaints(subject, machine, found)) if subject.kind == LIVE else (),
+        ranges=_ranges(subject, book, machine, found.frameworks) if ranges else (),
     )
+
+
+def ranges_of_facts(facts: Facts, book: Book) -> tuple[Range, ...]:
+    """What the frameworks of an environment allow of driver, CUDA and cuDNN, with what is there."""
+    from cudnn_resolve.requirement.machine import machine_of
+
+    subject, machine = subject_of_facts(facts, None), machine_of(facts, book)
+    return _ranges(subject, book, machine, found_in(subject, book, machine, facts)[0].frameworks)
+
+
+_CUDNN_WHEEL, _CUDA_WHEEL = re.compile(r"nvidia-cudnn-cu\d+"), re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+
+
+def _ranges(subject: Subject, book: Book, machine: Machine, frameworks: Iterable[Judged]) -> tuple[Range, ...]:
+    from cudnn_resolve.resolution.key import CUDA, CUDNN
+    from cudnn_resolve.resolution.ranges import ranges_of_builds
+
+    chosen: dict[Key, str] = {}
+    for name, version in subject.packages.items():
+        if _CUDNN_WHEEL.fullmatch(name):
+            chosen[CUDNN] = version
+        elif _CUDA_WHEEL.fullmatch(name):
+            chosen[CUDA] = ".".join(version.split(".")[:2])
+    return ranges_of_builds(book, machine, (one.build for one in frameworks if one.build is not None), chosen)
 
 
 def _complaints(subject: Subject, machine: Machine, found: Judgement) -> Iterator[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.locking.model import Difference, Lock
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.planning.model import Plan
-    from cudnn_resolve.resolution.model import Conflict, Resolution
+    from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
 FILE = "pylock.toml"
 """Where a lock is, unless the request says otherwise."""
@@ -63,6 +63,8 @@ class LockResult(Struct, Result, frozen=True, kw_only=True):
     old: Lock | None = None
     """The lock that was there."""
     old_text: str | None = None
+    ranges: tuple[Range, ...] = ()
+    """Where they are asked for: the versions that each party allows, on the first platform."""
 
     @property
     def is_new(self) -> bool:
@@ -79,10 +81,10 @@ class LockResult(Struct, Result, frozen=True, kw_only=True):
         from cudnn_resolve.report.document import encode_conflict, encode_lock
 
         if self.plan is not None:
-            return encode_conflict(self.plan)
+            return encode_conflict(self.plan, self.ranges)
         assert self.lock is not None
         place = (None, self.text) if self.path == "-" else (self.path, None)
-        return encode_lock(self.lock, self.changes, path=place[0], text=place[1], warnings=self.warnings)
+        return encode_lock(self.lock, self.changes, path=place[0], text=place[1], warnings=self.warnings, ranges=self.ranges)
 
 
 class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
@@ -120,8 +122,12 @@ def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Seque
     upgraded = frozenset() if request.upgrade else _names(request, old, listener)
     found = _answers(options, None if request.upgrade else old, upgraded, listener, machines)
     if found.conflict is not None:
-        return LockResult(path=path, plan=grown(PlanResult, found.conflict))
+        assert found.outcome is not None
+        ranges = _ranges(found.question, found.outcome) if request.ranges else ()
+        return LockResult(path=path, plan=grown(PlanResult, found.conflict, ranges=ranges), ranges=ranges)
     made = _merged(found, options, old, path)
+    if request.ranges and found.answers:
+        made = replace(made, ranges=_ranges(found.question, found.answers[0].resolution))
     for note in found.question.source.notes:
         listener.note(f"note: {note}")
     if made.is_new:
@@ -300,6 +306,13 @@ def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) 
     return LockResult(
         path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=(*found.warnings, *_preload(made))
     )
+
+
+def _ranges(question: Question, outcome: Resolution | Conflict) -> tuple[Range, ...]:
+    """The versions that each party of an answer allows."""
+    from cudnn_resolve.resolution.ranges import ranges
+
+    return ranges(question.book, outcome, question.source)
 
 
 def _preload(lock: Lock) -> tuple[str, ...]:

@@ -237,6 +237,8 @@ class WhyRequest(Options, frozen=True, kw_only=True):
 class LockRequest(Options, frozen=True, kw_only=True):
     """What `lock` is asked."""
 
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
     platforms: tuple[str, ...] = ()
     """Every `--platform` that the lock is for; empty = this machine's."""
     output: str | None = None
@@ -307,6 +309,8 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
 class DoctorRequest(Options, frozen=True, kw_only=True):
     """What `doctor` is asked."""
 
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
     log: str | None = None
     """A log file, `-` for standard input; None = the machine alone is judged."""
     no_facts: Annotated[bool, _option("judge the log alone: it came from another machine")] = False
@@ -315,6 +319,8 @@ class DoctorRequest(Options, frozen=True, kw_only=True):
 class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
     """What `validate` is asked."""
 
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
     framework: Annotated[_Texts, _option("only this framework, `torch`; repeatable (default: all)", "NAME", "-f")] = ()
     gpu: Annotated[int | None, _option("only this GPU, as programs count them from 0 (default: every one)", "N")] = None
     full: Annotated[bool, _option("every type in both layouts, instead of each class with each type once")] = False
@@ -327,6 +333,8 @@ class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
 class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     """What `check` is asked."""
 
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
     what: tuple[str, ...] = ()
     """Files with packages, `-` for standard input; none: the environment."""
     diff: Annotated[bool, _option("of two files, OLD and NEW: what the change does to each machine")] = False

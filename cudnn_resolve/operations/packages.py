@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.host import clock
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct
 
@@ -35,8 +36,11 @@ def open_packages(options: Options, wishes: Wishes, facts: Facts, listener: List
 
     settings = settings_of(options, wishes, facts)
 
+    began = clock.seconds()
+
     def progress(requests: int, received: int, what: str) -> None:
-        listener.tell(f"{requests} requests, {received / 1e6:.1f} MB; waiting for {what}")
+        rate = received / 1e6 / max(clock.seconds() - began, 0.1)
+        listener.tell(f"{requests} requests, {received / 1e6:.1f} MB, {rate:.1f} MB/s; waiting for {what}")
 
     return IndexClient(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
 

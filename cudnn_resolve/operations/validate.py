@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import ValidateRequest
+    from cudnn_resolve.resolution.model import Range
     from cudnn_resolve.validation.run import Wish
 
 
 class ValidationResult(Validation, Result, frozen=True, kw_only=True):
     """What `validate` returns: the checks."""
 
+    ranges: tuple[Range, ...] = ()
+    """Where they are asked for: what the frameworks that are installed allow, with what is there."""
+
     def to_json(self) -> dict[str, Any]:
         """The object that `validate --format json` prints."""
         from cudnn_resolve.report.document import encode_validation
 
-        return encode_validation(self)
+        return encode_validation(self, self.ranges)
 
 
 def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
@@ -47,7 +51,14 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
     found = replace(found, checks=(*_files(facts), *_links(facts), *found.checks))
     if held is not None and held.record:
         listener.note(write_record(held, found, facts.python.version))
-    return grown(ValidationResult, found)
+    return grown(ValidationResult, found, ranges=_ranges(facts) if request.ranges else ())
+
+
+def _ranges(facts: Facts) -> tuple[Range, ...]:
+    from cudnn_resolve.host.tables import open_book
+    from cudnn_resolve.operations.judge import ranges_of_facts
+
+    return ranges_of_facts(facts, open_book(()))
 
 
 def _files(facts: Facts) -> tuple[Check, ...]:

@@ -176,10 +176,16 @@ class LockDocument(_Document, frozen=True, kw_only=True):
     changes: tuple[Change, ...] | UnsetType = UNSET
     conflict: ConflictDocument | None = None
     warnings: Texts | UnsetType = UNSET
+    ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
 def encode_lock(
-    lock: Lock, changes: Iterable[Change], path: str | None, text: str | None = None, warnings: Iterable[str] = ()
+    lock: Lock,
+    changes: Iterable[Change],
+    path: str | None,
+    text: str | None = None,
+    warnings: Iterable[str] = (),
+    ranges: tuple[Range, ...] = (),
 ) -> dict[str, Any]:
     """A lock that was made, ready for `json.dumps`; with its `text` where it was not written to the file `path`."""
     tool = lock.tool
@@ -201,6 +207,7 @@ def encode_lock(
     )
     made = LockDocument(
         status="ok",
+        ranges=ranges or UNSET,
         path=path,
         text=UNSET if text is None else text,
         **more,
@@ -211,10 +218,10 @@ def encode_lock(
     return _plain(made)
 
 
-def encode_conflict(plan: Plan) -> dict[str, Any]:
+def encode_conflict(plan: Plan, ranges: tuple[Range, ...] = ()) -> dict[str, Any]:
     """That there is no lock, and why."""
     conflict = taken(ConflictDocument, plan.conflict)
-    return _plain(LockDocument(status="unsatisfiable", path=None, targets=plan.targets, conflict=conflict))
+    return _plain(LockDocument(status="unsatisfiable", path=None, targets=plan.targets, conflict=conflict, ranges=ranges or UNSET))
 
 
 class DifferenceDocument(_Document, frozen=True, kw_only=True):
@@ -324,12 +331,13 @@ class ValidateDocument(_Document, frozen=True, kw_only=True):
     driver: str | None
     frameworks: dict[str, str]
     loaded: dict[str, str]
+    ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
-def encode_validation(found: Validation) -> dict[str, Any]:
+def encode_validation(found: Validation, ranges: tuple[Range, ...] = ()) -> dict[str, Any]:
     """The JSON form of a validation."""
     checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in found.checks)
-    more = {"frameworks": dict(found.frameworks), "loaded": dict(found.loaded)}
+    more: dict[str, Any] = {"frameworks": dict(found.frameworks), "loaded": dict(found.loaded), "ranges": ranges or UNSET}
     return document(ValidateDocument, found, checks=checks, **more)
 
 
@@ -339,6 +347,7 @@ class DoctorDocument(_Document, frozen=True, kw_only=True):
     schema: Literal["cudnn-resolve/doctor/1"] = "cudnn-resolve/doctor/1"
     findings: tuple[Finding, ...]
     overlays: Texts | UnsetType = UNSET
+    ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
 class VerdictDocument(_Document, frozen=True, kw_only=True):
@@ -355,6 +364,8 @@ class VerdictDocument(_Document, frozen=True, kw_only=True):
     not_judged: Texts
     complaints: Texts
     """What `pip check` says besides: packages that declare of one another what is not met. It is no part of the verdict."""
+    ranges: tuple[Range, ...] | UnsetType = UNSET
+    """For a picture."""
 
 
 class ComparisonDocument(_Document, frozen=True, kw_only=True):

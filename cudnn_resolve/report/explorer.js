@@ -4,7 +4,7 @@ const parts=t=>t.split('.').map(Number);
 const older=(a,b)=>{a=parts(a);b=parts(b);for(let i=0;i<b.length;i++)if((a[i]||0)!==b[i])return(a[i]||0)<b[i];return false};
 const word=t=>/^[\w.=+-]+$/.test(t)?t:"'"+t+"'";
 function picked(){const o=form.gpu.selectedOptions[0],cc=o?.dataset.cc||'',driver=form.driver.value.trim().replace(/^R/i,'');
- return{gpu:form.gpu.value,cc,at:cc?D.gpus.indexOf(cc)+1:0,driver:/^\d+(\.\d+)*$/.test(driver)?driver:'',python:form.python.value}}
+ return{gpu:form.gpu.value,cc,at:cc?D.gpus.indexOf(cc)+1:0,driver:/^\d+(\.\d+)*$/.test(driver)?driver:'',typed:driver,python:form.python.value}}
 /* why a profile (the oldest driver for each GPU) does not hold on the picked machine; empty where it does */
 function refusal(number,p){const need=D.profiles[number][p.at];
  if(need===null)return'no code for compute capability '+p.cc;
@@ -23,12 +23,15 @@ function save(change){const s=state();for(const[k,v]of Object.entries(change))v?
  history.replaceState(null,'','#'+s);links()}
 function links(){const s=state();s.delete('open');const h=s.toString();
  for(const a of document.querySelectorAll('nav a,.cards a'))a.href=a.href.split('#')[0]+(h?'#'+h:'')}
+/* what was counted; first of all that a driver cannot be read, for then the answer is one for any */
+function tell(p,text){const bad=p.typed&&!p.driver;form.driver.setAttribute('aria-invalid',!!bad);
+ form.querySelector('output').textContent=(bad?'“'+p.typed+'” is no driver such as 550.54.15 and is left out. ':'')+text}
 function releases(p){let count=0;
  for(const body of document.querySelectorAll('[data-release]')){const v=body.dataset.release,no=why(D.rows[v],p);
   body.classList.toggle('off',!!no);count+=!no;
   body.querySelector('.verdict').textContent=no?'Does not run with '+machine(p)+': '+no+'.':machine(p)?'Runs with '+machine(p)+'.':'';
   body.querySelector('.command').textContent='cudnn-resolve plan -f '+D.targets[v]+options(p)}
- form.querySelector('output').textContent=machine(p)?count+' of '+Object.keys(D.rows).length+' releases run':''}
+ tell(p,machine(p)?count+' of '+Object.keys(D.rows).length+' releases run':'')}
 function open_(v,is){const body=document.querySelector('[data-release="'+CSS.escape(v)+'"]');if(!body)return;
  body.querySelector('button').setAttribute('aria-expanded',is);body.querySelector('.detail').hidden=!is}
 function judged(key,p){const[a,b]=key.split(' '),[answers]=D.rows[key];
@@ -40,7 +43,7 @@ function joint(p){let count=0;
   count+=j.kind==='yes';if(!D.rows[key][0].length)continue;
   td.classList.toggle('off',j.kind==='off');td.classList.toggle('ask',j.kind==='ask');
   if(j.fit)b.textContent=j.fit[3]?j.fit[3].split('.').slice(0,2).join('.'):'✓'}
- form.querySelector('output').textContent=count+' of '+Object.keys(D.rows).length+' pairs'+(machine(p)?' with '+machine(p):'');
+ tell(p,count+' of '+Object.keys(D.rows).length+' pairs'+(machine(p)?' with '+machine(p):''));
  const shown=state().get('open');if(shown&&Object.hasOwn(D.rows,shown))panel(shown,p)}
 function panel(key,p){const box=document.getElementById('panel'),[a,b]=key.split(' '),[answers,reason]=D.rows[key],j=judged(key,p);
  box.textContent='';

@@ -15,6 +15,7 @@ from msgspec import Struct
 from packaging.version import Version
 
 from cudnn_resolve.matrix.digest import bounds_for, capabilities_text, digest, pythons_text, traps_for
+from cudnn_resolve.report.page import frame
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.explore import BuildReach, Pair, gpus
 
@@ -74,41 +75,17 @@ def pages(book: Book, reaches: Mapping[str, Sequence[BuildReach]], joints: Seque
     for one in joints:
         found[one.file] = (f"{titles[one.first]} and {titles[one.second]}", *_joint(book, one, reaches, titles))
     return {
-        file: _PAGE.format(
-            title=escape(title),
-            mark=MARK,
-            style=look.style,
-            menu=_menu(menu, file),
-            body=body,
-            data=_data(data),
-            script=look.script,
-            foot=escape(foot),
+        file: frame(
+            title,
+            f"<h1>{escape(title)}</h1>\n{body}{_data(data)}",
+            look.style,
+            look.script,
+            foot,
+            head=f"{MARK}\n",
+            menu=f'<nav aria-label="pages">{_menu(menu, file)}</nav>\n',
         )
         for file, (title, body, data) in found.items()
     }
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-{mark}
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<nav aria-label="pages">{menu}</nav>
-<main>
-<h1>{title}</h1>
-{body}
-</main>
-<footer>{foot}</footer>
-{data}<script>{script}</script>
-</body>
-</html>
-"""
 
 
 def _menu(menu: _Menu, file: str) -> str:
@@ -123,7 +100,7 @@ def _menu(menu: _Menu, file: str) -> str:
 def _data(data: Mapping[str, Any] | None) -> str:
     """What the script of a page needs."""
     held = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    return "" if data is None else f'<script type="application/json" id="data">{held}</script>\n'
+    return "" if data is None else f'\n<script type="application/json" id="data">{held}</script>'
 
 
 def _start(book: Book, reaches: Mapping[str, Sequence[BuildReach]], joints: Sequence[Joint], titles: Mapping[str, str]) -> str:

@@ -78,7 +78,7 @@ def _class(one: ClassAnswer) -> ClassDocument:
         differences=one.group.spreads,
         plan=None if one.plan is None else encode_plan(one.plan, facts, None, ()),
         lock=one.lock,
-        verdicts=tuple(taken(VerdictDocument, each) for each in one.verdicts) or UNSET,
+        verdicts=tuple(taken(VerdictDocument, each, ranges=each.ranges or UNSET) for each in one.verdicts) or UNSET,
         outcomes=one.outcomes or UNSET,
     )
 

@@ -51,6 +51,7 @@ def render(result: Mapping[str, Any]) -> str:
         "why": _why,
         "apply-history": _history,
         "matrix": _matrix,
+        "bundle": _bundle,
     }
     drawn = parts.get(verb[0] if verb else "", _apply)(result)
     return f"<div>{''.join(drawn)}</div>"
@@ -137,7 +138,16 @@ def _lock(result: Mapping[str, Any]) -> Iterator[str]:
         yield f"<p>{escape(str(platform.get('platform')))}</p>"
         yield from _stack(platform)
     yield from _conflict(result.get("conflict"))
+    yield picture(result.get("ranges", ()))
+    rows = [(one.get("name"), one.get("version"), "; ".join(one.get("because") or ())) for one in result.get("packages", ())]
+    if rows:
+        yield _details(f"{len(rows)} packages", _table(rows))
+    changed = [(one.get("name"), one.get("action"), one.get("old") or "", one.get("new") or "") for one in result.get("changes", ())]
+    if changed:
+        yield _details(f"{len(changed)} change{'' if len(changed) == 1 else 's'} against the lock before", _table(changed))
     yield from _list(map(str, result.get("warnings", ())))
+    if result.get("path"):
+        yield _command(f"uv pip sync {shlex.quote(str(result['path']))}")
 
 
 def _detect(result: Mapping[str, Any]) -> Iterator[str]:
@@ -161,6 +171,7 @@ def _validate(result: Mapping[str, Any]) -> Iterator[str]:
     checks = result.get("checks", ())
     yield _head(status, _COLORS.get(status, _GRAY))
     told = [one for one in checks if one.get("status") != "passed"]
+    yield picture(result.get("ranges", ()))
     yield _table((one.get("status"), one.get("id"), ": ".join(filter(None, (one.get("observed"), one.get("detail"))))) for one in told)
     yield _details(f"{len(checks)} checks", _table((one.get("status"), one.get("id"), one.get("observed") or "") for one in checks))
 
@@ -170,6 +181,7 @@ def _doctor(result: Mapping[str, Any]) -> Iterator[str]:
     if not findings:
         yield _head("nothing wrong was found", _GREEN)
     yield from _findings(findings)
+    yield picture(result.get("ranges", ()))
 
 
 def _findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -197,6 +209,7 @@ def _check(result: Mapping[str, Any]) -> Iterator[str]:
         head = f"{one.get('what')}{where}: {_WORDS.get(status, status)}"
         yield f"<p>{_head(head, _COLORS.get(status, _GRAY))}</p>"
         yield _table((each.get("name"), each.get("version"), _WORDS.get(str(each.get("status")))) for each in one.get("frameworks", ()))
+        yield picture(one.get("ranges", ()))
         yield from _findings(one.get("findings", ()))
         yield from _remedies(one.get("remedy", ()))
         if one.get("complaints"):
@@ -280,6 +293,18 @@ def _reasons(reasons: Iterable[Mapping[str, Any]], depth: int) -> Iterator[str]:
 
 def _history(result: Mapping[str, Any]) -> Iterator[str]:
     yield _table((one.get("id"), one.get("at"), one.get("state"), ", ".join(one.get("targets", ()))) for one in result.get("applies", ()))
+
+
+def _bundle(result: Mapping[str, Any]) -> Iterator[str]:
+    """The files of a bundle, and how it is used."""
+    path, files = str(result.get("path")), result.get("files", ())
+    if result.get("status") != "ok":
+        yield _head("there is no bundle", _RED)
+        return
+    yield _head(f"{len(files)} files in {path}", _GREEN)
+    yield _command(f"cudnn-resolve apply {shlex.quote(path)}")
+    yield _details(f"{len(files)} files", _table((one.get("name"), one.get("bytes")) for one in files))
+    yield from _list(result.get("notes", ()))
 
 
 def _matrix(result: Mapping[str, Any]) -> Iterator[str]:

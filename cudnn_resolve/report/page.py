@@ -18,7 +18,10 @@ b,strong{font-size:1.05rem}
 table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto;max-width:100%}
 td,th{border-bottom:1px solid var(--line);padding:.25rem .75rem .25rem 0;text-align:left;vertical-align:top}
 td:last-child{overflow-wrap:anywhere}
-@media(max-width:40rem){td,th{overflow-wrap:anywhere}}
+@media(max-width:40rem){td,th{overflow-wrap:anywhere}.wide{display:none}.narrow{display:block!important}}
+main>div>b:first-child,main>div>p:first-child>b{display:block;padding:.6rem .9rem;background:var(--soft)}
+main>div>b:first-child,main>div>p:first-child>b{border-left:.3rem solid;border-radius:6px}
+svg{max-width:none}li{margin:.2rem 0}td:first-child{color:var(--mute)}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.75rem 5rem .75rem .75rem}
 pre{overflow-x:auto;position:relative;white-space:pre-wrap}
 summary{cursor:pointer;color:var(--mute)}
@@ -27,9 +30,10 @@ pre button{position:absolute;top:.4rem;right:.4rem;font-size:.8rem}
 footer{margin-top:3rem;color:var(--mute);font-size:.85rem}
 @media(prefers-color-scheme:dark){
 .good{color:#3fb950!important}.bad{color:#f85149!important}.warn{color:#d29922!important}.quiet{color:#9198a1!important}}
-@media print{body{max-width:none;padding:0}button,input{display:none}details{display:block}details>*{display:block}}
+@media print{body{max-width:none;padding:0}button,input{display:none}}
 """
 _SCRIPT = """
+addEventListener('beforeprint',()=>{for(const one of document.querySelectorAll('details'))one.open=true});
 for(const pre of document.querySelectorAll('pre')){
  const button=document.createElement('button');button.type='button';button.textContent='Copy';
  const text=pre.textContent;
@@ -51,25 +55,29 @@ for(const table of document.querySelectorAll('table')){
 
 def render(result: Mapping[str, Any], version: str) -> str:
     """The page of a result, which is the object that `--format json` prints."""
-    title = escape(_title(result))
-    return _PAGE.format(title=title, css=_CSS, body=fragment(result), script=_SCRIPT, version=escape(version))
+    title = _title(result)
+    return frame(title, f"<h1>{escape(title)}</h1>\n{fragment(result)}", _CSS, _SCRIPT, f"cudnn-resolve {version}")
 
 
-_PAGE = """<!doctype html>
+def frame(title: str, body: str, style: str, script: str, foot: str, *, head: str = "", menu: str = "") -> str:  # noqa: PLR0913 - its parts
+    """A whole page, which asks no other file and no network: `body` follows `menu`, and `head` is more of the head."""
+    return _FRAME.format(title=escape(title), body=body, style=style, script=script, foot=escape(foot), head=head, menu=menu)
+
+
+_FRAME = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>{title}</title>
-<style>{css}</style>
+{head}<title>{title}</title>
+<style>{style}</style>
 </head>
 <body>
-<main>
-<h1>{title}</h1>
+{menu}<main>
 {body}
 </main>
-<footer>cudnn-resolve {version}</footer>
+<footer>{foot}</footer>
 <script>{script}</script>
 </body>
 </html>

@@ -43,15 +43,15 @@ _WIDE = _Layout(label=210, plot=610, row=24, letters=29, bar=5)
 _NARROW = _Layout(label=0, plot=282, row=38, letters=40, bar=19)
 
 
-def render(ranges: Sequence[Mapping[str, Any]], *, is_page: bool = False) -> str:
+def render(ranges: Sequence[Mapping[str, Any]]) -> str:
     """The picture of ranges, as `plan --format json` has them; empty where there are none.
 
-    A page has it twice, for screens of either width, and shows the one that fits.
+    It is there twice, for screens of either width: a page shows the narrow one where that fits better.
     """
     if not ranges:
         return ""
     wide = f'<div style="overflow-x:auto" tabindex="0" role="region" aria-label="what each party allows">{_drawn(ranges, _WIDE)}</div>'
-    return f"<div class=wide>{wide}</div><div class=narrow>{_drawn(ranges, _NARROW)}</div>" if is_page else wide
+    return f'<div><div class="wide">{wide}</div><div class="narrow" style="display:none">{_drawn(ranges, _NARROW)}</div></div>'
 
 
 def svg(ranges: Sequence[Mapping[str, Any]]) -> str:
@@ -92,14 +92,17 @@ def _range(one: Mapping[str, Any], top: int, layout: _Layout) -> tuple[list[str]
     out = [_text(_PAD, top + 14, f"{one['name']} {chosen or ''}".strip(), 'font-weight="bold"')]
     common = _common(bars, places)
     if not common:
-        out.append(_text(layout.left if layout.label else _PAD + 70, top + 14, "no version that everyone allows", f'fill="{_NONE}"'))
+        is_left = bool(layout.label) and (chosen not in places or places[chosen] > len(versions) / 2)
+        x, anchor = (layout.left, "start") if is_left else (layout.left + layout.plot, "end")
+        out.append(_text(x, top + 14, "no version that everyone allows", f'text-anchor="{anchor}" fill="{_NONE}"'))
     out += (scale.block(start, end, rows, bottom - rows, f'fill="{_COMMON}" fill-opacity="0.16"') for start, end in common)
     for number, bar in enumerate(bars):
         out += _bar(bar, rows + number * layout.row, places, scale)
     if chosen in places:
         x = scale.middle(places[chosen])
         out.append(f'<line x1="{x:.1f}" y1="{top + 22}" x2="{x:.1f}" y2="{bottom + 2}" stroke="{_LINE}" stroke-width="2"/>')
-        out.append(_text(x, top + 18, chosen, f'text-anchor="{scale.anchor(x)}" fill="{_LINE}" font-weight="bold"'))
+        if layout.label:  # else the head is as near
+            out.append(_text(x, top + 18, chosen, f'text-anchor="{scale.anchor(x)}" fill="{_LINE}" font-weight="bold"'))
     ticks = _ticks(versions, scale)
     out += (_text(scale.middle(place), bottom + 15, label, 'text-anchor="middle" font-size="10"') for place, label in ticks)
     return out, bottom + _FOOT - top

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.build import described
 from cudnn_resolve.resolution.candidate import (
@@ -31,6 +33,7 @@ from cudnn_resolve.version import DriverVersion
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Target
     from cudnn_resolve.requirement.source import Source
     from cudnn_resolve.resolution.model import Conflict
@@ -44,9 +47,23 @@ _BEFORE = 3
 def ranges(book: Book, outcome: Resolution | Conflict, source: Source | None = None) -> tuple[Range, ...]:
     """The ranges behind a resolution; of a conflict what each target allows through any of its builds."""
     universe = Universe(Context(book, outcome.machine, opened(outcome.request, source)))
-    parties = _of_resolution(universe, outcome) if isinstance(outcome, Resolution) else _of_targets(universe)
+    if isinstance(outcome, Resolution):
+        pins = {key: pin.candidate for key, pin in outcome.pins.items()}
+        return _ranges(universe, _of_resolution(universe, outcome), {key: one.version for key, one in pins.items()}, pins)
+    return _ranges(universe, _of_targets(universe), {})
+
+
+def ranges_of_builds(book: Book, machine: Machine, builds: Iterable[Build], chosen: Mapping[Key, str]) -> tuple[Range, ...]:
+    """The ranges of builds that somebody has, with the versions that stand beside them: these may lie outside of every bar."""
+    universe = Universe(Context(book, machine, opened(Request(targets=()))))
+    return _ranges(universe, ((f"{one.package} {one.version}", [_build_needs(universe, one)]) for one in builds), chosen)
+
+
+def _ranges(
+    universe: Universe, parties: Iterable[Party], chosen: Mapping[Key, str], pins: Mapping[Key, Any] = MappingProxyType({})
+) -> tuple[Range, ...]:
     every = [(who, [list(needs) for needs in alternatives]) for who, alternatives in parties]
-    found = (_range(universe, key, every, outcome) for key in NAMES)
+    found = (_range(universe, key, every, chosen.get(key), pins) for key in NAMES)
     return tuple(one for one in found if one.bars)
 
 
@@ -131,11 +148,13 @@ class _Row(NamedTuple):
     allowed: list[bool]
 
 
-def _range(universe: Universe, key: Key, parties: Sequence[tuple[str, list[list[Need]]]], outcome: Resolution | Conflict) -> Range:
-    pin = outcome.pins.get(key) if isinstance(outcome, Resolution) else None
+def _range(
+    universe: Universe, key: Key, parties: Sequence[tuple[str, list[list[Need]]]], chosen: str | None, pins: Mapping[Key, Any]
+) -> Range:
     fact = universe.fact(key)
-    chosen = pin.candidate.version if pin is not None else fact.version if isinstance(fact, Fact) and fact.value is not None else None
-    versions = _versions(universe, key, parties, outcome)
+    if chosen is None and isinstance(fact, Fact) and fact.value is not None:
+        chosen = fact.version
+    versions = _versions(universe, key, parties, pins)
     rows = list(_facts(universe, versions)) if key in (CUDA, CUDNN) else []
     rows += [row for who, each in parties if (row := _row(who, versions, _tests(universe, key, each))) is not None]
     rows = [row for row in rows if not all(row.allowed)]
@@ -159,7 +178,7 @@ def _shown(versions: list[str], rows: Sequence[_Row], chosen: str | None) -> lis
 
 
 def _versions(
-    universe: Universe, key: Key, parties: Iterable[tuple[str, list[list[Need]]]], outcome: Resolution | Conflict
+    universe: Universe, key: Key, parties: Iterable[tuple[str, list[list[Need]]]], pins: Mapping[Key, Any]
 ) -> dict[str, list[Any]]:
     """The versions there are, oldest first, with the candidates of each."""
     if key == PYTHON:
@@ -170,9 +189,8 @@ def _versions(
         known |= {DriverVersion(str(one.number)) for one in universe.book.branches()}
         return {str(one): [Fact(key=DRIVER, version=str(one), value=one)] for one in sorted(known)}
     out: dict[str, list[Any]] = {}
-    pins = outcome.pins if isinstance(outcome, Resolution) else {}
-    channel = pins[key].candidate.channel if key in pins else None
-    cuda = pins[CUDA].candidate if key == CUDNN and CUDA in pins else None
+    channel = pins[key].channel if key in pins else None
+    cuda = pins[CUDA] if key == CUDNN and CUDA in pins else None
     for one in universe.unordered(key):
         if channel in (None, one.channel) and not (isinstance(cuda, CudaCandidate) and one.build.cuda_major != cuda.cuda.major):
             out.setdefault(one.version, []).append(one)

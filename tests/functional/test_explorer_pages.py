@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from check_explorer import FLAGS, check
+from check_explorer import check
 
 from cudnn_resolve.operations.explorer import write_site
+from tests.browser import SCREENS, chromium, seen
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -31,14 +31,8 @@ PAGES = {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium of the system."""
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert path is not None, "no Chromium on this machine: apt-get install chromium"
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -49,29 +43,27 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
 @pytest.mark.parametrize("address", PAGES)
-def test_a_page_is_readable_everywhere_and_asks_nobody(browser: Browser, site: Path, address: str, width: int, scheme: Any) -> None:
-    from axe_playwright_python.sync_playwright import Axe
+def test_a_page_is_readable_everywhere_and_asks_nobody(browser: Browser, site: Path, address: str, width: int, scheme: str) -> None:
+    with seen(browser, f"{site.as_uri()}/{address}", width, scheme) as found:
+        assert found.said == []
+        assert found.asked == [f"{site.as_uri()}/{address.partition('#')[0]}"]
+        assert found.faults() == []
+        assert found.page.locator(PAGES[address]).count() > 0
+        assert found.width == width
 
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    page = context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
 
-    page.goto(f"{site.as_uri()}/{address}")
-    faults = [(one["id"], one["nodes"][0]["html"][:100]) for one in Axe().run(page).response["violations"]]
+def test_a_driver_that_cannot_be_read_is_said_to_be_left_out(browser: Browser, site: Path) -> None:
+    with seen(browser, f"{site.as_uri()}/torch.html", 1600, "light") as found:
+        field = found.page.locator("[name=driver]")
+        field.fill("newest")
 
-    assert said == []
-    assert asked == [f"{site.as_uri()}/{address.partition('#')[0]}"]
-    assert faults == []
-    assert page.locator(PAGES[address]).count() > 0
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    context.close()
+        assert found.page.locator("output").inner_text().startswith("“newest” is no driver such as 550.54.15 and is left out.")
+        assert field.get_attribute("aria-invalid") == "true"
+        field.fill("535.104.05")
+        assert field.get_attribute("aria-invalid") == "false"
+        assert "left out" not in found.page.locator("output").inner_text()
 
 
 def test_a_click_shows_the_command_and_the_address_keeps_it(browser: Browser, site: Path) -> None:

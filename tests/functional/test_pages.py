@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.browser import SCREENS, chromium, seen
 from tests.program import ROOT, run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 MACHINE = ("--offline", "--driver", "550.54.15", "--gpu", "T4", "--python-version", "3.11")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-"""For a browser that may run as root, and that asks nobody on the network."""
 
 
 def test_a_plan_as_a_page(tmp_path: Path) -> None:
@@ -75,13 +65,29 @@ def test_a_check_and_a_diagnosis_as_pages(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.6.0\nnvidia-cudnn-cu12==8.9.7.29\n")
     (tmp_path / "a.log").write_text("ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory\n")
 
-    checked = run("check", "requirements.txt", "--machine", "colab-t4", "--format", "html", cwd=tmp_path)
+    checked = run("check", "requirements.txt", "--machine", "colab-t4", "--python-version", "3.11", "--format", "html", cwd=tmp_path)
     judged = run("doctor", "a.log", "--no-facts", "--format", "html", cwd=tmp_path)
 
     assert (checked.returncode, judged.returncode) == (1, 1)
     assert "requirements.txt" in checked.stdout
     assert "will not run" in checked.stdout
+    assert "cuDNN: 8.9.7.29 chosen; torch 2.6.0 allows 9.1.0.70 to" in checked.stdout
     assert "error: cudnn_missing" in judged.stdout
+
+
+def test_a_lock_that_cannot_be_made_as_a_page_has_the_bars(tmp_path: Path) -> None:
+    done = run("lock", "-f", "torch==2.6.0", "-f", "tensorflow==2.15.1", *MACHINE, "--format", "html", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "there is no lock" in done.stdout
+    assert "no version that everyone allows" in done.stdout
+
+
+def test_a_diagnosis_of_a_machine_as_a_page_has_what_its_frameworks_allow(tmp_path: Path) -> None:
+    done = run("doctor", "--facts", str(ROOT / "tests/machines/workstation.json"), "--format", "html", cwd=tmp_path)
+
+    assert "cuDNN: 8.9.7.29 chosen; " in done.stdout
+    assert "tensorflow 2.15.1 allows" in done.stdout
 
 
 def test_a_lock_as_a_page_goes_beside_the_lock(tmp_path: Path) -> None:
@@ -94,14 +100,8 @@ def test_a_lock_as_a_page_goes_beside_the_lock(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium of the system."""
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert path is not None, "no Chromium on this machine: apt-get install chromium"
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -114,39 +114,38 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "plan": ("plan", "-f", "torch==2.6.0", "-f", "tensorflow==2.18.0", *MACHINE),
         "conflict": ("plan", "-f", "torch==2.6.0", "-f", "tensorflow==2.15.1", *MACHINE),
         "why": ("why", "nvidia-cudnn-cu12", "-f", "torch==2.6.0", *MACHINE),
-        "check": ("check", "requirements.txt", "--machine", "colab-t4"),
+        "check": ("check", "requirements.txt", "--machine", "colab-t4", "--python-version", "3.11"),
         "doctor": ("doctor", "a.log", "--no-facts"),
         "validate": ("validate",),
     }
     for name, words in commands.items():
         run(*words, "--format", "html", "-o", f"{name}.html", cwd=folder)
-    return {name: folder / f"{name}.html" for name in commands}
+    lock = run("lock", "-f", "torch==2.6.0", "-f", "tensorflow==2.15.1", *MACHINE, "--format", "html", cwd=folder)
+    (folder / "lock.html").write_text(lock.stdout, "utf-8")
+    return {name: folder / f"{name}.html" for name in (*commands, "lock")}
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1600])
-@pytest.mark.parametrize("name", ["plan", "conflict", "why", "check", "doctor", "validate"])
-def test_a_page_is_readable_everywhere(browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: Any) -> None:
-    from axe_playwright_python.sync_playwright import Axe
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+@pytest.mark.parametrize("name", ["plan", "conflict", "why", "check", "doctor", "validate", "lock"])
+def test_a_page_is_readable_everywhere(browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+    with seen(browser, pages[name].as_uri(), width, scheme) as found:
+        found.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
 
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    page = context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+        assert found.said == []
+        assert found.asked == [pages[name].as_uri()]
+        assert found.faults() == []
+        assert found.width == width
 
-    page.goto(pages[name].as_uri())
-    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    faults = [(one["id"], one["nodes"][0]["html"][:100]) for one in Axe().run(page).response["violations"]]
 
-    assert said == []
-    assert asked == [pages[name].as_uri()]
-    assert faults == []
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    context.close()
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "shown", "hidden"), [(360, ".narrow svg", ".wide svg"), (1600, ".wide svg", ".narrow svg")])
+def test_the_picture_that_fits_the_screen_is_shown(browser: Browser, pages: dict[str, Path], width: int, shown: str, hidden: str) -> None:
+    with seen(browser, pages["plan"].as_uri(), width, "light") as found:
+        drawn = found.page.locator(shown)
+
+        assert not found.page.locator(hidden).is_visible()
+        assert drawn.evaluate("one => one.getBoundingClientRect().right") <= width
 
 
 @pytest.mark.browser
@@ -193,23 +192,10 @@ def test_the_generated_parts_of_the_site_are_there(site: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["index", "errors", "situations/colab", "reference/commands", "reference/python"])
-def test_a_page_of_the_site_is_readable_and_asks_nobody(browser: Browser, site: Path, name: str, scheme: Any) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    context = browser.new_context(color_scheme=scheme, viewport={"width": 360, "height": 900})
-    page = context.new_page()
-    failed: list[str] = []
-    asked: list[str] = []
-    page.on("pageerror", lambda error: failed.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-
-    page.goto((site / f"{name}.html").as_uri())
-    faults = [one["id"] for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
-
-    assert failed == []
-    assert [url for url in asked if not url.startswith("file:")] == []
-    assert faults == []
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    context.close()
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+@pytest.mark.parametrize("name", ["index", "errors", "situations/colab", "reference/commands", "reference/python", "plan"])
+def test_a_page_of_the_site_is_readable_and_asks_nobody(browser: Browser, site: Path, name: str, width: int, scheme: str) -> None:
+    with seen(browser, (site / f"{name}.html").as_uri(), width, scheme) as found:
+        assert [url for url in found.asked if not url.startswith("file:")] == []
+        assert found.faults("serious", "critical") == []
+        assert found.width == width

@@ -52,6 +52,8 @@ def test_pages_need_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     there.write_text("")
 
     assert main(["matrix", "html"]) == 2
+    assert main(["matrix", "html", "-o", str(tmp_path / "site"), "--format", "json"]) == 2
+    assert not (tmp_path / "site").exists()
     assert "name it: -o site" in capsys.readouterr().err
     assert main(["matrix", "html", "-o", str(there)]) == 2
     assert "is a file" in capsys.readouterr().err

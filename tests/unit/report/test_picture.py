@@ -100,3 +100,35 @@ def test_the_verdict_of_check_stands_first_in_its_page() -> None:
 
     said = ["uv.lock on colab-t4: will not run", "cuDNN is too old", "uv add nvidia-cudnn-cu12==9.3.0.75", "not judged: mystery"]
     assert [drawn.index(one) for one in said] == sorted(drawn.index(one) for one in said)
+
+
+def test_a_picture_is_there_for_screens_of_either_width() -> None:
+    wide, narrow = (ET.fromstring(one) for one in re.findall("<svg.*?</svg>", picture.render([one_range()])))  # noqa: S314 - our own
+
+    assert int(wide.attrib["width"]) > 800
+    assert int(narrow.attrib["width"]) < 320
+    assert narrow.attrib["aria-label"] == wide.attrib["aria-label"]
+    assert len([one for one in narrow.iter(f"{SVG}rect") if one.attrib.get("rx")]) == 2
+
+
+def test_an_image_alone_is_legible_on_either_background() -> None:
+    assert "prefers-color-scheme:dark" in picture.svg([one_range()])
+    assert "<style>" not in picture.render([one_range()])
+
+
+def test_a_lock_as_a_page_has_its_packages_with_their_reasons_and_what_changed() -> None:
+    lock = {
+        "schema": "cudnn-resolve/lock/1",
+        "status": "ok",
+        "path": "pylock.toml",
+        "packages": [{"name": "torch", "version": "2.6.0", "because": ["it was asked for"]}],
+        "changes": [{"name": "torch", "action": "upgraded", "old": "2.5.0", "new": "2.6.0"}],
+        "ranges": [one_range()],
+    }
+
+    drawn = page.render(lock, "0")
+
+    assert "<td>torch</td><td>2.6.0</td><td>it was asked for</td>" in drawn
+    assert "<td>upgraded</td><td>2.5.0</td><td>2.6.0</td>" in drawn
+    assert "9.3 chosen" in drawn
+    assert "uv pip sync pylock.toml" in drawn

@@ -1,0 +1,117 @@
+"""The program in a real terminal: narrow, made narrower while it works, interrupted, without colours, and redirected."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tmux import ROOT, Terminal
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here; .ci/run installs it")
+PLAN = ("plan", "-f", "torch==2.6.0", "--facts", str(ROOT / "tests/machines/workstation.json"), "--offline")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """Terminals that are closed afterwards."""
+    opened: list[Terminal] = []
+
+    def open_one(columns: int, **env: str) -> Terminal:
+        opened.append(Terminal(tmp_path, columns, env={"XDG_CACHE_HOME": str(tmp_path / "cache"), **env}))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def wrapped_by_the_terminal(lines: list[str], columns: int) -> list[str]:
+    """Lines of words that fill the terminal to its edge: it broke them, and not the program."""
+    return [line for line in lines if len(line) >= columns and " " in line.strip() and "cudnn-resolve" not in line and "/" not in line]
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_a_plan_fits_the_terminal(terminal: Callable[..., Terminal], columns: int) -> None:
+    shown = terminal(columns)
+    shown.program(*PLAN)
+
+    lines = shown.wait("code=0")
+
+    assert any("cuDNN" in line for line in lines)
+    assert wrapped_by_the_terminal(lines, columns) == []
+    assert "\x1b[" in "".join(shown.lines(codes=True))
+    assert shown.has_cursor()
+
+
+def test_no_color_leaves_plain_text(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(80, NO_COLOR="1")
+    shown.program(*PLAN)
+
+    shown.wait("code=0")
+
+    assert "\x1b" not in "".join(shown.lines(codes=True))
+
+
+def test_what_is_redirected_is_plain_and_whole(terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    shown = terminal(60)
+    shown.program(*PLAN, after="> plan.txt 2> messages.txt")
+
+    shown.wait("code=0")
+
+    text = (tmp_path / "plan.txt").read_text("utf-8")
+    assert "\x1b" not in text + (tmp_path / "messages.txt").read_text("utf-8")
+    assert "…" not in text
+    assert any(len(line) > 60 for line in text.splitlines())
+
+
+def test_ctrl_c_ends_a_long_wait_at_once_and_leaves_a_clean_screen(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(80)
+    shown.program("matrix", "html", "-o", "site")
+    shown.wait("reading the releases")
+    shown.press("C-c")
+
+    lines = [line for line in shown.wait("code=") if line.strip()]
+
+    assert lines[-2:] == ["interrupted", "code=130"]
+    assert "reading the releases" not in "".join(lines)
+    assert "Traceback" not in "".join(lines)
+    assert shown.has_cursor()
+
+
+WORK = """
+import time
+from cudnn_resolve.cli.progress import Progress, StatusLine
+line = StatusLine()
+line.show("asking an index " + "x" * 200)
+time.sleep(1.2)
+line.clear()
+progress = Progress()
+progress.begin("fetching 3 files", 40 << 20)
+for _ in range(40):
+    progress.advance(1 << 20)
+    time.sleep(0.1)
+progress.end()
+print("all done")
+"""
+
+
+def test_a_bar_shows_rate_and_time_left_and_survives_a_terminal_that_becomes_narrow(
+    terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    shown = terminal(100)
+    shown.type(f"clear; {shlex.quote(sys.executable)} work.py")
+
+    assert any(line.startswith("1 s  asking an index") for line in shown.wait("1 s  asking"))
+    assert any("/s" in line and "MiB" in line and "0:" in line for line in shown.wait("MB/s"))
+    shown.resize(60)
+    lines = [line for line in shown.wait("all done") if line.strip()]
+
+    assert lines[-1] == "all done"
+    assert lines[-2].startswith("fetching 3 files, 40 MiB, ")
+    assert shown.has_cursor()
