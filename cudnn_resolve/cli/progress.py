@@ -43,8 +43,14 @@ class StatusLine:
         self._text = clean(text)
         if self._live is None:
             self._began = clock.seconds()
-            how = {"transient": True, "redirect_stdout": False, "redirect_stderr": False, "refresh_per_second": 2}
-            self._live = Live(get_renderable=self._line, console=_console(), **how)
+            self._live = Live(
+                get_renderable=self._line,
+                console=_console(),
+                refresh_per_second=2,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._live.start()
         self._live.refresh()
 

@@ -93,8 +93,8 @@ def _range(one: Mapping[str, Any], top: int, layout: _Layout) -> tuple[list[str]
     common = _common(bars, places)
     if not common:
         is_left = bool(layout.label) and (chosen not in places or places[chosen] > len(versions) / 2)
-        x, anchor = (layout.left, "start") if is_left else (layout.left + layout.plot, "end")
-        out.append(_text(x, top + 14, "no version that everyone allows", f'text-anchor="{anchor}" fill="{_NONE}"'))
+        place, anchor = (layout.left, "start") if is_left else (layout.left + layout.plot, "end")
+        out.append(_text(place, top + 14, "no version that everyone allows", f'text-anchor="{anchor}" fill="{_NONE}"'))
     out += (scale.block(start, end, rows, bottom - rows, f'fill="{_COMMON}" fill-opacity="0.16"') for start, end in common)
     for number, bar in enumerate(bars):
         out += _bar(bar, rows + number * layout.row, places, scale)
