@@ -84,7 +84,49 @@ def picture() -> Iterator[str]:
     yield render(api.plan(asked).to_json()["ranges"])
 
 
-GENERATED: dict[str, Callable[[], Iterator[str]]] = {"commands": commands, "json": fields, "picture": picture}
+_PLACES = (
+    ("loaded already", "another framework, a preload"),
+    ("RPATH of who asks", "the wheel: PyTorch, JAX"),
+    ("LD_LIBRARY_PATH", "you, a module, the image"),
+    ("RUNPATH of who asks", "the wheel: TensorFlow"),
+    ("cache of ldconfig", "apt, an administrator"),
+    ("/lib, /usr/lib", "the system"),
+)
+_HIGH = 44
+
+
+def loader() -> Iterator[str]:
+    """Where the loader looks, one place after the other: the first file of that name is taken."""
+    told = "Who asks for libcudnn.so.9 gets the first of that name: " + ", then ".join(place for place, _ in _PLACES)
+    parts = []
+    for number, (place, owner) in enumerate(_PLACES):
+        y = 40 + number * _HIGH
+        parts.append(f'<path d="M150 {y - 12}v9m-4 -4l4 4l4 -4" fill="none" stroke="currentColor"/>')
+        box = f'x="10" y="{y}" width="280" height="{_HIGH - 14}" rx="4"'
+        parts.append(f'<rect {box} fill="#3b82f6" fill-opacity="0.18" stroke="#3b82f6"/>')
+        parts.append(f'<text x="18" y="{y + 13}" font-weight="bold">{number + 1}. {place}</text>')
+        parts.append(f'<text x="18" y="{y + 25}" font-size="10">{owner}</text>')
+    end = 40 + len(_PLACES) * _HIGH
+    ends = f'<text x="10" y="22">libcudnn.so.9?</text><text x="10" y="{end + 8}">found nowhere: cannot open shared object file</text>'
+    size = f'viewBox="0 0 300 {end + 16}" width="300" height="{end + 16}"'
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{told}" fill="currentColor" '
+        f'font-family="system-ui,sans-serif" font-size="12">{ends}{"".join(parts)}</svg>\n'
+    )
+
+
+def tables() -> Iterator[str]:
+    """Every table of the matrix with its columns."""
+    yield (SCHEMAS.parent.parent / "matrices" / "README.md").read_text("utf-8")
+
+
+GENERATED: dict[str, Callable[[], Iterator[str]]] = {
+    "commands": commands,
+    "json": fields,
+    "loader": loader,
+    "picture": picture,
+    "tables": tables,
+}
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:

@@ -10,8 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+import docs_reference
 import pytest
 
+from cudnn_resolve.cli.main import VERBS
 from cudnn_resolve.cli.parser import Parser
 from tests import program
 
@@ -144,6 +146,15 @@ def test_doctor_knows_the_errors_of_the_page(causes: str, message: str, tmp_path
     done = program.run("doctor", "a.log", "--no-facts", "--format", "json", cwd=tmp_path)
 
     assert json.loads(done.stdout)["findings"][0]["cause"] in causes.split(", ")
+
+
+def test_every_part_that_is_generated_is_made() -> None:
+    asked = {name for text in PAGES.values() for name in re.findall("<!-- generated: (.*?) -->", text)}
+    made = {name: docs_reference.on_page_markdown(f"<!-- generated: {name} -->") for name in asked}
+
+    assert asked == set(docs_reference.GENERATED)
+    assert {name for name, text in made.items() if len(text) < 1000} == set()
+    assert all(f"\n## {verb}\n" in f"\n{made['commands']}" for verb in VERBS)
 
 
 def test_the_rows_that_are_shown_are_sound(tmp_path: Path) -> None:

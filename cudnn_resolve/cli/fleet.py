@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answer for all classes; 1 where one has none."""
     output = output_of(args)
-    request = request_of(FleetRequest, args)
+    request = replace(request_of(FleetRequest, args), ranges=output.format == "html")
     if request.verb == "lock":
         output = replace(output, output=None)  # -o names the locks
     found = api.fleet(request, Messages(output))

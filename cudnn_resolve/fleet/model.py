@@ -10,6 +10,7 @@ from msgspec import Struct
 from cudnn_resolve.diagnosis.model import Verdict
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.resolution.model import Range
 
 Status = Literal["ok", "unknown", "no", "failed"]
 
@@ -69,6 +70,8 @@ class ClassAnswer(Struct, frozen=True, kw_only=True):
     """The file of its lock."""
     message: str = ""
     """What was answered, in a line."""
+    ranges: tuple[Range, ...] = ()
+    """Where they are asked for: the versions that each party allows, for a picture."""
     verdicts: tuple[Verdict, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     """By host, where there is more to say than of the class."""

@@ -73,11 +73,12 @@ def doctor(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
 
 
 def _planned(group: FleetClass, request: FleetRequest, listener: Listener) -> ClassAnswer:
-    from cudnn_resolve.operations.plan import answered
+    from cudnn_resolve.operations.plan import answered, ranges_of
 
     listener.tell(f"plan for {group.name}")
     try:
         found = answered(request, listener, facts=group.facts)
     except InputError as error:
         return ClassAnswer(group=group, status="no", message=str(error))
-    return ClassAnswer(group=group, status="ok" if found.plan.is_satisfiable else "no", plan=found.plan)
+    ranges = ranges_of(found) if request.ranges else ()
+    return ClassAnswer(group=group, status="ok" if found.plan.is_satisfiable else "no", plan=found.plan, ranges=ranges)

@@ -363,6 +363,8 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
 class FleetRequest(Options, frozen=True, kw_only=True):
     """What `fleet VERB` is asked."""
 
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
     verb: Literal["detect", "plan", "lock", "check", "apply", "validate", "doctor", "undo"] = "detect"
     inventory: Annotated[_Texts, _option("the hosts: an inventory of Ansible; repeatable", "INVENTORY", "-i")] = ()
     from_folder: Annotated[

@@ -76,7 +76,7 @@ def _class(one: ClassAnswer) -> ClassDocument:
         message=one.message,
         facts=facts,
         differences=one.group.spreads,
-        plan=None if one.plan is None else encode_plan(one.plan, facts, None, ()),
+        plan=None if one.plan is None else encode_plan(one.plan, facts, None, one.ranges),
         lock=one.lock,
         verdicts=tuple(taken(VerdictDocument, each, ranges=each.ranges or UNSET) for each in one.verdicts) or UNSET,
         outcomes=one.outcomes or UNSET,

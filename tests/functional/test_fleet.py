@@ -110,6 +110,7 @@ def test_each_class_has_its_plan(nodes: Path) -> None:
 def test_a_page(nodes: Path) -> None:
     (nodes / "<b>.json").write_text("{", "utf-8")
     page = fleet("plan", nodes, "torch==2.7.0", "--offline", "--format", "html").stdout
+    assert "chosen; torch 2.7.0 allows" in page
     assert "node[01-04]" in page
     assert "&lt;b&gt;" in page
     assert "<b>.json" not in page
