@@ -1,0 +1,4 @@
+// Tables that scroll in themselves are reached by keyboard; the theme wraps them when a page is shown.
+new MutationObserver(() => {
+  for (const one of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) one.tabIndex = 0
+}).observe(document.body, { childList: true, subtree: true })
