@@ -16,6 +16,8 @@ from cudnn_resolve.version import CudaVersion
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
+_OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
+"""Of these nothing tells whether the others are there."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 """These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
@@ -92,9 +94,9 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
         text = "is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
         return "lib_not_on_path", 4, text, []
     is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
-    if any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not is_looked_for:
-        text = "and the other parts of cuDNN 9 are not found: an older cuDNN is installed, or its directory is not searched"
-        return "cudnn_major_mismatch", 2, text, []
+    if any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not is_looked_for and not lib.startswith(_OPENED_FIRST):
+        text = "is wanted and not found, although parts that are opened before it were: the directory of this cuDNN is not searched"
+        return "lib_not_on_path", 2, text, []
     if not majors and "gpu-seen" in case.features:
         text = (
             "is a name without a version, and not found although CUDA works: "
@@ -129,6 +131,20 @@ def _part_runtime(found: Suspects, _: Case) -> Suspects:
     runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
     if runtime and cudnn and runtime.weight < 98 and any(isinstance(one.fields.get("lib"), Library) for one in runtime.matches):
         found["cuda_runtime_missing"] = replace(runtime, weight=min(max(runtime.weight, cudnn.weight) + 8, 98))
+    return found
+
+
+def _part_listed(found: Suspects, case: Case) -> Suspects:
+    """CUDA libraries that are not found although the log shows the path of such a file."""
+    runtime = found.get("cuda_runtime_missing")
+    wanted = {one.file: one for one in missing(runtime.matches)} if runtime else {}
+    for match in case.matches if runtime and wanted else ():
+        if match.symptom.id == "context-cuda-listed":
+            file = match.fields["present"].file
+            name = next((one for one in wanted if file == one or file.startswith(f"{one}.")), None)
+            if name is not None:
+                text = f"{name} is wanted and not found, although the log shows it in {match.fields['place']}: the loader does not look there"
+                return _strengthened(found, "lib_not_on_path", runtime, 6, text, [match])
     return found
 
 
@@ -175,7 +191,8 @@ def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
     """No code for a card that the log does not name: by what the build holds, else by the age of PyTorch that its words tell.
 
     The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8: between them the cards that builds did not know were mostly
-    new ones (Hopper, Blackwell), from 2.8 on the usual build knows those and has dropped old ones.
+    new ones (Hopper, Blackwell), from 2.8 on the usual build knows those and has dropped old ones. What somebody compiled himself has
+    code for the cards of its day, and the usual reason is a newer one.
     """
     old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
     if old and new and max(old.weight, new.weight) <= 66:
@@ -183,9 +200,16 @@ def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
         elif "build-drops-old" in case.features:
             found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
-        elif "torch-2" in case.features and "torch-2.8" not in case.features:
+        elif "torch-2.8" not in case.features and ("torch-2" in case.features or not _is_of_torch(old, case)):
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
     return found
+
+
+def _is_of_torch(suspect: Suspect, case: Case) -> bool:
+    """True where PyTorch prints the message, or the log shows it."""
+    return any(name == "torch" for name, _ in case.context.frameworks) or any(
+        word in match.text for match in (*suspect.matches, *case.frames) for word in ("RuntimeError: CUDA error", "AcceleratorError", "torch")
+    )
 
 
 def _part_ggml(found: Suspects, _: Case) -> Suspects:
@@ -280,6 +304,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_cudnn,
     _part_shadowing,
     _part_runtime,
+    _part_listed,
     _part_on_disk,
     _part_driver,
     _part_collected,
