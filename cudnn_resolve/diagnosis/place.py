@@ -86,7 +86,10 @@ def place_values(matches: Iterable[Match], facts: Facts | None, python: str, boo
     those of all wheels.
     """
     every = f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
-    places = dict.fromkeys(place for library in missing(matches) if (place := place_of(library, facts, book)))
+    every_match = list(matches)
+    places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
+    # Where nothing else is known: a directory in which the log itself shows the library.
+    places = places or dict.fromkeys(str(one.fields["place"]) for one in every_match if one.symptom.id == "context-cuda-listed")
     wheels = any("/site-packages/nvidia/" in one for one in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
