@@ -138,12 +138,13 @@ def _part_listed(found: Suspects, case: Case) -> Suspects:
     """CUDA libraries that are not found although the log shows the path of such a file."""
     runtime = found.get("cuda_runtime_missing")
     wanted = {one.file: one for one in missing(runtime.matches)} if runtime else {}
-    for match in case.matches if runtime and wanted else ():
-        if match.symptom.id == "context-cuda-listed":
+    for match in case.matches:
+        if runtime is not None and match.symptom.id == "context-cuda-listed":
             file = match.fields["present"].file
             name = next((one for one in wanted if file == one or file.startswith(f"{one}.")), None)
             if name is not None:
-                text = f"{name} is wanted and not found, although the log shows it in {match.fields['place']}: the loader does not look there"
+                place = match.fields["place"]
+                text = f"{name} is wanted and not found, although the log shows it in {place}: the loader does not look there"
                 return _strengthened(found, "lib_not_on_path", runtime, 6, text, [match])
     return found
 
@@ -207,8 +208,9 @@ def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
 
 def _is_of_torch(suspect: Suspect, case: Case) -> bool:
     """True where PyTorch prints the message, or the log shows it."""
+    words = ("RuntimeError: CUDA error", "AcceleratorError", "torch")
     return any(name == "torch" for name, _ in case.context.frameworks) or any(
-        word in match.text for match in (*suspect.matches, *case.frames) for word in ("RuntimeError: CUDA error", "AcceleratorError", "torch")
+        word in match.text for match in (*suspect.matches, *case.frames) for word in words
     )
 
 
