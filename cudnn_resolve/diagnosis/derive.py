@@ -19,6 +19,8 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 _OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
 """Of these nothing tells whether the others are there."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
+_COMPANIONS = ("torchaudio", "torchvision", "torchtext", "torchcodec", "torch_scatter", "torch_sparse", "torch_cluster")
+"""These import PyTorch before their own libraries."""
 _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 """These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
 _LEAST_OF_GGML = 610
@@ -146,6 +148,17 @@ def _part_listed(found: Suspects, case: Case) -> Suspects:
                 place = match.fields["place"]
                 text = f"{name} is wanted and not found, although the log shows it in {place}: the loader does not look there"
                 return _strengthened(found, "lib_not_on_path", runtime, 6, text, [match])
+    return found
+
+
+def _part_companion(found: Suspects, case: Case) -> Suspects:
+    """CUDA libraries that a package beside PyTorch does not find, where PyTorch itself was loaded: it was built for another PyTorch."""
+    runtime = found.get("cuda_runtime_missing")
+    wanted = list(missing(runtime.matches)) if runtime else []
+    companion = next((one for one in case.frames if str(one.fields.get("frame")) in _COMPANIONS), None)
+    if runtime and wanted and companion and not any("torch/__init__.py" in one.text.replace("\\", "/") for one in case.frames):
+        text = f"{companion.fields['frame']} wants {wanted[0].file}, although PyTorch itself was loaded: it is a build for another CUDA"
+        return _strengthened(found, "framework_pkg_mismatch", runtime, 4, text, [companion])
     return found
 
 
@@ -307,6 +320,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_shadowing,
     _part_runtime,
     _part_listed,
+    _part_companion,
     _part_on_disk,
     _part_driver,
     _part_collected,

@@ -162,7 +162,7 @@ class Scanner:
             return
         if b"\r" in block:
             # A line that was drawn over counts as one, and each of its states is looked at.
-            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n\r")
+            block = (block.replace(b"\r\n", b"\n") if b"\r\n" in block else block).replace(b"\r", b"\n\r")
         pieces = block.split(b"\n")
         stop = len(pieces) if final else max(len(pieces) - 1 - LOOK_AHEAD, 0)
         if not stop and len(block) > _ENDLESS:
@@ -178,12 +178,13 @@ class Scanner:
     def _new(self, pieces: list[bytes], stop: int, tail: int) -> Iterator[Line]:
         """The lines of a block that may say something; from `tail` on also those whose shape came often: there the log ends."""
         idle = self._idle
-        drawn = [one.startswith(b"\r") for one in pieces[:stop]] if any(one.startswith(b"\r") for one in pieces[:stop]) else None
-        shapes = b"\n".join(pieces[:stop]).translate(None, _SAME).split(b"\n") if stop else []
+        told = b"\n".join(pieces[:stop])
+        drawn = told.count(b"\r")
+        shapes = told.translate(None, _SAME).split(b"\n") if stop else []
         base, over, last = self.lines, 0, 0
         for at in [place for place, shape in enumerate(shapes) if shape not in idle or place >= tail]:
             if drawn:
-                over += sum(drawn[last : at + 1])
+                over += sum(one.startswith(b"\r") for one in pieces[last : at + 1])
                 last = at + 1
             raw, number = pieces[at], base + at + 1 - over
             if len(raw) > LONGEST_LINE:
@@ -196,7 +197,7 @@ class Scanner:
                     yield Line(number, raw, pieces, at, is_late=at >= tail)
                 elif len(idle) < _SHAPES and len(raw) <= _SHAPE_BYTES:
                     idle.add(shapes[at])
-        self.lines = base + stop - (sum(drawn) if drawn else 0)
+        self.lines = base + stop - drawn
         if stop and stop == len(pieces) and not pieces[-1]:
             self.lines -= 1
 

@@ -11,6 +11,7 @@ import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
+from cudnn_resolve.diagnosis.planned import planned
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.requirement.model import Request
 from tests.written_logs import book, judged
@@ -78,6 +79,12 @@ def offered(requirement: str, versions: str) -> str:
             ),
             "dpkg --remove --force-depends libnvidia-compute-535 && sudo dpkg -i /a/two.deb",
         ),
+        ("/c/host_config.h:9:2: error: #error -- unsupported GNU version! gcc versions later than 9 are not supported!\n", "-ccbin g++-9"),
+        (
+            "$ ls /opt/cuda/lib64/libcufft.so.11\n/opt/cuda/lib64/libcufft.so.11\n./a: libcufft.so.11: cannot open shared object file\n",
+            "LD_LIBRARY_PATH=/opt/cuda/lib64",
+        ),
+        ("RuntimeError: Not compiled with GPU support (ROIAlign_forward at a/R.h:73)\n", "FORCE_CUDA=1 /v/bin/python -m pip install"),
     ],
 )
 def test_what_could_not_be_had_has_a_command_with_its_values(log: str, command: str) -> None:
@@ -417,3 +424,10 @@ def test_a_remedy_concerns_the_program_and_the_system_of_the_log(log: str, wante
     said = json.dumps([[one.text, one.command] for one in judged(log).findings[0].remedy])
     assert wanted in said
     assert not_wanted not in said
+
+
+def test_what_contradicts_what_among_many_frameworks_is_left_to_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudnn_resolve.planning.make.make_plan", lambda *_, **__: pytest.fail("explained"))
+    facts = from_mapping({"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON}, "test")
+    command = "cudnn-resolve apply -f torch==2.9.0 -f tensorflow==2.4.0 -f jax==0.6.0"
+    assert [one.command for one in planned("raise them", command, facts, book())] == [command.replace("apply", "plan")]
