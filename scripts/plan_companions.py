@@ -7,7 +7,8 @@ A combination is a release of a framework, one to three packages that people ins
 lists below, the same for each seed. For each, the real command line makes a plan from the configured index. Told of each: how long it
 took, whether there is an answer, and what is doubtful in it, such as a source archive.
 
-Of the plans with an answer some are installed by `uv pip sync`, one after the other, and removed again. The link check and the real loader
+Of the plans with an answer some are installed by `uv pip sync`, one after the other, and removed again; not one that says itself that
+something in it is built from source, which needs a compiler or an index that not every machine reaches. The link check and the real loader
 must agree that every library resolves, and the framework and its companions must import on this machine without a GPU. What is done
 stands in the file of results, one line of JSON for each plan and each environment: what stands there is not done again. Exit code 1 where
 there is a fault.
@@ -294,7 +295,7 @@ def main() -> int:
         home = Path(folder)
         for one in combinations:
             entry = planned(results, args.program, one, home)
-            if entry["status"] != "ok" or len(installed) >= args.install:
+            if entry["status"] != "ok" or len(installed) >= args.install or any(text.startswith("from-source") for text in entry["doubts"]):
                 continue
             if "wrong" not in entry:
                 entry = results.add(one, wrong=list(install(one, entry["pins"], home, args.cache)))

@@ -59,10 +59,11 @@ def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Diges
 
 
 def bounds_for(framework: Framework, version: str) -> tuple[Bound, ...]:
-    """The bounds that hold for one version."""
+    """The bounds that one version of the framework has itself."""
     from packaging.specifiers import SpecifierSet  # not needed for `matrix list`
 
-    return tuple(one for one in framework.bounds if SpecifierSet(one.versions).contains(version, prereleases=True))
+    own = (one for one in framework.bounds if one.package in (None, *framework.packages))
+    return tuple(one for one in own if SpecifierSet(one.versions).contains(version, prereleases=True))
 
 
 def traps_for(book: Book, framework: Framework, version: str) -> tuple[Trap, ...]:

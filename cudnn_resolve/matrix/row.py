@@ -349,7 +349,7 @@ class Bound(Row, frozen=True, kw_only=True):
     harm: Literal["all", "part"] = "all"
     """`part` where the framework itself works outside the bound, and only something beside it does not."""
     package: PackageName | None = None
-    """Only for this distribution of the framework; None = for all."""
+    """Only for this distribution of the framework, or of a package beside it, which then requires it; None = for every distribution."""
 
 
 class _Wheel(Row, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Bounds of the matrix: what a framework needs of other packages although no metadata says so.
 
-A bound asks for no package. It holds for one that is in the environment, whoever brings it and whichever of the two is decided first:
-a release of the framework and a release outside the bound own a slot that only one of them can have. For what the framework
-requires itself, what is installed and what the user names, the bound is a plain requirement too, which explains itself better.
+A bound of a framework asks for no package. It holds for one that is in the environment, whoever brings it and whichever of the two is
+decided first: a release of the framework and a release outside the bound own a slot that only one of them can have. For what the
+framework requires itself, what is installed and what the user names, the bound is a plain requirement too, which explains itself better.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class FrameworkBound(NamedTuple):
         return canonicalize_name(self.requirement.name)
 
     def is_of(self, book: Book, release: Release) -> bool:
-        """True for a release of the framework that has this bound."""
-        if book.framework_of(release.package) != self.framework or self.bound.package not in (None, release.package):
+        """True for a release of the framework, or of the package beside it, that has this bound."""
+        owner = self.bound.package
+        if owner != release.package and (owner is not None or book.framework_of(release.package) != self.framework):
             return False
         return self.versions.contains(release.version, prereleases=True)
 
@@ -55,10 +56,16 @@ class FrameworkBound(NamedTuple):
         return slot_need(SlotKey(files), owner, text, because)
 
 
-def bound_needs(book: Book, release: Release) -> Iterator[Need]:
-    """The bounds that a release of a framework has, and those of frameworks that it does not keep itself."""
+def bound_needs(context: Context, release: Release) -> Iterator[Need]:
+    """The bounds that a release of a framework has, and those of frameworks that it does not keep itself.
+
+    What a package beside a framework has, it requires: it is decided before what it needs, so that this gives way and not the package.
+    """
+    book = context.book
     for one in _bounds_about(book, release.package):
-        if one.is_of(book, release):
+        if one.is_of(book, release) and book.framework_of(release.package) is None:
+            yield _plain_need(context, one, release)
+        elif one.is_of(book, release):
             yield one.slot("inside", str(one.requirement), _because(one, release))
         elif one.package == release.package and not one.allows(release):
             because = f"{release.package} {release.text} is not {one.requirement}: {one.bound.reason}"
@@ -76,7 +83,11 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
             there.add(canonicalize_name(asked.name))
     for one in _bounds_about(context.book, release.package):
         if one.package in there and one.is_of(context.book, release):
-            yield Need(pip_key(one.package), within(one.requirement.specifier, context), one.bound.requirement, _because(one, release))
+            yield _plain_need(context, one, release)
+
+
+def _plain_need(context: Context, one: FrameworkBound, release: Release) -> Need:
+    return Need(pip_key(one.package), within(one.requirement.specifier, context), one.bound.requirement, _because(one, release))
 
 
 def with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
@@ -112,7 +123,7 @@ def _bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
     def answer() -> tuple[FrameworkBound, ...]:
         framework = book.framework_of(package)
         every: tuple[FrameworkBound, ...] = book.remember("bounds", None, lambda: tuple(_parsed(book)))
-        return tuple(one for one in every if one.framework == framework or one.package == package)
+        return tuple(one for one in every if one.framework == framework or package in (one.package, one.bound.package))
 
     return book.remember("bounds about", package, answer)
 

@@ -60,7 +60,7 @@ class Builds:
     def wheel_needs(self, candidate: WheelCandidate) -> Iterator[Need]:
         """What the wheel of a build needs of the machine, of CUDA and cuDNN, and of other packages."""
         context, release, build = self.context, candidate.release, candidate.build
-        yield from bound_needs(context.book, release)
+        yield from bound_needs(context, release)
         who = described(release, build)
         yield from file_needs(context, release, who)
         if build.cuda is not None:

@@ -302,11 +302,11 @@ def _cudnn_hold(context: Context, build: Build | None, libraries: str, who: str)
 
 def _bound_holds(context: Context, framework: str, package: str, version: str) -> Iterator[Hold]:
     """What the matrix knows to break this version of a framework, of packages that are in bounds now or not there yet."""
-    parsed = parse_version(version)
-    if parsed is None:
-        return
     for bound in context.book.bounds(framework):
-        if bound.package not in (None, package):
+        owner = bound.package or package
+        text = version if owner == package else context.machine.pip.get(owner, "")
+        parsed = parse_version(text)
+        if parsed is None:
             continue
         if bound.versions and not SpecifierSet(bound.versions).contains(parsed.base_version, prereleases=True):
             continue
@@ -316,7 +316,7 @@ def _bound_holds(context: Context, framework: str, package: str, version: str) -
         name = canonicalize_name(requirement.name)
         met = _is_met(context, requirement)
         if met or name not in context.machine.pip:
-            because = f"{package} {version}: {bound.reason}"
+            because = f"{owner} {text}: {bound.reason}"
             yield Hold(package=name, test=contains(requirement.specifier), text=bound.requirement, because=because, met=met)
 
 

@@ -168,7 +168,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
             because = f"{candidate.key.full_name} is that package"
             yield Need(base.key, lambda other: other is base, f"{release.package}=={release.text}", because)
         else:
-            yield from bound_needs(self.context.book, release)
+            yield from bound_needs(self.context, release)
         yield from self.own_needs(release, candidate.key.extras)
 
     def own_needs(self, release: Release, extras: tuple[str, ...]) -> Iterator[Need]:

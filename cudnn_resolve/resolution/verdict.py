@@ -377,11 +377,11 @@ class _Set:
 
     def _bounds(self, one: Judged) -> Iterator[Fault]:
         """What is true of other packages although the metadata of the framework does not say so."""
-        version = parse_version(one.version)
         for bound in self.book.bounds(one.framework):
-            if version is None or bound.package not in (None, one.package):
-                continue
-            if bound.versions and not SpecifierSet(bound.versions).contains(version.base_version, prereleases=True):
+            owner = bound.package or one.package
+            text = one.version if owner == one.package else self.packages.get(owner, "")
+            version = parse_version(text)
+            if version is None or (bound.versions and not SpecifierSet(bound.versions).contains(version.base_version, prereleases=True)):
                 continue
             requirement = parse_requirement(bound.requirement)
             found = self._outside(requirement)
@@ -390,7 +390,7 @@ class _Set:
                 yield Fault(
                     kind="bound",
                     severity="warning" if bound.harm == "part" else "error",
-                    text=f"{one.package} {one.version} needs {bound.requirement}; there is {name} {found}",
+                    text=f"{owner} {text} needs {bound.requirement}; there is {name} {found}",
                     because=bound.reason,
                     package=name,
                     frameworks=(one.package,),

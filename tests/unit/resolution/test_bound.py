@@ -76,3 +76,15 @@ def test_why_names_the_bound() -> None:
     reasons = [link.because for link in chain(found, "lib", BOOK).links]
     assert "north 2.0: made for lib 1" in reasons
     assert any("lib<2" in reason.text for pin in found.pip if pin.name == "lib" for reason in pin.reasons)
+
+
+def test_what_a_package_beside_a_framework_has_is_what_it_requires() -> None:
+    own = BOUND.replace('versions = "<3"', 'package = "app"\nversions = ">=1.1"')
+    book = changed({"framework/north": texts()["framework/north"] + own})
+    source = index_of(book, {"lib": LIB, "app": {"1.0": Published(("lib",)), "1.1": Published()}})
+
+    found = pins(outcome(book, facts(**NEW), request(book, "north==2.0", extras=("app",)), source))
+    other = pins(outcome(book, facts(**NEW), request(book, "north==2.0", extras=("app==1.0",)), source))
+
+    assert found | {"app": "1.1", "lib": "1.0"} == found
+    assert other["lib"] == "2.0"

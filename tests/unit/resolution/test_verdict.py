@@ -81,6 +81,11 @@ def test_what_an_installer_leaves_runs() -> None:
         ({**CU124, "nvidia-cudnn-cu12": "8.9.7.29"}, "library", "there is nvidia-cudnn-cu12 8.9.7.29"),
         (without("nvidia-cublas-cu12"), "missing", "torch 2.6.0 needs nvidia-cublas-cu12"),
         ({**CU124, "torch": "2.2.2", "nvidia-cudnn-cu12": "8.9.2.26"}, "bound", "torch 2.2.2 needs numpy<2; there is numpy 2.2.6"),
+        (
+            {**CU124, "tensorflow": "2.18.0", "tensorflow-hub": "0.16.1", "setuptools": "84.2.1"},
+            "bound",
+            "tensorflow-hub 0.16.1 needs setuptools<82; there is setuptools 84.2.1",
+        ),
         ({**CU124, "nvidia-nvjitlink-cu12": "12.1.105"}, "library", "nvidia-nvjitlink-cu12"),
         ({**CU124, "nvidia-cudnn-cu13": "9.20.0.48"}, "files", "nvidia-cudnn-cu12 and nvidia-cudnn-cu13 install the same files"),
         ({**CU124, "onnxruntime-gpu": "1.16.3"}, "majors", "onnxruntime-gpu wants CUDA 11 and torch wants CUDA 12"),
