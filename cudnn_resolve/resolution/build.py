@@ -237,12 +237,27 @@ class Builds:
                 answers[answer] = serves(other.cuda, other.channel)
             return answers[answer]
 
-        lines = f">= {floor}, < {built.major + 1}" if built.major >= 11 else f"{built.line}"
-        because = f"{who} is built with CUDA {built}"
+        end, renamed = self._renamed(built, tuple(libraries))
+        lines = f">= {floor}, < {end}" if built.major >= 11 else f"{built.line}"
+        because = f"{who} is built with CUDA {built}{renamed}"
         if built.major < 11 and built < (first := self.context.book.first_cuda()):
             return Need(key, test, f"CUDA {lines}", f"{because}, and the oldest that can be planned is {first}", build=build)
         through = _THROUGH[allowed[0]] if len(allowed) == 1 else ""
         return Need(key, test, f"CUDA {lines}{through}", because, build=build)
+
+    def _renamed(self, built: CudaVersion, libraries: tuple[str, ...]) -> tuple[str, str]:
+        """The first CUDA line that lacks a library under the name of the one built with, and what it says; else the next major."""
+        book = self.context.book
+
+        def answer() -> tuple[str, str]:
+            later = sorted({one.cuda for one in book.cuda_releases() if one.cuda.major == built.major and one.cuda > built})
+            for cuda in later if built.major >= 11 else ():
+                said = compatibility.same_sonames(book, built, cuda, libraries)
+                if said is not None:
+                    return cuda.line, f"; {said}"
+            return str(built.major + 1), ""
+
+        return book.remember("renamed", (str(built), libraries), answer)
 
     def _wheels_need(self, build: Build, found: CudaVersion, who: str, key: CudaKey) -> Need:
         """The need for the CUDA of the installed wheels, which the build loads whatever the system has; an older minor is warned of."""
