@@ -194,9 +194,12 @@ class _Stream(Positioned):
     def __init__(self, url: str) -> None:
         self._url, self._next = url, -1
         self._answer: requests.Response | None = None
-        with requests.get(url, timeout=TIMEOUT_S, headers={"Range": "bytes=0-0", "Accept-Encoding": "identity"}) as answer:
-            answer.raise_for_status()
-            self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
+        try:
+            with requests.get(url, timeout=TIMEOUT_S, headers={"Range": "bytes=0-0", "Accept-Encoding": "identity"}) as answer:
+                answer.raise_for_status()
+                self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
+        except (requests.RequestException, KeyError, ValueError) as error:
+            raise IndexFailure(f"{url.rsplit('/', 1)[-1]}: {type(error).__name__}") from error
 
     def readinto(self, buffer: Any) -> int:
         wanted = min(len(buffer), self._size - self._at)
