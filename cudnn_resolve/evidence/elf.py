@@ -95,9 +95,12 @@ class _Stream:
         return self._position
 
     def read(self, size: int) -> bytes:
-        at = self._position
-        content = b"".join(self._page(number) for number in range(at // _PAGE, (at + size - 1) // _PAGE + 1))
-        piece = content[at % _PAGE :][:size]
+        number, at = divmod(self._position, _PAGE)
+        if at + size <= _PAGE:  # nearly always: a few bytes of a table
+            piece = self._page(number)[at : at + size]
+        else:
+            content = b"".join(self._page(one) for one in range(number, (self._position + size - 1) // _PAGE + 1))
+            piece = content[at : at + size]
         self._position += len(piece)
         return piece
 

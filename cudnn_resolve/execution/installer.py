@@ -30,6 +30,7 @@ from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.host.port import Host
     from cudnn_resolve.planning.model import PipAction
 
 
@@ -131,6 +132,7 @@ def environment_for(environ: Mapping[str, str]) -> dict[str, str]:
 LOCK = "pylock.toml"
 OWN_LOCK = ".lock"
 """What uv holds while it works in a folder."""
+_UV_SECONDS = 10.0
 _WORDS = ("--no-deps", "--no-config", "--no-build", "--color", "never", "--no-progress", "--preview")
 
 
@@ -141,6 +143,17 @@ _OURS = re.compile(
 )
 """What uv says where it cannot read the lock, cannot get a file, or has in its cache what a power failure left of one: we fetch it then,
 or can say better what is wrong with it."""
+
+
+_CAREFUL = (0, 11, 15)
+"""The first uv that makes no program outside of the folder of programs, whatever a wheel calls it (GHSA-4gg8-gxpx-9rph)."""
+_UV_VERSION = re.compile(r"uv (\d{1,4})\.(\d{1,4})\.(\d{1,4})", re.ASCII)
+
+
+def is_careful(host: Host, uv: str) -> bool:
+    """True for a uv that lays down nothing outside of the folder that it is told, so that what it brings can be looked at there."""
+    found = _UV_VERSION.match(host.run([uv, "--version"], timeout_seconds=_UV_SECONDS).stdout)
+    return found is not None and tuple(map(int, found.groups())) >= _CAREFUL
 
 
 def can_lock(packages: tuple[PipAction, ...], environment: Environment) -> bool:

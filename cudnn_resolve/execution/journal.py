@@ -36,6 +36,10 @@ ARRIVING = "debs-arriving"
 """Folder of the .deb files of packages that come: needed only as long as the journal is open."""
 _LIMIT_BYTES = 512 << 20
 
+_FOLLOWED = frozenset({"begin", "fetched", "files", "saved", "installed"})
+"""Records after which nothing is done that has no way back before a record follows that is synced, with all before it: `change` before
+anything of the machine changes, `commit` or `revert` at its end."""
+
 OPEN = ("begun", "changing", "reverting")
 """States of an `apply` that did not come to its end."""
 
@@ -96,14 +100,14 @@ class Journal:
         return f"{self.folder}/{WHEELS}"
 
     def add(self, kind: str, **values: Any) -> None:
-        """Append a record; it is on the disk when this returns. WorldError where it cannot be written."""
+        """Append a record, on the disk when this returns where anything follows that needs it. WorldError where it cannot be written."""
         body = json.dumps({"kind": kind, "at": clock.moment(), **values}, separators=(",", ":"), sort_keys=True)
         found = next_sum(self._sum, body)
         line = f"{found} {body}\n".encode()
         path = f"{self.folder}/{FILE}"
         with held_back():  # a signal in the middle would leave a line on the disk that we do not know of
             try:
-                disk.append_synced(path, line)
+                disk.append(path, line, synced=kind not in _FOLLOWED)
             except WorldError:
                 if disk.size_of(path) > self._size:  # a full disk leaves half a line
                     disk.cut(path, self._size)

@@ -149,10 +149,10 @@ class Journals:
         return ()
 
     def mark(self, text: str) -> None:
-        """Write down that somebody is at work, and how to call it."""
+        """Write down that somebody is at work, and how to call it; a power failure may take it along: nobody is at work then."""
         disk.private_folder(self._root)
         disk.private_folder(self.folder)
-        disk.write_whole(f"{self.folder}/{_MARK}", text.encode())
+        disk.write_whole(f"{self.folder}/{_MARK}", text.encode(), synced=False)
 
     def marked(self) -> str | None:
         """What `mark` wrote, where it was not taken away again; None otherwise. WorldError where anybody could have written it."""

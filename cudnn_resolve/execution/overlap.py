@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -23,7 +25,7 @@ def overlaps(
 
     `leaving` are the packages that go, `save` the paths of which something is moved away.
     """
-    owners: dict[str, tuple[str, int]] = {}
+    owners: dict[str, tuple[str, int | str]] = {}
     found: dict[tuple[str, str], list[str]] = {}
     for wheel in wheels:
         for path, checksum in wheel.sums.items():
@@ -34,17 +36,22 @@ def overlaps(
     for one in installed if owners else ():
         for path in listed_files(host, one):
             nobodys.pop(path, None)
-            if one.name not in leaving and path in owners and _checksum(host, path) != owners[path][1]:
+            if one.name not in leaving and path in owners and not _is_same(host, path, owners[path][1]):
                 found.setdefault((owners[path][0], one.name), []).append(path)
     for path in nobodys:
-        if _checksum(host, path) != owners[path][1]:
+        if not _is_same(host, path, owners[path][1]):
             found.setdefault((owners[path][0], ""), []).append(path)
     return tuple(_said(new, old, paths) for (new, old), paths in found.items())
 
 
-def _checksum(host: Host, path: str) -> int | None:
+def _is_same(host: Host, path: str, checksum: int | str) -> bool:
+    """True where the file at a path has that CRC-32, or that SHA-256 as a RECORD writes it."""
     raw = host.read_bytes(path, 0, _LARGEST_BYTES + 1)
-    return crc32(raw) if raw is not None and len(raw) <= _LARGEST_BYTES else None
+    if raw is None or len(raw) > _LARGEST_BYTES:
+        return False
+    if isinstance(checksum, int):
+        return crc32(raw) == checksum
+    return checksum == f"sha256={urlsafe_b64encode(sha256(raw).digest()).rstrip(b'=').decode()}"
 
 
 def _said(new: str, old: str, paths: list[str]) -> str:

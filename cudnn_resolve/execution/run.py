@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -25,21 +25,23 @@ from cudnn_resolve.execution.installer import (
     choose_installer,
     install_staged,
     install_wheels,
+    is_careful,
     move_staged,
     stage,
     unstage,
 )
-from cudnn_resolve.execution.journal import RECOVER, read_journal
+from cudnn_resolve.execution.journal import RECOVER, STAGING, read_journal
 from cudnn_resolve.execution.link import check_links
 from cudnn_resolve.execution.loader_settings import cache_change, folder_wheels, in_folder, loaded_by_preload, own_files, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
-from cudnn_resolve.execution.wheel import check_contents, sums_of
+from cudnn_resolve.execution.wheel import check_contents, check_staged, sums_of
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
+from cudnn_resolve.host.later import Later
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.planning.model import PipAction
+    from cudnn_resolve.requirement.source import Contents
 
 
 _PARALLEL = 6
@@ -131,9 +134,10 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
             disk.write_whole(path, content)
     journal.add("installed", **_seen(wheels, exchange, work, complete=supply.movable))
     unstage(journal.folder)
+    written = Later(lambda: disk.sync_file_systems((*work.environment.roots, store, journal.folder)))  # all that changes is there
     _verify(task, work)
     work.reporter.begin("writing it to the disk")
-    disk.sync_file_systems((*work.environment.roots, store, journal.folder))
+    written.result()
     work.reporter.end()
     with undisturbed():
         unmark_environment(work.environment)
@@ -255,15 +259,42 @@ class DifferenceError(WorldError):
 def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
     """The packages as uv fetched and verified them; None where it is to be done by ourselves.
 
-    What is in them is asked for before: an older uv would make a program wherever a wheel says.
+    What is in them is asked for before, since an older uv would make a program wherever a wheel says. What a newer one has to fetch is
+    looked at where it was laid out: that costs no request.
     """
-    if not (task.install and work.members and can_lock(task.install, work.environment)):
+    environment = work.environment
+    if not (task.install and work.members and environment.uv and can_lock(task.install, environment)):
         return None
+    is_remote = any(package.file is not None and not package.file.url.startswith("file:") for package in task.install)
+    contents = None
+    if not (is_remote and work.online and is_careful(work.host, environment.uv)):
+        contents = _contents(task, work.members)
+        if contents is None:
+            return None
+    wheels = _stage_with_uv(task, work, journal)
+    if wheels is None:
+        return None
+    Later(lambda: disk.sync_file_systems((journal.folder,)))  # the disk is busy while we check; all is synced once more before the end
+    staging = f"{journal.folder}/{STAGING}"
+    again = not can_move(journal.folder, environment)  # then it needs its room in the environment, too
+    if contents is None:
+        wheels = check_staged(wheels, staging, environment)
+        size = sum(disk.size_of(f"{staging}{path[len(environment.prefix) :]}") for path in wheels[0].paths) if again else 0
+        wheels = (replace(wheels[0], unpacked=size), *wheels[1:])
+    else:
+        wheels = tuple(
+            replace(wheel, unpacked=found.unpacked if again else wheel.unpacked, sums=sums_of(found, wheel.name, environment))
+            for wheel, found in zip(wheels, contents, strict=True)
+        )
+    journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
+    return wheels
+
+
+def _contents(task: Task, members: Callable[[Any], Contents | None]) -> list[Contents] | None:
+    """What is in the wheels of a task, checked; None where whoever serves them does not tell."""
     threads = ThreadPoolExecutor(_PARALLEL)
     try:
-        asked = [threads.submit(work.members, package.file) for package in task.install]
-        if asked[0].result() is None:  # whoever serves them does not tell
-            return None
+        asked = [threads.submit(members, package.file) for package in task.install]
         contents = []
         for package, future in zip(task.install, asked, strict=True):
             found = future.result()
@@ -273,15 +304,7 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
             contents.append(found)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
-    wheels = _stage_with_uv(task, work, journal)
-    if wheels is not None:
-        again = not can_move(journal.folder, work.environment)  # then it needs its room in the environment, too
-        wheels = tuple(
-            replace(wheel, unpacked=found.unpacked if again else wheel.unpacked, sums=sums_of(found, wheel.name, work.environment))
-            for wheel, found in zip(wheels, contents, strict=True)
-        )
-        journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
-    return wheels
+    return contents
 
 
 def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:

@@ -106,6 +106,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """True where an environment that the system manages may be changed."""
     members: Callable[[Any], Contents | None] | None = None
     """What is in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
+    online: bool = False
+    """True where files may be fetched from other machines."""
     force: bool = False
     """True where the user has read what others did to the environment meanwhile, and wants it put back all the same."""
     trusted: bool = False

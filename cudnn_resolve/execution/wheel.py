@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.payload_recover import MARK
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.archive import Archive, bad_wheel
+from cudnn_resolve.host.archive import MOST_TEXT_BYTES, Archive, bad_wheel
 from cudnn_resolve.version import same_version
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class Wheel(Struct, frozen=True, kw_only=True):
     """Bytes."""
     folders: tuple[str, ...] = ()
     """Folders that it brings by name, empty ones too."""
-    sums: Mapping[str, int] = {}
-    """Where its files will lie, each with its CRC-32."""
+    sums: Mapping[str, int | str] = {}
+    """Where its files will lie, each with its CRC-32, or with its SHA-256 as its RECORD writes it."""
 
 
 def read_wheel(path: str, name: str, version: str, sha256: str, environment: Environment) -> Wheel:
@@ -94,6 +95,36 @@ def sums_of(found: Contents, name: str, environment: Environment) -> dict[str, i
     """Where the files of a wheel that is not here will lie, each with its CRC-32."""
     root = environment.scheme["purelib"]
     return {_place(one, root, name, environment, name): checksum for one, checksum in zip(found.names, found.checksums, strict=False)}
+
+
+def check_staged(wheels: Sequence[Wheel], staging: str, environment: Environment) -> tuple[Wheel, ...]:
+    """The wheels that were laid out in a folder, each with its sums; WorldError for a file that may not lie in the environment."""
+    found = []
+    owners: dict[str, str] = {}
+    for wheel in wheels:
+        place = os.path.dirname(wheel.info)
+        text = disk.content(f"{staging}{wheel.info[len(environment.prefix) :]}/RECORD", MOST_TEXT_BYTES) or b""
+        sums = {os.path.normpath(f"{place}/{path}"): digest for path, digest in _recorded(text.decode("utf-8", "replace")) if digest}
+        owners.update(dict.fromkeys(sums, f"{wheel.name}-{wheel.version}"))
+        found.append(replace(wheel, sums=sums))
+    for path in (path for wheel in wheels for path in wheel.paths):
+        inside, by = path[len(environment.prefix) + 1 :], owners.get(path, "what uv laid out")
+        check_members((inside,), by)
+        if disk.kind(f"{staging}/{inside}") == "link":
+            check_no_links((inside,), by)
+        if _OWN["data"].fullmatch(inside):
+            raise bad_wheel(by, f"its member {inside[:120]!r} would take the place of the environment's own")
+    return tuple(found)
+
+
+def _recorded(text: str) -> Iterator[tuple[str, str]]:
+    """The path and the sum of each file of a RECORD."""
+    from csv import Error, reader  # only what changes something pays for it
+
+    try:
+        yield from ((row[0], row[1]) for row in reader(text.splitlines()) if len(row) > 1 and "\0" not in row[0])
+    except Error:
+        return
 
 
 def check_no_links(names: Iterable[str], filename: str) -> None:

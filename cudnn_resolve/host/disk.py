@@ -246,31 +246,37 @@ def folders_below(path: str) -> Iterator[str]:
     yield from reversed(found)
 
 
-def write_whole(path: str, content: bytes) -> None:
-    """Replace a file by this content, whole and synced; WorldError where it cannot be written, and what was there stays."""
+def write_whole(path: str, content: bytes, *, synced: bool = True) -> None:
+    """Replace a file by this content, whole and synced; WorldError where it cannot be written, and what was there stays.
+
+    What nobody asks for after a power failure need not be `synced`.
+    """
     beside = f"{path}{UNFINISHED}"
     try:
         with refused(path):
             with open(beside, "wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())
+                if synced:
+                    os.fsync(file.fileno())
             os.replace(beside, path)
-            sync_folder(os.path.dirname(path))
+            if synced:
+                sync_folder(os.path.dirname(path))
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
 
 
-def append_synced(path: str, content: bytes) -> None:
-    """Append to a file, synced; WorldError where it cannot be written."""
+def append(path: str, content: bytes, *, synced: bool) -> None:
+    """Append to a file, `synced` with all that was appended before; WorldError where it cannot be written."""
     with refused(path):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             while content:
                 content = content[os.write(handle, content) :]
-            os.fsync(handle)
+            if synced:
+                os.fsync(handle)
         finally:
             os.close(handle)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -22,6 +22,27 @@ class Later(Future[T]):
 
     value = Future.result
     """The value, once it is there; what the call raised is raised here."""
+
+
+class Once(Generic[T]):
+    """The value of a call that is made when somebody first asks for it; whoever asks meanwhile waits."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._lock = threading.Lock()
+        self._found: list[T] = []
+
+    @property
+    def was_asked(self) -> bool:
+        """True once the call was made."""
+        return bool(self._found)
+
+    def value(self) -> T:
+        """The value; what the call raised is raised here, and the next one calls again."""
+        with self._lock:
+            if not self._found:
+                self._found.append(self._call())
+            return self._found[0]
 
 
 class Gate:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat as modes
 import time
+from collections.abc import Iterable
 from zlib import crc32
 
 from cudnn_resolve._version import __version__
@@ -36,8 +37,17 @@ def cache_folder() -> str | None:
 def user_copies(directory: str) -> Copies | None:
     """Return the copies of the tables of one directory in the user's cache; None where nothing can be kept."""
     folder = cache_folder()
-    own = f"{crc32(directory.encode('utf-8', 'surrogatepass')):08x}"
-    return Copies(os.path.join(folder, FOLDER, own), _stamp()) if folder is not None else None
+    if folder is None:
+        return None
+    return Copies(os.path.join(folder, FOLDER, checksum((directory.encode("utf-8", "surrogatepass"),))), _stamp())
+
+
+def checksum(parts: Iterable[bytes]) -> str:
+    """Eight letters that tell contents apart which nobody forges."""
+    total = 0
+    for one in parts:
+        total = crc32(one, total)
+    return f"{total:08x}"
 
 
 def _stamp() -> str:

@@ -12,12 +12,11 @@ import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
-from zlib import crc32
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import MatrixError, WorldError
-from cudnn_resolve.host.tablecache import SHIPPED, Copies, user_copies
+from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
@@ -196,12 +195,12 @@ class DirectoryTables:
 
     def version(self) -> str:
         """The newest day on which a source was read and a check sum of every file, `2026-11-21.3f9a0c41`."""
-        total, newest = 0, b"0000-00-00"
-        for name in sorted(self.names()):
-            content = self._read(name)
-            total = crc32(content, crc32(f"{name} {len(content)}\n".encode(), total))
+        newest = b"0000-00-00"
+        contents = {name: self._read(name) for name in sorted(self.names())}
+        for content in contents.values():
             newest = max(newest, *(part[:10] for part in (b"\n" + content).split(b"\nread = ")[1:] if _DAY.match(part)), b"")
-        return f"{newest.decode()}.{total:08x}"
+        parts = (part for name, content in contents.items() for part in (f"{name} {len(content)}\n".encode(), content))
+        return f"{newest.decode()}.{checksum(parts)}"
 
     def _listed(self) -> dict[str, str]:
         """Table name to file."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -124,7 +123,7 @@ def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tu
     for asked, found in _compute(layers, missing, listener):
         known[asked] = found
         if path is not None:
-            disk.append_synced(path, msgspec.json.encode(_Kept(asked=asked, found=found)) + b"\n")
+            disk.append(path, msgspec.json.encode(_Kept(asked=asked, found=found)) + b"\n", synced=True)
     joints = [
         Joint(
             first=first,
@@ -179,16 +178,15 @@ def _pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
 
 def _path(book: Book) -> str | None:
     """The file of the cache for these tables and this program; None where nothing can be kept."""
-    from cudnn_resolve.host.tablecache import cache_folder
+    from cudnn_resolve.host.tablecache import cache_folder, checksum
 
     folder = cache_folder()
     if folder is None:
         return None
-    total = 0
-    for path in sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py")):
-        total = crc32(disk.content(path, _LARGEST_BYTES) or b"", total)
+    files = sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py"))
+    program = checksum(disk.content(path, _LARGEST_BYTES) or b"" for path in files)
     disk.make_folder(os.path.join(folder, "joint"), 0o700)
-    return os.path.join(folder, "joint", f"{book.version}.{total:08x}.jsonl")
+    return os.path.join(folder, "joint", f"{book.version}.{program}.jsonl")
 
 
 def _read(path: str) -> Iterator[tuple[tuple[str, str], Pair]]:

@@ -226,12 +226,12 @@ def _with_capability(gpu: Gpu, book: Book) -> Gpu:
     return gpu if card is None else replace(gpu, compute_capability=str(card.capability))
 
 
-def detect_facts(options: MachineOptions) -> Facts:
-    """The facts of this machine and of the environment of `--python`."""
+def detect_facts(options: MachineOptions, known: Facts | None = None) -> Facts:
+    """The facts of this machine and of the environment of `--python`; `known` is what was detected before the environment changed."""
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.probe.probe import detect
 
-    return detect(LinuxHost(), options.python)
+    return detect(LinuxHost(), options.python, known)
 
 
 def card_of(book: Book) -> Callable[[str], Gpu]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.host import clock
+from cudnn_resolve.host.later import Once
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct
 
@@ -130,27 +131,39 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
 
 @contextmanager
 def fetching(request: Options, facts: Facts, addresses: Iterable[str]) -> Iterator[_Fetching]:
-    """How what is behind these addresses is fetched while this lasts; where all of it lies on this disk, no session is paid for."""
+    """How what is behind these addresses is fetched while this lasts; a session is paid for once something is asked of an index."""
     from cudnn_resolve.index.address import is_local
-
-    if request.offline or all(map(is_local, addresses)):
-        yield _Fetching(None)
-        return
-    from cudnn_resolve.index.session import IndexSession
     from cudnn_resolve.operations.request import wishes_of
 
-    session = IndexSession(settings_of(request, wishes_of(request), facts))
+    none = request.offline or all(map(is_local, addresses))
+    found = _Fetching(None if none else settings_of(request, wishes_of(request), facts))
     try:
-        yield _Fetching(session)
+        yield found
     finally:
-        session.close()
+        found.close()
+
+
+def _session(settings: Settings) -> IndexSession:
+    from cudnn_resolve.index.session import IndexSession
+
+    return IndexSession(settings)
 
 
 class _Fetching:
     """Files of indexes, and of folders on this disk, which need not be copied."""
 
-    def __init__(self, session: IndexSession | None) -> None:
-        self._session = session
+    def __init__(self, settings: Settings | None) -> None:
+        self._session = None if settings is None else Once(lambda: _session(settings))
+
+    @property
+    def is_online(self) -> bool:
+        """True where indexes may be asked."""
+        return self._session is not None
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None and self._session.was_asked:
+            self._session.value().close()
 
     def members(self, file: File) -> Contents | None:
         """What is in a wheel; None where they cannot be had without the wheel."""
@@ -163,7 +176,7 @@ class _Fetching:
             return None
         from cudnn_resolve.index.wheel import members_of
 
-        return members_of(self._session, file)
+        return members_of(self._session.value(), file)
 
     def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
         """The path of the file in the folder."""
@@ -184,4 +197,4 @@ class _Fetching:
             progress(there - before)
             before = there
 
-        return Downloads(self._session).fetch(file, folder, told, resume=True)
+        return Downloads(self._session.value()).fetch(file, folder, told, resume=True)

@@ -120,15 +120,18 @@ def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", 
 def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
     from cudnn_resolve.host.files import folder_of, read_bounded
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+    from cudnn_resolve.host.later import Later
+
+    book = gather_book(options)
+    facts = Later(lambda: gather_facts(options, book))
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read  # while the machine answers
     from cudnn_resolve.planning.from_lock import plan_of_lock
     from cudnn_resolve.planning.model import Warning
 
     text = read_bounded(path, LIMIT_BYTES, "lock")
     lock = read(text, path)
-    book = gather_book(options)
     relaid = options.reinstall_package if isinstance(options, Options) else ()
-    plan, misfits = plan_of_lock(lock, folder_of(path), gather_facts(options, book), book, relaid)
+    plan, misfits = plan_of_lock(lock, folder_of(path), facts.result(), book, relaid)
     if plan is None:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")

@@ -19,19 +19,24 @@ from cudnn_resolve.probe.system import find_apt, find_cache, find_container, fin
 from cudnn_resolve.probe.toolkit import Compiler, find_compiler, find_toolkits
 
 
-def detect(host: Host, python: str | None) -> Facts:
+def detect(host: Host, python: str | None, known: Facts | None = None) -> Facts:
     """Detect the facts of a machine and of one interpreter's environment, each with its source.
 
     `python` is what `--python` says (a path, an environment, a name or a version), None for the default. What could not be asked
-    becomes a problem; UsageError or WorldError only where the interpreter itself cannot be used.
+    becomes a problem; UsageError or WorldError only where the interpreter itself cannot be used. `known` are facts of this machine from a
+    moment ago, since which nothing but the environment has changed: driver, GPUs and rights are not asked again.
     """
     path, how = choose_python(host, python)
-    native = Later(lambda: ask_libraries(host))
-    root = Later(lambda: find_root(host))
+    native = Later(lambda: ask_libraries(host)) if known is None else None
+    root = Later(lambda: find_root(host)) if known is None else None
     compiler = Later(lambda: find_compiler(host))
     facts, environment = _surroundings(host, ask_python(host, path, how), compiler)
     copies, copy_problems = find_copies(host, environment)
     frameworks, framework_problems = find_frameworks(host, environment, copies)
+    if native is None or root is None:
+        assert known is not None
+        problems = (*facts.problems, *copy_problems, *framework_problems)
+        return replace(facts, driver=known.driver, gpus=known.gpus, root=known.root, cudnn=copies, frameworks=frameworks, problems=problems)
     probe = DriverProbe(host, native.value())
     driver, driver_sources, driver_problems = find_driver(probe)
     gpus, gpu_source, gpu_problems = find_gpus(probe, driver)

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.request import urlopen
 
 import pytest
 from msgspec.structs import replace
@@ -18,8 +19,11 @@ from cudnn_resolve.execution.task import Task, Work, check_task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.index.address import path_of
 from cudnn_resolve.planning.model import PipAction
+from cudnn_resolve.requirement.source import File
 from tests.apply_world import ApplyWorld
+from tests.index_server import IndexServer, Served
 from tests.small_wheels import file_of, wheel_bytes, write_wheel
 
 BOTH = pytest.mark.parametrize("installer", ["uv", "pip"])
@@ -194,6 +198,94 @@ def test_a_program_whose_name_is_a_path_is_refused_before_anything_runs(world: A
         carry_out(evil(world, "scripts", raw={"evil-1.0.dist-info/entry_points.txt": text.encode()}), work)
 
     assert not list(world.state.glob("**/log.txt")), "the log of the tools that were run"
+
+
+def served(index: IndexServer, *tasks: Task) -> Task:
+    """The packages of the tasks, from an index on another machine."""
+    packages = []
+    for one in (one for task in tasks for one in task.install):
+        assert one.file is not None
+        there = index.add(one.name, Served(one.file.filename, Path(path_of(one.file.url)).read_bytes(), None))
+        url = f"{index.root}/files/{one.name}/{one.file.filename}"
+        packages.append(replace(one, file=replace(one.file, url=url, hashes={"sha256": there.digest})))
+    return Task(targets=("evil",), install=tuple(packages))
+
+
+@pytest.mark.parametrize("installer", ["uv"])
+@pytest.mark.parametrize(
+    ("member", "content"),
+    [
+        ("evil-1.0.data/scripts/python", b"#!/bin/sh"),
+        ("evil-1.0.data/data/bin/python3.11", b"x"),
+        ("evil-1.0.data/data/pyvenv.cfg", b"x"),
+        (".cudnn-resolve-unfinished", b"x"),
+        ("evil/" * 70 + "x", b"x"),
+        ("evil-1.0.dist-info/entry_points.txt", b"[console_scripts]\n../../x = a:b"),
+        ("evil-1.0.dist-info/entry_points.txt", b"[console_scripts]\npython3 = a:b"),
+    ],
+)
+def test_what_uv_fetched_is_refused_where_it_may_not_lie_in_the_environment(
+    world: ApplyWorld, work: Work, member: str, content: bytes
+) -> None:
+    former = world.former()
+    with IndexServer() as index:
+        task = served(index, evil(world, "evil", raw={member: content}))
+
+        with pytest.raises(WorldError) as refused:
+            carry_out(task, replace(work, members=unasked, online=True, download=fetched))
+
+    assert refused.value.code in ("wheel-bad", "installer-failed")
+    assert world.former() == former
+
+
+@pytest.mark.parametrize("installer", ["uv"])
+@pytest.mark.parametrize("member", ["../../../../escaped.txt", "evil/../../escaped.txt"])
+def test_what_uv_leaves_out_of_a_wheel_is_nowhere(world: ApplyWorld, work: Work, member: str) -> None:
+    with IndexServer() as index:
+        task = served(index, evil(world, "evil", raw={member: b"x"}))
+
+        done = carry_out(task, replace(work, members=unasked, online=True))
+
+    assert done.status == "done"
+    assert not list(world.base.rglob("escaped.txt"))
+
+
+def fetched(file: File, folder: str, progress: object) -> str:
+    """The path of a file, where uv gave up and it is fetched by ourselves."""
+    del progress
+    path = Path(folder, file.filename)
+    path.write_bytes(urlopen(file.url).read())  # noqa: S310 - of our own server
+    return str(path)
+
+
+def unasked(file: File) -> None:
+    raise AssertionError(f"{file.filename} is asked for what is in it")
+
+
+@pytest.mark.parametrize("installer", ["uv"])
+def test_files_at_one_place_are_told_of_what_uv_fetched(world: ApplyWorld, work: Work) -> None:
+    former = world.former()
+    files = {"torch/__init__.py": "VERSION = 'evil'\n", "torch/users_own.txt": "evil"}
+    with IndexServer() as index:
+        done = carry_out(served(index, evil(world, "first", files=files)), replace(work, members=unasked, online=True))
+
+    assert done.status == "done", done
+    said = "\n".join(done.notes)
+    assert "evil and torch have a file at one place" in said
+    assert "evil replaces a file that no package brought" in said
+    assert (undo(work, None).status, world.former()) == ("undone", former)
+
+
+@pytest.mark.parametrize("installer", ["uv"])
+@pytest.mark.parametrize("version", ["uv 0.11.14", "uv x", ""])
+def test_an_older_uv_fetches_only_what_was_asked_for_what_is_in_it(world: ApplyWorld, work: Work, tmp_path: Path, version: str) -> None:
+    assert work.environment.uv is not None
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" || exec {work.environment.uv} "$@"\n')
+    uv.chmod(0o755)
+    old = replace(work, environment=replace(work.environment, uv=str(uv)), members=unasked, online=True)
+    with IndexServer() as index, pytest.raises(AssertionError, match="is asked for"):
+        carry_out(served(index, world.task(work.environment)), old)
 
 
 @pytest.mark.parametrize(

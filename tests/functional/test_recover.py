@@ -309,12 +309,12 @@ def test_an_undo_that_cannot_be_written_down_is_not_begun(world: ApplyWorld, mon
     after = world.former()
     work = work_in(world)
 
-    def full(path: str, content: bytes) -> None:
-        del content
+    def full(path: str, content: bytes, *, synced: bool) -> None:
+        del content, synced
         raise WorldError(f"{path}: No space left on device", code="disk-full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(disk, "append_synced", full)
+        patched.setattr(disk, "append", full)
         with pytest.raises(WorldError, match="No space left"):
             undo(work, None)
     assert world.former() == after
