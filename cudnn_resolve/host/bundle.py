@@ -35,7 +35,7 @@ _ARRIVING = ".arriving-"
 _FORGOTTEN_SECONDS = 24 * 3600.0
 _LOCK = ".lock"
 _LOCK_SECONDS = 60.0
-_TAR_LOCK_SECONDS = 3600.0
+_TAR_LOCK_SECONDS = 600.0
 _TRIES = 10
 Progress = Callable[[int], None]
 
@@ -244,34 +244,43 @@ def _locked(folder: str) -> Iterator[None]:
 def _wait(handle: int, seconds: float) -> bool:
     """Return whether the file is locked now, or its file system has no locks; False where somebody else has it all that time."""
     ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # noqa: PERF203 - it waits anyway
-            time.sleep(0.02)
-        except OSError:  # a file system without locks
-            return True
-        else:
-            return True
-    return False
+    while not _taken(handle):
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _taken(handle: int) -> bool:
+    """Return whether the file is locked now, or its file system has no locks; False where somebody else has it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 # ---- one file
 
 
 @contextlib.contextmanager
-def alone_with(path: str) -> Iterator[tuple[int, ...] | None]:
+def alone_with(path: str, tell: Callable[[str], None]) -> Iterator[tuple[int, ...] | None]:
     """Alone with a tar file while it is read and replaced; which file it is, None for one that is not there yet.
 
-    Whoever was alone with it before has put another file in its place, which then is the one to lock. WorldError where that takes too long.
+    Whoever was alone with it before has put another file in its place, which then is the one to lock. `tell` hears what is waited for.
+    WorldError where that takes too long.
     """
     handle: int | None = None
     try:
         while disk.kind(path) is not None:
             with disk.refused(path):
                 handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            if not _wait(handle, _TAR_LOCK_SECONDS):
-                raise WorldError(f"somebody else is writing {path}", code="bundle-busy", hint="nothing was changed; run it again later")
+            if not _taken(handle):
+                tell(f"{path} is being written by somebody else: waiting for at most {_TAR_LOCK_SECONDS / 60:.0f} minutes")
+                if not _wait(handle, _TAR_LOCK_SECONDS):
+                    raise WorldError(f"somebody else is writing {path}", code="bundle-busy", hint="nothing was changed; run it again later")
             held = os.fstat(handle)
             if _which(path) == (held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns):
                 break

@@ -13,9 +13,11 @@ from cudnn_resolve.errors import ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journals import Journals, read_mark, write_mark
 from cudnn_resolve.execution.model import Execution, Reporter
+from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.hold import alive, hold
+from cudnn_resolve.host.later import Later
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
@@ -26,7 +28,7 @@ from cudnn_resolve.operations.results import Result, grown
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.planning.model import Plan
+    from cudnn_resolve.planning.model import AptRepository, Plan
     from cudnn_resolve.report.document import PastDocument
 
 _ORPHAN_SECONDS = 20.0
@@ -83,10 +85,11 @@ DEFAULT = Interaction()
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """What became of it, and the plan; no execution where there is no plan."""
-    from cudnn_resolve.execution.loader_settings import is_done
+    asked = Later(lambda: _environment(request.python))
+    from cudnn_resolve.execution.loader_settings import is_done  # while the interpreter answers
     from cudnn_resolve.execution.recover import repair
 
-    environment = _environment(request.python)
+    environment = asked.result()
     refused = _not_writable(environment)
     if refused is not None:
         interaction.listener.note(
@@ -223,10 +226,13 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     if interaction.confirm is not None and not interaction.confirm(plan):
         return Execution(status="declined", exit_code=ExitCode.NO)
 
+    stated = request.given is not None or request.facts is not None or request.assumptions != Assumptions()
+    known = None if stated or task.apt or task.repositories else plan.facts
+
     def verify() -> tuple[str, ...]:
         from cudnn_resolve.execution.check import differences
 
-        facts = detect_facts(request)
+        facts = detect_facts(request, known)
         return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
 
     from cudnn_resolve.execution.check import package_folder
@@ -242,12 +248,19 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
         *(one.file.url for one in (*task.install, *task.folder) if one.file is not None),
         *(one.key_url for one in task.repositories),
     ]
-    with fetching(request, plan.facts, addresses) as download:
+    shared: tuple[AptRepository, ...] = ()
+    if request.bundle_dir is not None and task.apt:
+        from cudnn_resolve.operations.bundled_debs import shared_repositories
+
+        shared = shared_repositories(task, plan.facts.platform.arch, gather_book(request))
+    with fetching(request, plan.facts, [*addresses, *(one.key_url for one in shared)]) as download:
         if request.bundle_dir is not None:
             from cudnn_resolve.operations.bundle import supplied
+            from cudnn_resolve.operations.bundled_debs import with_shared_debs
 
             task = supplied(task, request.bundle_dir, download, work.reporter, trusted=request.no_hashes)
-        done = carry_out(task, replace(work, verify=verify, download=download, members=download.members))
+            task = with_shared_debs(task, request.bundle_dir, shared, plan.facts.platform.arch or "", download, work.reporter)
+        done = carry_out(task, replace(work, verify=verify, download=download, members=download.members, online=download.is_online))
     if done.status != "done":
         return done
     done = replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))

@@ -114,7 +114,11 @@ def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Report
         disk.make_folder(path)
         return _filled(lock, request, path, reporter, path)
     path = disk.real(path)
-    with disk_bundle.working(path.rpartition("/")[0] or "/") as folder, disk_bundle.alone_with(path) as there:
+
+    def tell(what: str) -> None:
+        listener.note(f"note: {what}")
+
+    with disk_bundle.working(path.rpartition("/")[0] or "/") as folder, disk_bundle.alone_with(path, tell) as there:
         if there is not None:
             _refuse_other(path, add=request.add)
             disk_bundle.unpack(path, folder)
@@ -196,7 +200,9 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     if request.sbom:
         from cudnn_resolve.report.sbom import render
 
-        more[SBOM] = render(moved)
+        more[SBOM] = render(
+            moved, {one["file"]: (one["name"], one["version"], signed[one["file"]]) for some in debs.values() for one in some}
+        )
 
     def texts(old: Mapping[str, str]) -> dict[str, str]:
         name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})

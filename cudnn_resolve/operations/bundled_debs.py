@@ -17,11 +17,11 @@ from cudnn_resolve.planning.model import AptRepository, Step
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
     from cudnn_resolve.execution.model import Reporter
+    from cudnn_resolve.execution.task import Task
     from cudnn_resolve.locking.model import Lock
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.planning.model import Plan
+    from cudnn_resolve.planning.model import AptAction, Plan
     from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.model import AptPin
 
 FOLDER_NAME = re.compile(r"[a-z0-9]+-(x86_64|aarch64)")
 """Folders of a bundle that hold packages of the system."""
@@ -53,6 +53,7 @@ def bring_debs(
     Without `download` nobody may be asked.
     """
     from cudnn_resolve.execution.debs import missing_tool
+    from cudnn_resolve.planning.from_lock import apt_of
 
     debs: dict[str, list[dict[str, str]]] = {}
     sums: dict[str, str] = {}
@@ -72,20 +73,32 @@ def bring_debs(
             left.setdefault(why, []).extend(one.name for one in stack.apt)
             continue
         reporter.begin(f"bringing packages of the system for {stack.platform} into the bundle")
-        debs[stack.platform] = []
-        for one in repositories[stack.platform]:
-            pins = [pin for pin in stack.apt if pin.repository == one.name]
-            with disk_bundle.arriving(folder) as passing:
-                debs[stack.platform] += _debs(one, pins, stack.platform, passing, download)
-                inside = _folder_of(one, stack.platform)
-                _refuse_gone(f"{passing}/files", f"{folder}/{inside}")
-                for name in disk.names_in(f"{passing}/files"):
-                    disk_bundle.check_name(f"{inside}/{name}")
-                    sums[f"{inside}/{name}"] = disk.digest(f"{passing}/files/{name}", "sha256")
-                    disk.move(f"{passing}/files/{name}", f"{folder}/{inside}/{name}")
+        debs[stack.platform] = _brought(apt_of(stack.apt), repositories[stack.platform], stack.platform, folder, download, sums)
         reporter.end()
     text = "packages of the system are not in the bundle ({}), and come from the machine's own repositories: {}"
     return debs, sums, [text.format(why, ", ".join(sorted(set(names)))) for why, names in left.items()]
+
+
+def _brought(
+    packages: Sequence[AptAction],
+    repositories: Sequence[AptRepository],
+    platform: str,
+    folder: str,
+    download: Download,
+    sums: dict[str, str],
+) -> list[dict[str, str]]:
+    """Each package that is in the folder then, as `start.py` reads it; the digest of each file is added to `sums`."""
+    found = []
+    for one in repositories:
+        with disk_bundle.arriving(folder) as passing:
+            found += _debs(one, [package for package in packages if package.repository == one.name], platform, passing, download)
+            inside = _folder_of(one, platform)
+            _refuse_gone(f"{passing}/files", f"{folder}/{inside}")
+            for name in disk.names_in(f"{passing}/files"):
+                disk_bundle.check_name(f"{inside}/{name}")
+                sums[f"{inside}/{name}"] = disk.digest(f"{passing}/files/{name}", "sha256")
+                disk.move(f"{passing}/files/{name}", f"{folder}/{inside}/{name}")
+    return found
 
 
 def _refuse_gone(new: str, old: str) -> None:
@@ -103,14 +116,13 @@ def _refuse_gone(new: str, old: str) -> None:
         raise UsageError(f"the repository has {gone[0]} no more, which the bundle holds", code="bundle-name", hint=hint)
 
 
-def _debs(one: AptRepository, pins: Sequence[AptPin], platform: str, place: str, download: Download) -> list[dict[str, str]]:
+def _debs(one: AptRepository, packages: Sequence[AptAction], platform: str, place: str, download: Download) -> list[dict[str, str]]:
     """Each package that is in the folder `place`/files then, as `start.py` reads it."""
     from cudnn_resolve.execution.debs import ARCHITECTURES, bring
     from cudnn_resolve.host.tool import Tooling
-    from cudnn_resolve.planning.from_lock import apt_of
 
     architecture = ARCHITECTURES[platform.removeprefix("linux_")]
-    found = bring(one, apt_of(pins), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))
+    found = bring(one, list(packages), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))
     return [{"name": name, "version": version, "file": f"{_folder_of(one, platform)}/{file}"} for name, version, file in found]
 
 
@@ -129,13 +141,71 @@ def from_bundle(plan: Plan, lock: str, book: Book) -> Plan:
     sums, steps = disk_bundle.read_sums(found[0]), []
     for one in _known(book, wanted, arch):
         place = _folder_of(one, f"linux_{arch}")
-        key = one.key_url.rpartition("/")[2]
-        if f"{place}/Packages" not in sums or f"{place}/{key}" not in sums:
+        if f"{place}/Packages" not in sums or f"{place}/{_key_of(one)}" not in sums:
             return plan
-        url = f"{file_url(disk.real(f'{found[0]}/{place}'))}/"
         why = f"packages of the system come from the bundle's {place}, signed by the key {one.fingerprint[-8:]}"
-        here = replace(one, url=url, key_url=f"{url}{key}", is_bundled=True)
+        here = _bundled(one, f"{found[0]}/{place}")
         steps.append(Step(id="apt-repository", kind="apt-repository", argv=None, why=why, needs_root=True, repository=here))
     if {one.repository.name for one in steps if one.repository is not None} != wanted:
         return plan
     return replace(plan, steps=(*steps, *(one for one in plan.steps if one.kind != "apt-repository")))
+
+
+def _bundled(one: AptRepository, place: str) -> AptRepository:
+    """The repository as it lies in a folder of a bundle."""
+    url = f"{file_url(disk.real(place))}/"
+    return replace(one, url=url, key_url=f"{url}{_key_of(one)}", is_bundled=True)
+
+
+def _key_of(one: AptRepository) -> str:
+    return one.key_url.rpartition("/")[2]
+
+
+def shared_repositories(task: Task, arch: str | None, book: Book) -> tuple[AptRepository, ...]:
+    """The repositories that a shared folder could hold for the task; none where the tables do not know each of them."""
+    wanted = {one.repository for one in task.apt}
+    found = tuple(_known(book, wanted, arch))
+    return found if {one.name for one in found} == wanted else ()
+
+
+def with_shared_debs(
+    task: Task, folder: str, repositories: Sequence[AptRepository], arch: str, download: Download, reporter: Reporter
+) -> Task:
+    """The task with its packages of the system out of a shared folder, which is given first what it lacks.
+
+    What cannot be kept there comes from where the plan says.
+    """
+    from cudnn_resolve.execution.debs import missing_tool
+
+    if not repositories:
+        return task
+    platform = f"linux_{arch}"
+    sums = disk_bundle.read_sums(folder)
+    if not all(_holds(folder, one, [row for row in task.apt if row.repository == one.name], platform, sums) for one in repositories):
+        if missing_tool() is not None or not disk.writable(folder):
+            return task
+        reporter.begin(f"bringing packages of the system into {folder}")
+        brought: dict[str, str] = {}
+        try:
+            _brought(task.apt, repositories, platform, folder, download, brought)
+        except UsageError as error:  # the folder has what its repository signs no more
+            reporter.say(f"  {error.message}: packages of the system come from their repository")
+            return task
+        finally:
+            reporter.end()
+        disk_bundle.list_files(folder, brought)
+    return replace(task, repositories=tuple(_bundled(one, f"{folder}/{_folder_of(one, platform)}") for one in repositories))
+
+
+def _holds(folder: str, one: AptRepository, packages: Sequence[AptAction], platform: str, sums: Mapping[str, str]) -> bool:
+    """True where the folder has these packages and what signs them, each file as listed."""
+    place = _folder_of(one, platform)
+    listed = {name: digest for name, digest in sums.items() if name.startswith(f"{place}/")}
+    named = [f"{place}/{package.name}_{(package.version or '').replace(':', '%3a')}_" for package in packages]
+    if not {f"{place}/Packages", f"{place}/{_key_of(one)}"} <= listed.keys():
+        return False
+    if not all(any(name.startswith(start) for name in listed) for start in named):
+        return False
+    return all(
+        disk.kind(f"{folder}/{name}") == "file" and disk.digest(f"{folder}/{name}", "sha256") == digest for name, digest in listed.items()
+    )

@@ -431,7 +431,7 @@ def test_two_that_add_to_one_bundle_at_once_lose_nothing(bench: Bundling, name: 
 def test_a_tar_file_that_somebody_wrote_meanwhile_stays(small: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.tar"
     on_disk.pack(str(small / "b"), str(path))
-    with on_disk.alone_with(str(path)) as there:
+    with on_disk.alone_with(str(path), str) as there:
         theirs = path.read_bytes()
         path.unlink()
         path.write_bytes(theirs)
@@ -440,6 +440,20 @@ def test_a_tar_file_that_somebody_wrote_meanwhile_stays(small: Path, tmp_path: P
             on_disk.pack(str(small / "b"), str(path), there)
 
     assert [one.name for one in tmp_path.iterdir()] == ["b.tar"]
+
+
+def test_whoever_waits_for_a_tar_file_says_so_and_not_for_ever(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "b.tar"
+    on_disk.pack(str(small / "b"), str(path))
+    monkeypatch.setattr(on_disk, "_TAR_LOCK_SECONDS", 0.1)
+    said: list[str] = []
+
+    with on_disk.alone_with(str(path), said.append):
+        assert said == []
+        with pytest.raises(WorldError, match="somebody else is writing"), on_disk.alone_with(str(path), said.append):
+            pass
+
+    assert [str(path) in one and "waiting for at most" in one for one in said] == [True]
 
 
 def test_what_is_in_it_can_be_listed_as_cyclonedx_has_it(bench: Bundling) -> None:

@@ -143,6 +143,54 @@ def test_packages_of_the_system_come_out_of_the_bundle_and_go_again(bench: Bundl
     assert bench.world.files() == files
 
 
+def test_a_shared_folder_keeps_packages_of_the_system_too(bench: Bundling) -> None:
+    before = bench.world.installed()
+    words = ("pylock.toml", "-q", "--no-validate", "--matrix", str(bench.tables), "--bundle-dir", "share")
+
+    first = bench(*words)
+
+    assert first.stdout.startswith("done: "), first
+    share = bench.base / "share"
+    assert (share / INSIDE / f"libcudnn8_{CUDNN}_amd64.deb").is_file()
+    assert (share / INSIDE / "cuda-cudart-12-2_12.2.140-1_amd64.deb").is_file(), "what they need comes along"
+    assert json.loads(bench.say("bundle", "--check", "share", "--format", "json").stdout)["notes"] == []
+    assert bench("--undo", "-q").stdout.startswith("undone: ")
+    assert bench.world.installed() == before
+    kept = {path: path.stat().st_ino for path in (share / INSIDE).iterdir()}
+    shutil.rmtree(bench.world.repository)
+
+    second = bench(*words)
+
+    assert second.stdout.startswith("done: "), second
+    assert bench.world.installed()["libcudnn8"] == f"{CUDNN} hold ok installed"
+    assert {path: path.stat().st_ino for path in (share / INSIDE).iterdir()} == kept, "nothing was brought again"
+
+
+def test_a_damaged_package_of_a_shared_folder_is_brought_again(bench: Bundling) -> None:
+    words = ("pylock.toml", "-q", "--no-validate", "--matrix", str(bench.tables), "--bundle-dir", "share")
+    assert bench(*words).stdout.startswith("done: ")
+    assert bench("--undo", "-q").stdout.startswith("undone: ")
+    deb = bench.base / "share" / INSIDE / f"libcudnn8_{CUDNN}_amd64.deb"
+    whole = deb.read_bytes()
+    deb.write_bytes(bytes([*whole[:-1], whole[-1] ^ 1]))
+
+    again = bench(*words)
+
+    assert again.stdout.startswith("done: "), again
+    assert deb.read_bytes() == whole
+
+
+def test_a_list_of_what_is_in_it_has_the_packages_of_the_system(bench: Bundling) -> None:
+    pytest.importorskip("cyclonedx", reason="the extra `sbom` brings cyclonedx-python-lib")
+
+    assert bench.say("bundle", "-o", "b", "-q", "--sbom", "--matrix", str(bench.tables)).returncode == 0
+
+    found = {one["purl"]: one for one in json.loads((bench.base / "b/sbom.cdx.json").read_text())["components"]}
+    assert found.keys() >= {"pkg:pypi/demo@1.0", f"pkg:deb/libcudnn8@{CUDNN}?arch=amd64".replace("+", "%2B")}
+    digests = {one["hashes"][0]["content"] for one in found.values()}
+    assert digests < set(on_disk.read_sums(str(bench.base / "b")).values())
+
+
 def test_a_kill_while_they_are_unpacked_leaves_the_system_as_it_was(bench: Bundling) -> None:
     bench.make()
     before, files = bench.world.installed(), bench.world.files()
