@@ -42,6 +42,7 @@ class Bench:
             "XDG_STATE_HOME": str(home / "state"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
+        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its modules compiled
         self.lock.unlink(missing_ok=True)
         self._run(*self._own("lock"), "-q", "-f", *words, "-o", str(self.lock))
 

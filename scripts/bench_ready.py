@@ -5,14 +5,15 @@ usage: bench_ready.py [--rounds N] [--folder DIR] [--without 'pip install'|cold]
 
 Without a requirement: `ctranslate2` for CPUs. Fresh environments by turns, in one run: *cold* with empty caches, *warm* with what the tool
 keeps, from a *bundle* on this disk with an empty cache of uv and with a warm one, and *again*, where nothing is to be done. Each time ends
-with the import in a process of its own. Time passes and processor time (which does not grow with what others do) are told, the median of
-the rounds each, with the ratio to uv. The aims: cold at most 1.1 of `uv pip sync` cold, bundle at most 1.2 of `uv pip sync` warm, again
-under 0.3 s.
+with the import in a process of its own. The time that passes and the time of a processor (of the program and all that it starts; it grows
+less with what others do) are told, the median of the rounds each, with the ratio to uv's. The aims: cold at most 1.1 of `uv pip sync`
+cold, bundle at most 1.2 of `uv pip sync` warm, again under 0.3 s. They are of the time that passes, and judged by both.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import sys
@@ -76,7 +77,7 @@ class Ready(Bench):
 
 
 def main() -> int:
-    """1 where an aim is missed in processor time."""
+    """1 where an aim is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", help="where to work")
@@ -97,7 +98,7 @@ def main() -> int:
             "apply, warm": lambda: bench.timed(*bench.own("pylock.toml"), cold=False),
             "apply again": bench.again,
         }
-        rows = {one: what for one, what in rows.items() if not any(word in one for word in args.without)}
+        rows = {name: what for name, what in rows.items() if not any(word in name for word in args.without)}
         bench.timed(*bench.own("pylock.toml"), cold=False)  # compiles the tables of a checkout, as a wheel has them
         found: dict[str, list[tuple[float, float]]] = {one: [] for one in rows}
         for _ in range(args.rounds):
@@ -105,14 +106,17 @@ def main() -> int:
                 if one == "uv pip sync, warm":
                     bench.timed(*bench.uv_sync(), cold=False)  # fills its cache
                 found[one].append(what())
-    print(f"{' '.join(words)}, {args.rounds} rounds:\n\n| | seconds | of a processor | of uv's |\n| --- | ---: | ---: | ---: |")
-    used = {one: statistics.median(row[1] for row in values) for one, values in found.items()}
-    for one, values in found.items():
-        theirs = used.get("uv pip sync, cold" if one in ("apply, cold", "pip install, cold") else "uv pip sync, warm", 0.0)
-        print(f"| {one} | {statistics.median(row[0] for row in values):.2f} | {used[one]:.2f} | {used[one] / theirs:.2f} |")
-    aims = {"apply, cold": 1.1 * used.get("uv pip sync, cold", 1e9), "apply of a bundle, warm": 1.2 * used["uv pip sync, warm"]}
-    missed = [one for one, most in {**aims, "apply again": 0.3}.items() if used.get(one, 0.0) > most]
-    print(f"\naims missed: {', '.join(missed) or 'none'}")
+    print(f"{' '.join(words)}, {args.rounds} rounds, load {os.getloadavg()[0]:.1f}:\n")
+    print("| | seconds | of uv's | of a processor | of uv's |\n| --- | ---: | ---: | ---: | ---: |")
+    passed, used = ({one: statistics.median(row[which] for row in values) for one, values in found.items()} for which in (0, 1))
+    for one in found:
+        theirs = "uv pip sync, cold" if one in ("apply, cold", "pip install, cold") else "uv pip sync, warm"
+        ratios = (f"{took[one]:.2f} | {took[one] / took.get(theirs, 1e9):.2f}" for took in (passed, used))
+        print(f"| {one} | {' | '.join(ratios)} |")
+    for unit, took in (("time", passed), ("time of a processor", used)):
+        aims = {"apply, cold": 1.1 * took.get("uv pip sync, cold", 1e9), "apply of a bundle, warm": 1.2 * took["uv pip sync, warm"]}
+        missed = [one for one, most in {**aims, "apply again": 0.3}.items() if took.get(one, 0.0) > most]
+        print(f"\naims missed in {unit}: {', '.join(missed) or 'none'}")
     return 1 if missed else 0
 
 
