@@ -1,8 +1,8 @@
 """The setup cells of docs/notebooks.md, each executed by a real kernel in an imitation of its place, with the configured index.
 
 A place has the Python and the packages that were recorded there: those that a kernel and this program need are installed in the recorded
-versions, the others are there by name. It has no GPU, and pip finds this checkout's wheel under the program's name. Of the cells one of
-Colab and one of conda are executed; the others bring gigabytes of CUDA each, and test_setup_cells.py plans them.
+versions, the others are there by name. It has no GPU, and pip finds this checkout's wheel under the program's name. Every cell is executed
+but the one that takes Colab's own JAX, which is there by name alone; the wheels of CUDA, gigabytes of them, are fetched once for all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.program import ROOT
 
 pytestmark = pytest.mark.network
 IMPORTS = {"tensorflow": "tensorflow", "torch": "torch", "jax": "jax"}
-EXECUTED = [one for one in CELLS if "without=gpu" in one[0] or "a2-highgpu" in one[0]]
+EXECUTED = [one for one in CELLS if "restart=True" not in one[1]]
 _ALL = json.loads((ROOT / "tests/images/colab-2026-07-14.json").read_text("utf-8"))["packages"]["pip"]
 _RECORDED = {name: version for name, version in _ALL.items() if re.fullmatch(r"[\w.+!]+", version)}
 _NEEDED = ("ipykernel", "requests", "packaging", "platformdirs", "rich", "urllib3")
@@ -53,7 +53,8 @@ class Place:
     def __init__(self, base: Path, shared: Path, words: str) -> None:
         self.base, self.shared = base, shared
         self.image = base / "image"
-        uv("venv", "-q", "--seed", "--python", interpreter("3.12"), str(self.image))
+        version = re.search(r"python_version=(\S+)", words)
+        uv("venv", "-q", "--seed", "--python", interpreter(version[1] if version else "3.12"), str(self.image))
         is_colab = "colab" in words
         limits = base / "recorded.txt"
         limits.write_text(
@@ -103,7 +104,7 @@ class Place:
         return found
 
 
-@pytest.mark.parametrize(("words", "cell"), EXECUTED, ids=[words for words, _ in EXECUTED])
+@pytest.mark.parametrize(("words", "cell"), EXECUTED, ids=[f"{number} {words}" for number, (words, _) in enumerate(EXECUTED)])
 def test_a_setup_cell_does_what_it_says(words: str, cell: str, tmp_path: Path, shared: Path) -> None:
     place = Place(tmp_path, shared, words)
     for folder in ("/kaggle/working", "/home/sagemaker-user", "/content/drive"):
