@@ -431,7 +431,7 @@ def test_two_that_add_to_one_bundle_at_once_lose_nothing(bench: Bundling, name: 
 def test_a_tar_file_that_somebody_wrote_meanwhile_stays(small: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.tar"
     on_disk.pack(str(small / "b"), str(path))
-    with on_disk.alone_with(str(path), str) as there:
+    with on_disk.alone_with(str(path), lambda _: None) as there:
         theirs = path.read_bytes()
         path.unlink()
         path.write_bytes(theirs)

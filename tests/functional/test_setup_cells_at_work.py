@@ -53,8 +53,8 @@ class Place:
     def __init__(self, base: Path, shared: Path, words: str) -> None:
         self.base, self.shared = base, shared
         self.image = base / "image"
-        version = re.search(r"python_version=(\S+)", words)
-        uv("venv", "-q", "--seed", "--python", interpreter(version[1] if version else "3.12"), str(self.image))
+        stated = re.search(r"python_version=(\S+)", words)
+        uv("venv", "-q", "--seed", "--python", interpreter(stated[1] if stated else "3.12"), str(self.image))
         is_colab = "colab" in words
         limits = base / "recorded.txt"
         limits.write_text(
