@@ -16,6 +16,7 @@ import pytest
 from cudnn_resolve.cli.main import VERBS
 from cudnn_resolve.cli.parser import Parser
 from tests import program
+from tests.fleet_maker import told, write
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -44,8 +45,12 @@ def samples() -> list[Sample]:
 def run(command: str, cwd: Path) -> list[str]:
     name, *words = shlex.split(command)
     assert name == "cudnn-resolve"
-    alone = ["--offline"] if words[0] in ("plan", "why", "lock") else []  # as printed where no index can be asked
+    alone = (
+        ["--offline"] if words[0] in ("plan", "why", "lock") or words[:2] in (["fleet", "plan"], ["fleet", "lock"]) else []
+    )  # as printed where no index can be asked
     shutil.copy(ROOT / "tests" / "lists" / "requirements.txt", cwd)
+    hosts = {f"node{number:02d}": told(f"n{number}", driver="535.104.05") for number in range(1, 9)}
+    write(cwd / "facts", **hosts, k1=told("k1", "K80", "470.82.01"), k2=told("k2", "K80", "470.82.01"), b1=told("b1", "B200", "570.86.15"))
     done = program.run(*words, *alone, cwd=cwd)
     assert done.returncode in (0, 1), done.stderr
     return [line.rstrip().removesuffix(" --offline") for line in done.stdout.splitlines()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"(\d+)")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|quadro|graphics|\d+ ?gb)\b|[^a-z0-9]+")
 _LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)")
-_UNTOLD = "not known"
+UNTOLD = "not known"
+LISTS = ("pip", "apt")
 _SPREADS = 20_000
 """Facts of one class in which hosts differ, and that are told."""
 
@@ -79,11 +81,13 @@ class Classes:
 
     def _mattering(self, facts: Facts) -> tuple[Mattering, Machine]:
         """What matters of the facts; parts that are the same objects were looked at before."""
-        parts = tuple(getattr(facts, name) for name in _DECIDING)
+        parts: tuple[Any, ...] = (facts.platform, facts.python, facts.driver, facts.gpus, facts.root, facts.packages.apt, facts.frameworks)
+        if self._whole:
+            parts = (*parts, facts.packages, facts.cuda_toolkits, facts.cudnn)
         ids = tuple(map(id, parts))
         found = self._known.get(ids)
         if found is None:
-            if len(self._known) > 4096:  # what is different on every host is no use here
+            if len(self._known) > 1000:  # what is different on every host is no use here
                 self._known.clear()
             machine = machine_of(facts, self._book)
             found = self._known[ids] = (parts, self._key(facts, machine), machine)
@@ -172,16 +176,21 @@ def _slug(group: Group) -> str:
 
 def _cards(facts: Facts) -> set[str]:
     """The GPUs that programs see, in the short words of a file's name."""
-    names = (one.name.casefold() for one in or_none(facts.gpus) or () if one.name and not one.hidden)
-    return {word for name in names if (word := _VENDOR.sub("", name)[:20])}
+    names = {one.name for one in or_none(facts.gpus) or () if one.name and not one.hidden}
+    return {_word(name) for name in names} - {""}
+
+
+@lru_cache(512)
+def _word(name: str) -> str:
+    return _VENDOR.sub("", name.casefold())[:20]
 
 
 def _about(group: Group) -> Iterator[tuple[str, str]]:
     machine, facts = group.machine, group.facts
     if machine.gpus or facts.gpus == ():
-        yield "gpus", ", ".join(dict.fromkeys(one.label for one in machine.gpus)) or "none"
+        yield "gpus", ", ".join(dict.fromkeys(one.label.replace("compute capability ", "") for one in machine.gpus)) or "none"
     if machine.driver is not None:
-        yield "driver", f"{machine.driver.major} branch, {machine.driver_text} or newer"
+        yield "driver", machine.driver_text + (f", or newer of branch {machine.driver.major}" if "driver.version" in group.others else "")
     elif machine.driver_absent:
         yield "driver", "none"
     if machine.python_full is not None:
@@ -212,13 +221,6 @@ def _gpus(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "", "; ".join(f"{count} x {text}" for text, count in sorted(cards.items())) or "none"
 
 
-def _packages(facts: Facts) -> Iterator[tuple[str, str]]:
-    for name in ("pip", "apt"):
-        found: Mapping[str, str] | None = or_none(getattr(facts.packages, name))
-        yield name, _UNTOLD if found is None else "known"
-        yield from ((f"{name}.{package}", version) for package, version in (found or {}).items())
-
-
 _SECTIONS: Mapping[str, Callable[[Facts], Iterator[tuple[str, str]]]] = {
     "platform": _platform,
     "python": lambda facts: iter((("version", _told(facts.python.version)),)),
@@ -228,12 +230,10 @@ _SECTIONS: Mapping[str, Callable[[Facts], Iterator[tuple[str, str]]]] = {
         (("", ", ".join(sorted({_told(one.version) for one in or_none(facts.cuda_toolkits) or ()})) or "none"),)
     ),
     "cudnn": lambda facts: iter((("", ", ".join(sorted({_told(one.version) for one in or_none(facts.cudnn) or ()})) or "none"),)),
-    "packages": _packages,
     "container": lambda facts: iter((("", _told(or_none(facts.container))),)),
     "root": lambda facts: iter((("", _told(facts.root)),)),
 }
 """The facts that are told where hosts of one class differ, by the part of the facts that holds them."""
-_DECIDING = ("platform", "python", "driver", "gpus", "cuda_toolkits", "cudnn", "frameworks", "packages", "root")
 
 
 def _leaves(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
@@ -242,19 +242,32 @@ def _leaves(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
 
 def leaves(facts: Facts) -> dict[str, str]:
     """Every fact in which hosts can differ, with its value in words."""
-    return {fact: value for name in _SECTIONS for fact, value in _leaves(name, facts)}
+    found = {fact: value for name in _SECTIONS for fact, value in _leaves(name, facts)}
+    for name in LISTS:
+        packages = _listed(facts, name)
+        found[f"packages.{name}"] = UNTOLD if packages is None else "known"
+        found.update((f"packages.{name}.{package}", version) for package, version in (packages or {}).items())
+    return found
+
+
+def _listed(facts: Facts, name: str) -> Mapping[str, str] | None:
+    found: Mapping[str, str] | None = or_none(getattr(facts.packages, name))
+    return found
 
 
 def differing(one: Facts, other: Facts) -> Iterator[tuple[str, str]]:
     """The facts in which `other` differs from `one`, with its values; `none` for what is not there."""
     for name in _SECTIONS:
-        if getattr(one, name) is getattr(other, name):
-            continue
-        before, after = dict(_leaves(name, one)), dict(_leaves(name, other))
-        if before != after:
-            yield from ((fact, value) for fact, value in after.items() if before.get(fact) != value)
-            untold = tuple(f"{fact}." for fact, value in after.items() if value == _UNTOLD)
-            yield from ((fact, "none") for fact in before.keys() - after.keys() if not fact.startswith(untold))
+        if getattr(one, name) is not getattr(other, name):
+            before = dict(_leaves(name, one))
+            yield from ((fact, value) for fact, value in _leaves(name, other) if before[fact] != value)
+    for name in LISTS if one.packages is not other.packages else ():
+        packages, others = _listed(one, name), _listed(other, name)
+        if (packages is None) is not (others is None):
+            yield f"packages.{name}", UNTOLD if others is None else "known"
+        if others is not None and packages is not others:
+            changed = (packages or {}).items() ^ others.items()
+            yield from ((f"packages.{name}.{package}", others.get(package, "none")) for package in {package for package, _ in changed})
 
 
 # ---- names of hosts

@@ -9,10 +9,8 @@ import msgspec
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.codec import from_mapping
-from cudnn_resolve.fleet.classes import in_order, leaves
+from cudnn_resolve.fleet.classes import LISTS, UNTOLD, in_order, leaves
 from cudnn_resolve.fleet.model import Change, FleetClass, Spread
-
-PACKAGES = ("packages.pip", "packages.apt")
 
 
 class Host:
@@ -28,7 +26,7 @@ class Host:
 
     def knows(self, fact: str) -> bool:
         """False for a package of a list that nobody knows."""
-        return not any(fact.startswith(f"{name}.") and self.get(name) == "not known" for name in PACKAGES)
+        return not any(fact.startswith(f"packages.{name}.") and self.get(f"packages.{name}") == UNTOLD for name in LISTS)
 
 
 def by_host(classes: Iterable[FleetClass]) -> dict[str, Host]:

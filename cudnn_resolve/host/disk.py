@@ -443,7 +443,8 @@ def content(path: str, limit_bytes: int) -> bytes | None:
         return None
     with open(handle, "rb") as file:
         try:
-            return file.read(limit_bytes)
+            size = os.fstat(handle).st_size  # a buffer of the whole limit costs more than the file; some files say 0
+            return file.read(min(limit_bytes, size) if size else limit_bytes)
         except OSError:
             return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from cudnn_resolve.matrix.row import Card
 
@@ -50,6 +51,7 @@ def nearest(cards: Sequence[Card], word: str) -> tuple[str, ...]:
     return tuple(names[one] for one in get_close_matches(wanted, list(names), n=5, cutoff=0.5))
 
 
+@lru_cache(4096)
 def _words(name: str) -> frozenset[str]:
     apart = re.sub(r"(rtx|gtx|quadro|tesla|geforce|titan)(?=[a-z\d])", r"\1 ", name.casefold())
     return frozenset(word for word in re.findall(r"[a-z]+\d*[a-z]*|\d+[a-z]*", apart) if not _NOISE.fullmatch(word))

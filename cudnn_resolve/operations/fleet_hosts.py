@@ -6,6 +6,7 @@ import json
 import os.path
 import re
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
 from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
-from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.classes import Classes
 from cudnn_resolve.fleet.model import FleetAnswer, FleetClass, HostFault, HostReport
 from cudnn_resolve.host import disk
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.options import FleetRequest
 
 _UUID = re.compile(rb'"uuid"\s*:\s*"[A-Za-z0-9-]{1,80}"')
-_BLANKS = b" \t\r\n"
-_MOST_PARTS = 2048
+_GAP = re.compile(rb'\s*[{,]\s*"([^"\\]{0,100})"\s*:\s*')
+_END = re.compile(rb"\s*\{?\s*\}\s*")
+_LONG = 1024
+_MOST_BYTES = 16 << 20
+"""Text whose meaning is kept; what is different on every host would fill the memory."""
 _NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
@@ -110,6 +114,7 @@ class _Reader:
     def __init__(self, book: Book) -> None:
         self._book = book
         self._parts: dict[tuple[str, bytes], Any] = {}
+        self._held = 0
         self._split = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def reports(self, path: str) -> Iterator[HostReport]:
@@ -139,30 +144,57 @@ class _Reader:
     def _joined(self, raw: bytes) -> Facts | None:
         """The facts of a file that `detect` wrote, put together of its parts; None for another file, and for a faulty one."""
         try:
-            parts = self._split.decode(raw)
-            if not parts.keys() <= _KEYS:
+            entries = self._entries(raw)
+            if entries is None or not entries.keys() <= _KEYS:
                 return None
-            made, length = {}, 1
-            for name, value in parts.items():
-                text = bytes(value)
-                size = len(text.translate(None, _BLANKS))
-                made[name] = self._part(name, _UUID.sub(b'"uuid":null', text) if name == "gpus" else text)
-                length += size + len(name) + 4
+            made = {name: self._part(name, text) for name, text in entries.items()}
         except (CudnnResolveError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
-        if length != len(raw.translate(None, _BLANKS)):  # a key that stands twice is lost in a mapping, and the text is longer
-            return None
-        return Facts(**{name: value for name, value in made.items() if name != "schema"})
+        made.pop("schema", None)
+        return Facts(**made)
+
+    def _entries(self, raw: bytes) -> dict[str, bytes] | None:
+        """The entries of an object, not interpreted; None where one of them was lost, because its key stands twice."""
+        found, place = {}, 0
+        for name, value in self._split.decode(raw).items():
+            text, gap = bytes(value), _GAP.match(raw, place)
+            if gap is None or gap[1] != name.encode() or not raw.startswith(text, gap.end()):
+                return None
+            found[name], place = text, gap.end() + len(text)
+        return found if _END.fullmatch(raw, place) else None
 
     def _part(self, name: str, text: bytes) -> Any:
         """One entry of a facts file as facts have it."""
-        key = name, text
+        text = _UUID.sub(b'"uuid":null', text) if name == "gpus" else text
+        key = name, text if len(text) < _LONG else blake2b(text, digest_size=20).digest()
         if key not in self._parts:
-            if len(self._parts) >= _MOST_PARTS:
+            made = self._packages(text) if name == "packages" else getattr(_alone(name, text), name, None)
+            self._held += 0 if name == "packages" else len(text)
+            if self._held > _MOST_BYTES:
                 self._parts.clear()
-            alone = from_mapping(parse_object(f"{{{json.dumps(name)}:{text.decode()}}}", name), name)
-            self._parts[key] = getattr(alone, name, None)
+                self._held = len(text)
+            self._parts[key] = made
         return self._parts[key]
+
+    def _packages(self, text: bytes) -> Packages:
+        """The lists of packages, each of which may be that of another host."""
+        entries = self._entries(text)
+        if entries is None:
+            raise InputError("a list of packages stands twice", code="facts-invalid")
+        lists = {}
+        for name, value in entries.items():
+            key = f"packages.{name}", blake2b(value, digest_size=20).digest()
+            if key not in self._parts:
+                self._parts[key] = getattr(_alone("packages", b'{"%b":%b}' % (name.encode(), value)).packages, name, None)
+                self._held += len(value)
+            if name in Packages.__struct_fields__:
+                lists[name] = self._parts[key]
+        return Packages(**lists)
+
+
+def _alone(name: str, text: bytes) -> Facts:
+    """The facts of a file that has one entry only."""
+    return from_mapping(parse_object(f'{{"{name}":{text.decode()}}}', name), name)
 
 
 def _nodes(raw: bytes) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def test_installed_packages_count_for_a_plan_only() -> None:
 def test_the_oldest_driver_stands_for_a_class() -> None:
     drivers = {"a": "550.90.07", "b": "550.54.15", "c": "550.127.05"}
     (found,) = classes(shipped(), {name: told(name, driver=driver) for name, driver in drivers.items()})
-    assert found.about["driver"] == "550 branch, 550.54.15 or newer"
+    assert found.about["driver"] == "550.54.15, or newer of branch 550"
     assert found.facts.driver is not None
     assert dict(found.spreads[0].values) == {"550.127.05": ("c",), "550.54.15": ("b",), "550.90.07": ("a",)}
 
