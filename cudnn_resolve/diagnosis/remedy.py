@@ -66,7 +66,9 @@ class Remedies:
     def _interpreter(self) -> str | None:
         """The interpreter whose packages the tracebacks of the log name last."""
         frames = sorted(self.case.frames, key=lambda one: one.line)
-        found = [said[1] for one in frames if (said := _SITE.search(one.text)) and not said[1].startswith("/usr")]
+        places = [said[1] for one in frames if (said := _SITE.search(one.text))]
+        # Packages of the user's own directory are those of an interpreter that is elsewhere.
+        found = [one for one in places if not one.startswith("/usr") and not one.endswith("/.local")]
         return f"{found[-1]}/bin/python" if found else None
 
     def _adapted(self, remedy: Remedy, *, tried: bool, brings: frozenset[str] = frozenset()) -> Iterator[Remedy]:

@@ -431,3 +431,16 @@ def test_what_contradicts_what_among_many_frameworks_is_left_to_plan(monkeypatch
     facts = from_mapping({"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON}, "test")
     command = "cudnn-resolve apply -f torch==2.9.0 -f tensorflow==2.4.0 -f jax==0.6.0"
     assert [one.command for one in planned("raise them", command, facts, book())] == [command.replace("apply", "plan")]
+
+
+def test_an_extension_of_another_torch_is_installed_again() -> None:
+    log = "ImportError: /v/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEa\n"
+    assert "install the extension again" in judged(log).findings[0].remedy[0].text
+
+
+def test_packages_of_the_users_own_directory_name_no_interpreter() -> None:
+    log = (
+        '  File "/home/u/.local/lib/python3.9/site-packages/torch/__init__.py", line 81, in <module>\n'
+        "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory\n"
+    )
+    assert not any("/.local/bin" in (one.command or "") for one in judged(log).findings[0].remedy)
