@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "what the command of that name does on one machine, for each class of hosts with equal facts"
     parser.add_argument("verb", choices=declared(FleetRequest)["verb"].choices, help=about)
     group = parser.add_argument_group("which hosts")
-    add_options(group, FleetRequest, "inventory", "from_folder", "limit", "python", "env", "serial", "max_fail", "replace")
+    add_options(group, FleetRequest, "inventory", "from_folder", "limit", "python", "env", "serial", "max_fail", "fetch", "replace")
     add_options(parser.add_argument_group("for single verbs"), FleetRequest, "one_lock", "since", "strict")
     add_common_options(parser, ("text", "json", "html"), words=("REQ | LOCK", "; check: a lock, or several"), elsewhere=None)
     parser.epilog = (

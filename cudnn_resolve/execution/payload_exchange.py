@@ -165,6 +165,8 @@ def put(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
         try:
             if is_there:
                 os.rename(place.path, place.previous)
+            if job.get("fetch"):
+                fetch(job, seen["plan"])
             start(job, place.path)
             with open(os.path.join(place.path, OWN), "w", encoding="utf-8") as stream:
                 json.dump({"plan": seen["plan"], "packages": sorted(seen["after"])}, stream)
@@ -173,6 +175,30 @@ def put(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
             back(place)
             raise
     return {"changed": True, "said": said, "before": seen["before"], "after": installed(place.path)}
+
+
+def fetch(job: "dict[str, Any]", plan: "dict[str, Any]") -> None:
+    """Fetch the wheels with the pip and the index of this machine; the start script verifies them."""
+    minor = job["plan"]["python"]
+    python = job.get("python") or (sys.executable if minor == "{}.{}".format(*sys.version_info[:2]) else shutil.which("python" + minor))
+    if not python:
+        raise RefusedError("the lock needs Python {}, which is not on PATH".format(minor))
+    wheels = os.path.join(job["bundle"], "wheels")
+    pins = os.path.join(job["bundle"], "pins.txt")
+    with open(pins, "w", encoding="utf-8") as stream:
+        for one in plan["packages"] + plan["apart"]:
+            stream.write("{}=={}".format(one["name"], one["version"]))
+            stream.write("".join(" --hash=sha256:" + digest for digest in sorted(one["wheels"].values())) + "\n")
+    words = [python, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    done = subprocess.run(
+        [*words, "--require-hashes", "-d", wheels, "-r", pins],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode:
+        raise RefusedError("pip of the host: " + (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["failed"])[-1])
 
 
 def start(job: "dict[str, Any]", path: str) -> None:

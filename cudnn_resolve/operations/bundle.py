@@ -165,7 +165,24 @@ def _placed(lock: Lock, folder: str) -> Lock:
     return with_files(lock, lambda file: {**file, "path": disk.real(f"{folder}/{file['path']}")} if "path" in file else file)
 
 
-def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str) -> BundleResult:
+def outline(request: BundleRequest, folder: str) -> None:
+    """Make a bundle without its wheels, which are fetched elsewhere: listed by the sums that the lock has."""
+    lock, _ = _lock(request, NOBODY)
+    assert lock is not None, "a lock is named"
+    disk.make_folder(folder)
+    _filled(lock, request, folder, Reporter(), folder, whole=False)
+
+
+def _locked_sums(files: Iterable[File]) -> dict[str, str]:
+    """The SHA-256 of each file, as the lock has it; UsageError for one without."""
+    sums = {one.filename: one.hashes.get("sha256", "") for one in files}
+    for name, digest in sums.items():
+        if not digest:
+            raise UsageError(f"the lock has no SHA-256 of {name}", code="hash-missing", hint="leave --fetch host out")
+    return sums
+
+
+def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str, *, whole: bool = True) -> BundleResult:
     """Bring every file into the folder, then what is made of them, then list them all."""
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.locking.bundled import folder_files, name_for, taken_by, wheels_of, with_files, with_folder_files
@@ -179,7 +196,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     repositories = repositories_of(lock, machines, gather_book(request))
     addresses = [one.url for one in wheels.values()] + [one.key_url for wanted in repositories.values() for one in wanted]
     with fetching(request, Facts(), addresses) as download:
-        sums = _bring(list(wheels.values()), folder, download, reporter)
+        sums = _bring(list(wheels.values()), folder, download, reporter) if whole else _locked_sums(wheels.values())
         debs, signed, notes = bring_debs(lock, repositories, folder, None if request.offline else download, reporter)
     if lacking := sorted(wheels.keys() - sums.keys()):
         hint = "make a bundle of its own"
@@ -212,7 +229,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     disk.sync_file_systems((folder,))
     listed = {**signed, **{f"{WHEELS}/{file}": digest for file, digest in sums.items()}}
     disk_bundle.list_files(folder, listed, texts)
-    return _result(shown, folder, notes)
+    return _result(shown, folder, notes) if whole else BundleResult(path=shown)
 
 
 def _machines(lock: Lock, request: BundleRequest) -> dict[str, Machine]:

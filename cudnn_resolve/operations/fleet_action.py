@@ -138,7 +138,9 @@ def environment(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
     folder = None
     try:
         folder = carrier.send(bundle)
-        done = carrier.answer(exchange, {**job, "do": "put", "bundle": folder, "python": words.get("python")})
+        done = carrier.answer(
+            exchange, {**job, "do": "put", "bundle": folder, "python": words.get("python"), "fetch": words.get("fetch") == "host"}
+        )
         fault = _fault(carrier, path) if done["changed"] and words.get("validate", True) else None
         carrier.answer(exchange, {"do": "settle", "path": path, "keep": fault is None})
     finally:
@@ -194,4 +196,4 @@ def _bundle(carrier: Carrier, words: Mapping[str, Any]) -> str:
         if words.get("lock")
         else lock_for(tuple(map(str, targets)) if isinstance(targets, list) else (str(targets),), found)
     )
-    return bundle_of(lock, found)
+    return bundle_of(lock, found, whole=words.get("fetch") != "host")

@@ -7,7 +7,6 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import is_bundle
@@ -21,10 +20,11 @@ _WAIT_SECONDS = 3600.0
 """For another process that fetches the same files."""
 
 
-def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, reporter: Reporter | None = None) -> str:
+def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bool = True) -> str:
     """The bundle of a lock, which is made where it is not there yet; `lock` may be the folder of a bundle itself.
 
-    A lock of another tool does not say which machines it is for: it is for those like the one with these facts.
+    A lock of another tool does not say which machines it is for: it is for those like the one with these facts. One that is not `whole`
+    lacks the wheels, which hosts fetch.
     """
     if is_bundle(lock) and disk.is_folder(lock):
         return lock
@@ -32,7 +32,7 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, reporter: Re
     python = ".".join((facts.python.version or "").split(".")[:2])
     arch = facts.platform.arch or "x86_64"
     own = read(text, lock).tool is not None
-    name = sha256(f"{disk.real(lock)}\n{'' if own else python + arch}\n{text}".encode()).hexdigest()[:16]
+    name = sha256(f"{disk.real(lock)}\n{'' if own else python + arch}{'' if whole else ' outline'}\n{text}".encode()).hexdigest()[:16]
     folder = f"{_folder()}/{name}"
     disk.make_folder(folder)
     held = hold(folder, wait_seconds=_WAIT_SECONDS)
@@ -40,10 +40,14 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, reporter: Re
         raise WorldError("another process is fetching the files of that lock", code="bundle-locked", context=lock)
     try:
         if not is_bundle(f"{folder}/bundle"):
-            from cudnn_resolve.operations.bundle import bundle
+            from cudnn_resolve.operations.bundle import bundle, outline
 
             stated = BundleRequest() if own else BundleRequest(platforms=(f"linux_{arch}",), python_version=python or None)
-            bundle(replace(stated, lock=lock, output=f"{folder}/bundle"), listener, reporter)
+            stated = replace(stated, lock=lock, output=f"{folder}/bundle")
+            if whole:
+                bundle(stated, listener)
+            else:
+                outline(stated, f"{folder}/bundle")
     finally:
         held.release()
     return f"{folder}/bundle"

@@ -47,7 +47,7 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     locks, answers = {}, {}
     for one in classes:
         try:
-            locks[one.name] = bundle_of(_lock(one, request, book), one.facts, listener)
+            locks[one.name] = bundle_of(_lock(one, request, book), one.facts, listener, whole=request.fetch != "host")
         except InputError:  # noqa: PERF203 - a file that cannot be read is no matter of a class
             raise
         except CudnnResolveError as error:
@@ -134,7 +134,7 @@ def _python(request: FleetRequest) -> dict[str, Any]:
 
 
 def _said(request: FleetRequest) -> dict[str, Any]:
-    return {**_python(request), **({"replace": True} if request.replace else {})}
+    return {**_python(request), **({"replace": True} if request.replace else {}), **({"fetch": "host"} if request.fetch == "host" else {})}
 
 
 def _environment(request: FleetRequest) -> str:

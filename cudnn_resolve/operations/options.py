@@ -378,6 +378,9 @@ class FleetRequest(Options, frozen=True, kw_only=True):
         str | None, _option("apply, undo, validate: how many hosts at a time, after the canaries (a part of them as Ansible has it)", "N")
     ] = None
     max_fail: Annotated[int | None, _option("apply, undo: stop where more than this part of the hosts at a time failed", "PERCENT")] = None
+    fetch: Annotated[
+        Literal["controller", "host"], _option("apply: who fetches the files: this machine, once, or each host with its own pip and index")
+    ] = "controller"
     replace: Annotated[bool, _option("apply: also replace an environment with packages that the lock does not have")] = False
     output: str | None = None
     """The lock, or the folder for those of all classes."""

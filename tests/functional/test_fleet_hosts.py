@@ -100,6 +100,15 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
     assert fleet.machines["a1"].versions() == []
     assert fleet.machines["a3"].versions() == ["demo-1.0", "other-2.0"]
 
+    shutil.copytree(fleet.base / "wheels", fleet.machines["a1"].root / "srv")
+    (fleet.machines["a1"].root / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /srv\n")
+
+    fourth = fleet("apply", *words, "--fetch", "host", "--limit", "a1:a2")
+
+    assert outcomes(fourth) == {"a1": "changed", "a2": "failed"}, fourth.stdout
+    assert fleet.machines["a1"].versions() == ["demo-1.0", "other-2.0"]
+    assert fleet.machines["a2"].versions() == []
+
 
 def cut_off(fleet: Fleet, name: str) -> None:
     """Kill everything on a host once its environment is half made."""

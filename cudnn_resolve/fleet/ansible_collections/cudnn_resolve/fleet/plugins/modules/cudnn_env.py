@@ -37,6 +37,13 @@ options:
   python:
     description: The interpreter of which a new environment is made; the default is one of the lock's version on PATH.
     type: str
+  fetch:
+    description:
+      - V(controller) fetches the files once and carries them to every host, which then needs no network.
+      - V(host) lets the host fetch them with its own pip, from the index that it is configured for.
+    type: str
+    choices: [controller, host]
+    default: controller
   replace:
     description: Also replace an environment that holds packages which the lock does not.
     type: bool
