@@ -77,6 +77,8 @@ class Site(Struct, frozen=True, kw_only=True, dict=True):
     """Paths at which the system has a library of this name: LD_LIBRARY_PATH, the linker cache, the loader's directories."""
     look: Callable[[str], Elf | None]
     """What lies at a path of the system; None where no library does."""
+    ahead: tuple[str, ...] = ()
+    """The directories of LD_LIBRARY_PATH: the loader looks there before it follows a RUNPATH (ld.so(8))."""
     opens: Mapping[str, tuple[str, ...]] = {}
     """Names that a package opens at run time and cannot do without on a GPU; they do not count of one that is linked to such."""
 
@@ -169,6 +171,8 @@ def explain(site: Site, link: BrokenLink, book: Book) -> tuple[str, str | None]:
     who = f"{link.package}: {file} needs" if file else f"{link.package} opens"
     if link.version:
         newer = f": a newer {wheel} has it" if wheel else ""
+        if link.found is not None and os.path.dirname(link.found) in site.ahead:
+            newer = ": LD_LIBRARY_PATH leads there, before what the library itself names"
         return f"{who} {link.version} of {link.name}{users}, and {link.found} is too old for that{newer}", wheel
     if link.severity == "warning":
         return f"{who} {link.name}{users}, which this system has not: install the package of the system that has it", None
@@ -225,12 +229,14 @@ def _of_library(site: Site, one: Placed) -> Iterator[BrokenLink]:
             if not _is_optional(one, name) and (severity := _severity(site, one, name)) is not None:
                 yield _broken(site, one, name, severity)
             continue
+        # What the framework itself has loaded before from elsewhere counts under its name: then LD_LIBRARY_PATH does no harm.
+        how_bad: Literal["error", "warning"] = "warning" if providers and os.path.dirname(providers[0][0]) in site.ahead else "error"
         if lacking := _lacking_jit(one, name, providers):
-            yield _broken(site, one, name, "error", lacking, providers[0][0])
+            yield _broken(site, one, name, how_bad, lacking, providers[0][0])
         wanted = [version for file, version in one.elf.wanted if file == name]
         for version in wanted if providers and _is_imported(site, one) else ():
             if all(elf.provided and version not in elf.provided for _, elf in providers):
-                yield _broken(site, one, name, "error", version, providers[0][0])
+                yield _broken(site, one, name, how_bad, version, providers[0][0])
                 break
 
 
@@ -254,7 +260,7 @@ def _providers(site: Site, one: Placed, name: str) -> list[tuple[str, Elf]] | No
     """Libraries of which one is loaded under the name, the likeliest first; empty for the loader's own, None where there is none."""
     if name.startswith(("linux-vdso", "ld-linux", "ld-musl")):
         return []
-    for folder in _search_path(one):
+    for folder in (*(site.ahead if one.elf.runpath else ()), *_search_path(one)):
         path = f"{folder}/{name}"
         elf = site.by_path[path].elf if path in site.by_path else site.look(path)
         if elf is not None and elf.arch == one.elf.arch:

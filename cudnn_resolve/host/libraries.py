@@ -46,8 +46,12 @@ class SystemLibraries:
         rpath, runpath = (program.rpath if program else None), (program.runpath if program else None)
         said = host.environ.get("LD_LIBRARY_PATH")
         named = (None if runpath else rpath, said, runpath)  # ld.so(8): DT_RPATH counts only where there is no DT_RUNPATH
-        folders = (folder for path in named for folder in (path or "").replace("$ORIGIN", origin).split(":"))
-        self._first = [os.path.normpath(one) for one in folders if one.startswith("/")]
+        paths = [
+            [os.path.normpath(one) for one in (path or "").replace("$ORIGIN", origin).split(":") if one.startswith("/")] for path in named
+        ]
+        self._first = [folder for path in paths for folder in path]
+        self.ahead = tuple(paths[1])
+        """The directories of LD_LIBRARY_PATH."""
         self._last = [entry.format(arch=arch) for entry in _DIRECTORIES]
 
     def find(self, name: str) -> tuple[str, ...]:
@@ -103,7 +107,9 @@ def planned_site(
     libraries: tuple[Placed, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
 ) -> Site:
     """An environment with these libraries and packages."""
-    return Site(libraries=libraries, packages=packages, find=system.find, look=system.look, opens=opened_names(book, packages))
+    return Site(
+        libraries=libraries, packages=packages, find=system.find, look=system.look, ahead=system.ahead, opens=opened_names(book, packages)
+    )
 
 
 def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[Placed]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, explain
@@ -176,6 +177,24 @@ def test_an_nvjitlink_that_is_older_than_what_links_with_it() -> None:
     assert explain(here("__nvJitLinkComplete_12_1"), found, shipped())[0].endswith(
         "is too old for that: a newer nvidia-nvjitlink-cu12 has it"
     )
+
+
+def test_a_library_that_ld_library_path_names_comes_before_a_runpath() -> None:
+    """The library of the wheel has all that is needed; the loader takes the older one of a CUDA beside it, but for an RPATH."""
+    old, new = (frozenset({f"__nvJitLinkComplete_12_{minor}"}) for minor in (1, 4))
+
+    def here(**path: str) -> Site:
+        jit = Elf(arch="x86_64", bits=64, soname="libnvJitLink.so.12", jit=new)
+        wants = Elf(arch="x86_64", bits=64, needed=("libnvJitLink.so.12",), jit=new, **path)  # type: ignore[arg-type]
+        files = {"sparse": {"sparse/_C.so": wants}, "nvidia-nvjitlink-cu12": {"nvidia/nvjitlink/lib/libnvJitLink.so.12": jit}}
+        found = {"/cuda/lib64/libnvJitLink.so.12": Elf(arch="x86_64", bits=64, soname="libnvJitLink.so.12", jit=old)}
+        return replace(site(files), ahead=("/cuda/lib64",), look=found.get)
+
+    beside = "$ORIGIN/../nvidia/nvjitlink/lib"
+    (link,) = broken_links(here(runpath=beside))
+    assert (link.severity, link.found) == ("warning", "/cuda/lib64/libnvJitLink.so.12")
+    assert explain(here(runpath=beside), link, shipped())[0].endswith("LD_LIBRARY_PATH leads there, before what the library itself names")
+    assert broken_links(here(rpath=beside)) == ()
 
 
 def test_what_a_linked_package_declares_besides_is_not_missed() -> None:
