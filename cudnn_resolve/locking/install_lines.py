@@ -23,7 +23,8 @@ from cudnn_resolve.resolution.release import version_within
 
 _PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
 _OPTIONS = re.compile(r"(?:^|\s)#|\s--[a-z]")
-_VARIANT = re.compile(r"/(cu\d{2,3}|cpu|xpu|rocm[\d.]*)(?=/|$)")
+VARIANT = re.compile(r"/(cu\d{2,3}|cpu|xpu|rocm[\d.]*)(?=/|$)")
+"""An index of one variant, in its address."""
 _BACKEND = re.compile(r"--torch-backend[=\s]\s*(\S+)")
 _FILE = re.compile(r"(-r|--requirements?|-c|--constraints?)[=\s]\s*(\S.*)")
 _INDEX = re.compile(r"(?:-i|--index-url|--default-index|--index|--extra-index-url|-f|--find-links)[=\s]\s*(\S+)")
@@ -69,6 +70,7 @@ class _Command(NamedTuple):
     loose: set[str]
     """Packages that it asked for without a version so far."""
     upgrade: bool
+    number: int
 
 
 class Installs:
@@ -78,6 +80,7 @@ class Installs:
         self.reading = reading
         self._pins: dict[str, Listed] = {}
         self._nameless: list[str] = []
+        self._commands = 0
 
     def put(self, row: Listed) -> None:
         """Install a version in the place of another one."""
@@ -105,11 +108,12 @@ class Installs:
         """Carry out one command: its requirements, the files that they name, and the indexes that count for all of them."""
         addresses: list[str] = []
         flat = list(self._flat(lines, addresses))
-        variants = tuple(dict.fromkeys(found[1] for found in map(_VARIANT.search, addresses) if found))
+        variants = tuple(dict.fromkeys(found[1] for found in map(VARIANT.search, addresses) if found))
         for address in addresses:
-            if not _VARIANT.search(address):
+            if not VARIANT.search(address):
                 self.reading.note(f"packages come from {without_logins(address)[:80]}, too: judged by name and version")
-        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), set(), upgrade)
+        self._commands += 1
+        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), set(), upgrade, self._commands)
         for one in flat:
             if not one.is_limit:
                 self._requirement(one, command)
@@ -140,7 +144,7 @@ class Installs:
     def backend(self, name: str, addresses: list[str]) -> None:
         """Take packages from the index that uv's `--torch-backend` chooses; one that the machine of the build decides is not known."""
         address = f"/{name}"
-        if _VARIANT.fullmatch(address):
+        if VARIANT.fullmatch(address):
             addresses.append(address)
         else:
             self.reading.gap(f"which build of torch `--torch-backend {name[:40]}` takes is decided where it is installed")
@@ -213,7 +217,7 @@ class Installs:
         try:
             requirement = _parsed(words)
         except (InvalidRequirement, ValueError, RecursionError):
-            self._archive(words, one, command.mine)
+            self._archive(words, one, command)
             return
         if requirement.marker is not None and not reading.holds(str(requirement.marker)):
             return
@@ -226,12 +230,13 @@ class Installs:
         version = self._limited(requirement, version, limits)
         before = reading.loose.get(name) if name in command.loose else None
         if version is None:
-            self._loosened(requirement, Loose(name=name, text=inside, line=one.line, file=one.file, variants=command.variants), command)
+            loose = Loose(name=name, text=inside, line=one.line, file=one.file, variants=command.variants, command=command.number)
+            self._loosened(requirement, loose, command)
             return
         if before is not None and not _admits(Requirement(before.text), version):
             reading.refuse(f"{requirement} and {before.text} exclude each other")
-        for row in reading.row(name, version, line=one.line, file=one.file, variants=command.variants, extras=inside):
-            self._pin(row, command.mine)
+        for row in reading.row(name, version, extras=inside, line=one.line, file=one.file, variants=command.variants):
+            self._pin(replace(row, command=command.number), command.mine)
 
     def _loosened(self, requirement: Requirement, loose: Loose, command: _Command) -> None:
         """Take what admits several versions, within the limits of its command; `loose` has the extras for a text."""
@@ -273,14 +278,14 @@ class Installs:
         mine.add(row.name)
         self.put(row)
 
-    def _archive(self, words: str, one: Line, mine: set[str]) -> None:
+    def _archive(self, words: str, one: Line, command: _Command) -> None:
         """A wheel that is named by its address alone."""
         found = _wheel(words)
         if found is None:
             self.reading.gap(f"not followed: {words[:60]}" if re.match(r"[./~]|\w+[:+]", words) else f"no requirement: {words[:60]!r}")
             return
-        for row in self.reading.row(*found, line=one.line, file=one.file):
-            self._pin(row, mine)
+        for row in self.reading.row(*found, line=one.line, file=one.file, command=command.number):
+            self._pin(row, command.mine)
 
     def pip(self, words: Sequence[str], number: int | None, file: str | None = None) -> bool:
         """Carry out the words after `pip`; False where the command is not known."""

@@ -37,6 +37,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     """The channel of a build of conda that is not the wheel's own maker's; of other packages any channel of conda."""
     built_from: str | None = None
     """What it is built from where it is installed, `a repository`; None for a wheel."""
+    command: int = 0
+    """Which command installs it, where several do one after the other."""
 
 
 class Loose(Struct, frozen=True, kw_only=True):
@@ -49,6 +51,7 @@ class Loose(Struct, frozen=True, kw_only=True):
     line: int | None = None
     file: str | None = None
     variants: tuple[str, ...] = ()
+    command: int = 0
 
 
 class Base(Struct, frozen=True, kw_only=True):

@@ -85,14 +85,30 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     from cudnn_resolve.operations.judge import verdict_on
 
     judged: list[tuple[Machine, tuple[Verdict, ...]]] = []  # a fleet has few kinds of machines
-    for subjects, machine, where, facts in _asked(request, book):
+    for subjects, machine, where, facts, stated in _asked(request, book):
         known = next((verdicts for other, verdicts in judged if other == machine), None)
         if known is None or facts is not None or any(one.base is not None for one in subjects):
             known = tuple(verdict_on(one, book, machine, where, facts, ranges=request.ranges) for one in subjects)
             judged.append((machine, known))
-            yield from known
         else:
-            yield from (replace(one, machine=where) for one in known)
+            known = tuple(replace(one, machine=where) for one in known)
+        yield from (_on_machine(one, stated, subject) for one, subject in zip(known, subjects, strict=True))
+
+
+def _on_machine(one: Verdict, stated: StatedOptions, subject: Subject) -> Verdict:
+    """The verdict with commands that are for the same machine, and for the Python of the file."""
+    from cudnn_resolve.operations.options import said
+
+    if subject.base is not None and subject.base.python is not None:
+        stated = replace(stated, python_version=subject.base.python)
+    names = (name for name in stated.__struct_fields__ if name not in ("python", "given", "project_matrix"))
+    words = shlex.join(word for pair in said(stated, names) for word in pair)
+
+    def of_machine(remedy: Remedy) -> Remedy:
+        is_ours = remedy.command is not None and remedy.command.startswith(("cudnn-resolve plan ", "cudnn-resolve lock "))
+        return replace(remedy, command=f"{remedy.command} {words}") if is_ours and words else remedy
+
+    return replace(one, remedy=tuple(map(of_machine, one.remedy)))
 
 
 def _changes(request: CheckRequest, book: Book) -> Iterator[Comparison]:
@@ -101,15 +117,16 @@ def _changes(request: CheckRequest, book: Book) -> Iterator[Comparison]:
 
     if len(request.what) != 2:
         raise UsageError("--diff compares two files", code="usage-contradiction", hint="cudnn-resolve check --diff OLD NEW")
-    for (old, new), machine, where, _ in _asked(request, book):
+    for (old, new), machine, where, _, stated in _asked(request, book):
         names = sorted(old.packages.keys() | new.packages.keys())
         rows = (Moved(name=name, before=old.packages.get(name), after=new.packages.get(name)) for name in names)
         moved = tuple(one for one in rows if one.before != one.after)
-        yield Comparison(before=verdict_on(old, book, machine, where), after=verdict_on(new, book, machine, where), moved=moved)
+        before, after = (_on_machine(verdict_on(one, book, machine, where), stated, one) for one in (old, new))
+        yield Comparison(before=before, after=after, moved=moved)
 
 
-def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, ...], Machine, str, Facts | None]]:
-    """Each machine with what is to be judged on it, what it is called, and its facts where its own environment is judged."""
+def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, ...], Machine, str, Facts | None, StatedOptions]]:
+    """Each machine with what is to be judged on it, what it is called, its facts where its own environment is judged, and its options."""
     from cudnn_resolve.facts.assume import fresh_environment
     from cudnn_resolve.locking.listing import Choice
     from cudnn_resolve.operations.judge import machine_name
@@ -126,7 +143,7 @@ def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, .
         refuse_other_systems(facts)
         where = machine_name(facts, one.facts)
         if not request.what:
-            yield (subject_of_facts(facts, one.facts),), machine_of(facts, book), where, facts
+            yield (subject_of_facts(facts, one.facts),), machine_of(facts, book), where, facts, one
             continue
         fresh = replace(fresh_environment(facts), python=replace(facts.python, path=None, prefix=None, externally_managed=None))
         machine = machine_of(fresh, book)
@@ -136,7 +153,7 @@ def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, .
                 found = subject_of_file(path, texts[path], book, machine, choice)
                 same = next((one for one in known.values() if one.packages == found.packages), found)
                 known[path, alike] = replace(found, packages=same.packages)  # what is known of one object's packages is known of all
-        yield tuple(known[path, alike] for path in request.what), machine, where, None
+        yield tuple(known[path, alike] for path in request.what), machine, where, None, one
 
 
 def _machines(request: CheckRequest) -> Iterator[StatedOptions]:
@@ -172,7 +189,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     broken = {os.path.basename(path) for one in report.damages if one.kind != "foreign" for path in one.paths}
     lacking = {evidence.text.removeprefix("needs ") for _, one in links for evidence in one.evidence}
     alone = (one for _, one in links if not {evidence.text.removeprefix("needs ") for evidence in one.evidence} & broken)
-    damages = [*_unfinished(environment), *damage_findings(report.damages, book, lacking), *alone, *_unlisted(report)]
+    damages = [*_unfinished(environment), *_not_loaded(facts), *damage_findings(report.damages, book, lacking), *alone, *_unlisted(report)]
     damaged = {one.package for one in report.damages if one.kind != "foreign"} | {name for name, one in links if one.severity == "error"}
     apart = replace(facts, problems=tuple(one for one in facts.problems if not one.what.startswith("packages.pip.")))  # told by `damages`
     subject, machine = subject_of_facts(facts, environment.prefix), machine_of(facts, book)
@@ -267,6 +284,27 @@ def _unlisted(report: FilesReport) -> Iterator[Finding]:
         names = ", ".join(report.unlisted[:8]) + (f" and {len(report.unlisted) - 8} more" if len(report.unlisted) > 8 else "")
         said = f"{len(report.unlisted)} packages have no list of their files (RECORD), so nothing can be said of them: {names}"
         yield Finding(cause="harmless", severity="info", summary=said, confidence=0.9)
+
+
+def _not_loaded(facts: Facts) -> Iterator[Finding]:
+    """A cuDNN in a folder of its own that nothing loads any more: the file that did is gone."""
+    from cudnn_resolve.facts.cudnn_files import FOLDER
+    from cudnn_resolve.host import disk
+    from cudnn_resolve.planning.preload import MODULE
+
+    for copy in or_none(facts.cudnn) or ():
+        site, is_apart, _ = (copy.path or "").partition(f"/{FOLDER}/")
+        gone = [name for name in (f"{MODULE}.py", f"{MODULE}.pth") if is_apart and disk.is_missing(os.path.join(site, name))]
+        if gone:
+            words = " ".join(f"-f {shlex.quote(f'{one.name}=={one.version}')}" for one in or_none(facts.frameworks) or () if one.version)
+            yield Finding(
+                cause="cudnn_missing",
+                severity="error",
+                summary=f"cuDNN {copy.version} lies in a folder of its own, and nothing loads it: {' and '.join(gone)} is gone",
+                evidence=(Evidence(source=copy.path or FOLDER, line=None, text=f"no {gone[0]} in {site}"),),
+                remedy=(Remedy(text="have the files written again", command=f"cudnn-resolve apply {words}".strip()),),
+                confidence=0.95,
+            )
 
 
 def _unfinished(environment: Environment) -> Iterator[Finding]:

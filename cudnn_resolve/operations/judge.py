@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
 from cudnn_resolve.operations.faults import cause_of, found_in, names_of
 from cudnn_resolve.operations.mend import mends
-from cudnn_resolve.operations.subject import LIVE, Subject, placed, subject_of_facts
+from cudnn_resolve.operations.subject import LIVE, Subject, subject_of_facts
+from cudnn_resolve.operations.wheels import placed
 from cudnn_resolve.resolution.unmet import unmet
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def _finding(fault: Fault, subject: Subject) -> Finding:
         else f"packages.pip.{fault.package}"
         if fault.package
         else "machine"
+        if fault.kind == "machine"
+        else subject.name
     )
     version = subject.packages.get(fault.package)
     shown = f"{fault.package}=={version}" if version is not None else fault.package

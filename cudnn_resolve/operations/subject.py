@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os.path
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,11 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.install_lines import pinned
 from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, PackageList
+from cudnn_resolve.operations.wheels import Wheels, has_variants, is_framework, placed
 
 if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
@@ -35,7 +34,6 @@ _ALL = Choice()
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
 """Packages that install, need none, and decide nothing."""
 _ROUNDS = 2000
-_VARIANT = re.compile(r"\+(?:cu\d{2,3}|cpu)$")
 
 
 class Subject(Struct, frozen=True, kw_only=True):
@@ -111,7 +109,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     if found.base is not None and found.base.python is not None:  # markers are read for the Python that the file itself names
         machine = placed(found.base, machine)
         found = read_list(text, name, machine, choice, open_)
-    wheels = _Wheels(book)
+    wheels = Wheels(book)
     packages = {one.name: version for one in found.packages if (version := wheels.version(one)) is not None}
     here = replace(placed(found.base, machine), pip=packages, requires={})
     own = [
@@ -172,103 +170,14 @@ def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
             yield one.name
 
 
-class _Wheels:
-    """Versions as the tables know them: a variant's index, a build of conda, an image that brings its CUDA."""
-
-    def __init__(self, book: Book) -> None:
-        self.book = book
-        self.gaps: list[str] = []
-
-    def version(self, one: Listed) -> str | None:
-        """The version of the wheel that is meant, or that a build of conda is judged as; None where there is none."""
-        if one.built_from is not None and _is_framework(one.name, self.book):
-            self.gaps.append(f"{one.name} {one.version} is built from {one.built_from}, nobody knows how: it is not judged")
-            return None
-        if one.cuda == "cpu":
-            return f"{one.version}+cpu"
-        if one.cuda is None and one.channel is None:
-            known = [text for variant in one.variants if (text := f"{one.version}+{variant}") in self._known(one.name)]
-            if one.variants and not known and "+" not in one.version and _has_variants(self._known(one.name)):
-                where = ", ".join(one.variants)
-                self.gaps.append(f"{one.name} {one.version} on the index of {where} is not known: judged as the plain wheel")
-            return max(known, key=Version, default=one.version)
-        framework = self.book.framework_of(one.name)
-        rows = (
-            [row for row in self.book.framework(framework).builds if row.package == one.name and row.cuda is not None] if framework else []
-        )
-        rows = [row for row in rows if row.version == one.version]
-        major, _, minor = (one.cuda or "").partition(".")
-        near = [row for row in rows if row.cuda is not None and (not one.cuda or row.cuda.major == int(major))]
-        if framework is not None and not near:
-            built = (
-                f"built for CUDA {one.cuda}, and no wheel of that version and CUDA is in the tables" if one.cuda else "not in the tables"
-            )
-            self.gaps.append(f"{one.name} {one.version} is {built}: it is not judged")
-            return None
-        if framework is None:
-            return one.version
-        best = min(near, key=lambda row: (abs(row.cuda.minor - int(minor or 0)) if row.cuda and one.cuda else 0, row.index != "default"))
-        if one.channel is not None:
-            self.gaps.append(
-                f"{one.name} {one.version} is a build of {one.channel[:40]}: judged as the wheel {best.wheel_version}, GPU code apart"
-            )
-        return best.wheel_version
-
-    def _known(self, name: str) -> set[str]:
-        framework = self.book.framework_of(name)
-        rows = self.book.framework(framework).builds if framework is not None else ()
-        return {row.wheel_version for row in rows if row.package == name} | {row.version for row in self.book.extra_releases(name)}
-
-    def base(self, base: Base | None, packages: Mapping[str, str]) -> Base | None:
-        """The base with the versions of what it brings."""
-        if base is None:
-            return None
-        if base.of is not None and (framework := self.book.framework_of(base.of)) is not None:
-            rows = (
-                row for row in self.book.framework(framework).builds if row.wheel_version == packages.get(base.of) and row.cuda is not None
-            )
-            if (row := next(rows, None)) is not None:
-                return replace(base, cuda=str(row.cuda), cudnn=str(row.cudnn) if row.cudnn else None)
-        if base.cudnn is not None and base.cudnn.isdigit():
-            newest = max((one.version for one in self.book.cudnn_builds() if one.soname == int(base.cudnn)), default=None)
-            self.gaps.append(f"which cuDNN {base.cudnn} it is, is not told: judged with the newest, {newest}")
-            return replace(base, cudnn=str(newest) if newest is not None else None)
-        return base
-
-
-def _has_variants(versions: Iterable[str]) -> bool:
-    """True for a package of which there are wheels on indexes of variants, `2.6.0+cu118`."""
-    return any(_VARIANT.search(text) for text in versions)
-
-
-def placed(base: Base | None, machine: Machine) -> Machine:
-    """The machine with what the file itself says of it: the image, or the environment of conda."""
-    from cudnn_resolve.facts.assume import glibc_of, split_os
-    from cudnn_resolve.facts.model import CudnnCopy, Toolkit
-
-    if base is None:
-        return machine
-    if base.python is not None:
-        with suppress(InvalidVersion, ValueError):
-            major, minor = Version(base.python).release[:2]
-            machine = replace(machine, python=(major, minor), python_full=base.python, free_threaded=False)
-    if base.os is not None:
-        glibc = glibc_of(*split_os(base.os))
-        machine = replace(machine, os=base.os, glibc=(2, int(glibc.partition(".")[2])) if glibc else None)
-    own = base.source == "conda"  # in an environment of conda the system's libraries are still there, in an image they are not
-    toolkits = (Toolkit(version=base.cuda, source=base.source),) if base.cuda else ()
-    copies = (CudnnCopy(version=base.cudnn, source=base.source, complete=True, owner=base.cudnn_of),) if base.cudnn else ()
-    return replace(machine, toolkits=(*toolkits, *(machine.toolkits if own else ())), cudnn=(*copies, *(machine.cudnn if own else ())))
-
-
 # ---- what an installer adds
 
 
 def _completed(subject: Subject, found: PackageList, book: Book, machine: Machine) -> Subject:
     """The set with what an installer brings for its frameworks: the versions that it chooses, and libraries by the wheels' own pins."""
     loose = {one.name: one for one in found.loose}
-    mine = [one for one in found.packages if one.cuda is None and one.channel is None and _is_framework(one.name, book)]
-    open_ones = [one for one in found.loose if _is_framework(one.name, book)]
+    mine = [one for one in found.packages if one.cuda is None and one.channel is None and is_framework(one.name, book)]
+    open_ones = [one for one in found.loose if is_framework(one.name, book)]
     rest = sorted(loose.keys() - {one.name for one in open_ones} - _INSTALLERS)
     gaps = (
         (*subject.gaps, f"not pinned, so not judged: {', '.join(rest[:6])}" + (f" and {len(rest) - 6} more" if len(rest) > 6 else ""))
@@ -290,11 +199,6 @@ def _completed(subject: Subject, found: PackageList, book: Book, machine: Machin
     return _Installer(book, machine, subject, found).completed(mine, open_ones)
 
 
-def _is_framework(name: str, book: Book) -> bool:
-    framework = book.framework_of(name)
-    return framework is not None and name in book.distributions(framework)
-
-
 def _extras(asked: Requirement) -> tuple[str, ...]:
     return tuple(sorted(map(canonicalize_name, asked.extras)))
 
@@ -302,6 +206,11 @@ def _extras(asked: Requirement) -> tuple[str, ...]:
 def _is_whole(subject: Subject) -> bool:
     """True where the file tells the CUDA of its own image, and nothing of it was left unread that could bring another one."""
     return subject.base is not None and subject.base.source == "apt" and subject.base.cuda is not None and not subject.gaps
+
+
+def _is_for_system(answer: Resolution) -> bool:
+    """True where an extra is for the CUDA of a system, which a list need not name."""
+    return any(one.delivery == "system" and one.extra is not None for one in answer.builds)
 
 
 class _Installer:
@@ -327,7 +236,7 @@ class _Installer:
             (targets if self._brings(asked) else others).append(asked)
         for loose in open_ones:
             asked = self._variant(Requirement(loose.text), loose.variants)
-            if pinned(asked) is None and loose.variants and _has_variants(self._rows(asked.name)):
+            if pinned(asked) is None and loose.variants and has_variants(self._rows(asked.name)):
                 gaps.append(f"{loose.text:.80} on the index of {', '.join(loose.variants)} is not known: judged as the plain wheel")
             if self._brings(asked):
                 targets.append(asked)
@@ -404,6 +313,9 @@ class _Installer:
         answer = attempt(self.book, self.machine, self._request([self._target(one) for one in targets], limits), rounds=_ROUNDS)
         shown = ", ".join(map(str, targets))
         if not isinstance(answer, Resolution):
+            if (left := self._in_turn(subject, targets)) is not None:
+                note = f"what {shown} brings is taken from the tables; where commands exclude one another, the later one replaces"
+                return replace(left, notes=(*subject.notes, note))
             clash = min(self._contradictions(targets), key=lambda text: "cudnn" not in text, default=None)
             gap = f"what an installer would choose for {shown} is not known"
             return replace(subject, clash=subject.clash or clash) if clash is not None else replace(subject, gaps=(*subject.gaps, gap))
@@ -423,8 +335,36 @@ class _Installer:
             packages={**subject.packages, **added},
             added={**subject.added, **added},
             notes=(*subject.notes, *said),
-            partial=any(one.delivery == "system" and one.extra is not None for one in answer.builds),  # an extra for the CUDA of a system
+            partial=_is_for_system(answer),
         )
+
+    def _in_turn(self, subject: Subject, targets: Iterable[Requirement]) -> Subject | None:
+        """What commands leave that install one after the other; None for a single one, and where one of them by itself finds no answer."""
+        from cudnn_resolve.resolution.attempt import attempt
+        from cudnn_resolve.resolution.model import Resolution
+
+        asked: dict[str, Requirement] = {canonicalize_name(one.name): one for one in targets}
+        rows: tuple[Listed | Loose, ...] = (*self.found.packages, *self.found.loose)
+        turns: dict[int, tuple[list[Requirement], list[str]]] = {}
+        for row in rows:
+            mine, pins = turns.setdefault(row.command, ([], []))
+            if row.name in asked:
+                mine.append(asked[row.name])
+            elif self._decides(row.name) and row.name in subject.packages:
+                pins.append(row.name)
+        packages, is_partial = dict(subject.packages), False
+        for _, (mine, pins) in sorted(turns.items()) if len(turns) > 1 else ():
+            if mine:
+                limits = [*(f"{name}=={subject.packages[name]}" for name in pins), *self.found.constraints]
+                request = replace(self._request([self._target(one) for one in mine], limits), preferences=packages)
+                answer = attempt(self.book, self.machine, request, rounds=_ROUNDS)
+                if not isinstance(answer, Resolution):
+                    return None
+                brought = self._brought(answer, mine) | {one.name for one in mine}
+                packages |= {pin.name: pin.version for pin in answer.pip if pin.version is not None and pin.name in brought}
+                is_partial |= _is_for_system(answer)
+            packages |= {name: subject.packages[name] for name in pins}
+        return replace(subject, packages=packages, partial=is_partial) if len(turns) > 1 else None
 
     def _decides(self, name: str) -> bool:
         return self.book.component(name) is not None or self.book.framework_of(name) is not None or self.book.slot(name) is not None

@@ -150,9 +150,13 @@ def told_copies(context: Context, build: Build) -> list[str]:
 
 def _finds(context: Context, build: Build, copy: CudnnCopy) -> bool:
     """True for a copy that a build can find: one inside another framework's own package is found by that framework alone."""
+    return framework_around(context, copy) in (None, build.framework)
+
+
+def framework_around(context: Context, copy: CudnnCopy) -> str | None:
+    """The framework in whose own package a copy lies; None for one that all find."""
     owner = "torch" if copy.owner == "pytorch" else copy.owner  # as conda calls it
-    framework = context.book.framework_of(owner) if owner is not None else None
-    return framework in (None, build.framework)
+    return context.book.framework_of(owner) if owner is not None else None
 
 
 def _cudnn_version(text: str, build: Build) -> bool:

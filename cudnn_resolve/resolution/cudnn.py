@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, LazyList, Need, PipCandidate
-from cudnn_resolve.resolution.channel import channels, channels_of_system, in_folder, preferred
+from cudnn_resolve.resolution.channel import channels, channels_of_system, framework_around, in_folder, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -69,7 +69,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         """The builds of the copies on the system, as the matrix knows them or as far as the copy tells."""
         builds = self.context.book.cudnn_builds()
         for copy in self.context.machine.cudnn:
-            if copy.version is None or copy.source == "pip" or copy.complete is False:
+            if copy.version is None or copy.source == "pip" or copy.complete is False or framework_around(self.context, copy) is not None:
                 continue
             try:
                 version = CudnnVersion(copy.version)

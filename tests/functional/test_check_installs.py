@@ -10,6 +10,7 @@ import pytest
 from tests.program import run
 
 T4 = ("--gpu", "T4", "--driver", "550.54.15", "--python-version", "3.11", "--os", "ubuntu22.04")
+OF_T4 = "--driver 550.54.15 --gpu T4 --python-version 3.11 --os ubuntu22.04"
 
 
 def status(text: str) -> str:
@@ -135,3 +136,39 @@ def test_an_index_without_variants_is_no_doubt() -> None:
 def test_a_notebook_that_sets_the_backend_in_python() -> None:
     cell = {"cell_type": "code", "source": "import os\nos.environ['UV_TORCH_BACKEND'] = 'cpu'\n!uv pip install torch==2.6.0\n"}
     assert status(json.dumps({"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}})) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("torch==2.6.0", "tensorflow[and-cuda]==2.18.0"), "runs"),  # cuDNN 9.3 comes last, and serves both
+        (("tensorflow[and-cuda]==2.18.0", "torch==2.6.0"), "breaks"),  # here it is 9.1
+        (("torch==2.6.0 tensorflow[and-cuda]==2.18.0",), "breaks"),  # one command cannot have both
+        (("torch==2.6.0 tensorflow==2.18.0", "--no-deps nvidia-cudnn-cu12==9.3.0.75"), "runs"),  # what the remedy of a Dockerfile says
+        (("nvidia-cudnn-cu12==9.3.0.75", "torch==2.6.0", "tensorflow==2.18.0"), "breaks"),
+    ],
+)
+def test_a_later_command_replaces_what_an_earlier_one_installed(lines: tuple[str, ...], expected: str) -> None:
+    commands = "".join(f"RUN pip install {line}\n" for line in lines)
+    assert status(f"FROM python:3.11-bookworm\n{commands}") == expected
+
+
+def test_a_command_that_mends_is_for_the_machine_that_was_stated() -> None:
+    done = run("check", "-", *T4, text="torch==2.6.0\ntensorflow==2.14.0\nnumpy==1.26.4\n")
+    assert f"$ cudnn-resolve plan -f tensorflow==2.14.0 -f torch==2.6.0 {OF_T4}\n" in done.stdout
+    done = run("check", "-", *T4, text="FROM python:3.10-bookworm\nRUN pip install torch==2.6.0 tensorflow==2.14.0 'numpy<2'\n")
+    assert f"-f torch==2.6.0 {OF_T4.replace('3.11', '3.10')}\n" in done.stdout  # the Python of the file
+
+
+def test_the_cudnn_inside_a_framework_of_conda_is_no_cudnn_of_the_system(tmp_path: Path) -> None:
+    inside = {"version": "9.8.0.87", "soname": 9, "cuda": "12", "path": "/opt/conda/lib", "source": "conda", "complete": True}
+    facts = {
+        "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
+        "python": {"version": "3.11.9"},
+        "driver": {"version": "550.54.15"},
+        "gpus": [{"name": "Tesla T4"}],
+    }
+    for owner, expected in (("pytorch", True), (None, False)):
+        (tmp_path / "facts.json").write_text(json.dumps({**facts, "cudnn": [{**inside, "owner": owner}]}), encoding="utf-8")
+        done = run("plan", "-f", "tensorflow==2.18.0", "--channel", "apt", "--facts", str(tmp_path / "facts.json"), "--offline")
+        assert ("libcudnn9-cuda-12=" in done.stdout) is expected, done

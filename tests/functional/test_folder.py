@@ -70,6 +70,20 @@ def test_the_wheel_of_a_folder_is_fetched_where_all_else_lies_on_this_disk(bench
     assert not library(bench).exists()
 
 
+@pytest.mark.parametrize("gone", ["_cudnn_resolve_preload.py", "_cudnn_resolve_preload.pth"])
+def test_check_tells_that_nothing_loads_the_folder_any_more(bench: Bench, index: IndexServer, gone: str) -> None:
+    locked(bench, index)
+    assert bench("-q", "--no-validate").returncode == 0
+    said = "lies in a folder of its own, and nothing loads it"
+    whole = run("check", "--python", str(bench.venv / "bin/python"), environ=bench.environ, cwd=bench.base)
+    assert said not in whole.stdout
+    (library(bench).parents[4] / gone).unlink()
+    torn = run("check", "--python", str(bench.venv / "bin/python"), environ=bench.environ, cwd=bench.base)
+    assert (torn.returncode, f"{said}: {gone} is gone" in " ".join(torn.stdout.split())) == (1, True), torn
+    assert bench("-q", "--no-validate").stdout.startswith("done: ")  # as the remedy says
+    assert (library(bench).parents[4] / gone).exists()
+
+
 def test_a_plan_of_a_lock_names_the_cudnn_that_the_framework_loads(bench: Bench, index: IndexServer) -> None:
     locked(bench, index)
 
