@@ -192,6 +192,8 @@ def read_environment(text: str, reading: Reading) -> Iterator[Listed]:
     for one in dicts(specs):
         asked = texts(one.get("pip"))  # conda hands them to pip as one requirements file
         installs.take(Line(text.strip(), lines.get(text), None, is_limit=False) for text in asked)
+    if reading.base is None or reading.base.python is None:
+        reading.gap(f"it pins no Python, so conda chooses one: judged for {reading.environment['python_version']}")
     reading.partial = True
     yield from installs.rows()
 

@@ -218,6 +218,10 @@ def _document(lines: Iterator[tuple[int, str]], end: str) -> Iterator[_Step]:
         yield _Step(first, "RUN", " ".join(held))
 
 
+_INSTALLERS_ALONE = re.compile(r"--from=\S+(?:\s+--\S+)*(?:\s+/(?:\S*/)?uvx?)+\s+\S+$")
+"""What is copied are programs that install, and bring no package themselves."""
+
+
 def _carry_out(step: _Step, installs: Installs) -> None:
     if step.name == "RUN":
         text = re.sub(r"^(?:--\S+\s+)+", "", step.rest)
@@ -228,9 +232,11 @@ def _carry_out(step: _Step, installs: Installs) -> None:
                 installs.reading.gap(f"not understood: RUN {text[:60]}")
                 return
         run_line(text, installs, step.line)
+    elif step.name in ("CMD", "ENTRYPOINT") and re.search(r"\buv\W+run\b", step.rest):
+        run_line(" ".join(re.findall(r"[^\s\"',\[\]]+", step.rest)), installs, step.line)
     elif step.name == "ENV":
         take_settings(step.rest, installs.reading)
-    elif step.name in ("COPY", "ADD") and (found := re.search(r"--from=(\S+)", step.rest)):
+    elif step.name in ("COPY", "ADD") and (found := re.search(r"--from=(\S+)", step.rest)) and not _INSTALLERS_ALONE.search(step.rest):
         installs.reading.gap(f"not followed: {step.name} --from={found[1][:40]}")
 
 

@@ -194,7 +194,7 @@ def _pip_list(text: str, reading: Reading) -> Iterator[Listed]:
             break
     for line in lines:
         words = line.split()
-        if len(words) > 1 and not words[0].startswith("[") and not words[0].endswith(":"):  # `[notice] A new release`, `WARNING: x`
+        if len(words) > 1 and re.fullmatch(r"[A-Za-z0-9][\w.-]*", words[0]):  # no name: `[notice] A new release`, `WARNING: x`, a prompt
             yield from reading.row(words[0], words[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from cudnn_resolve.locking.conda import read_specs
 from cudnn_resolve.locking.install_lines import Installs, words_of
@@ -109,6 +110,9 @@ def _carried_out(program: str, rest: list[str], installs: Installs, line: int | 
         lock = _LOCKS[program]
         installs.reading.gap(f"not followed: `{program} {rest[0]}` installs what {lock} holds; `cudnn-resolve check {lock}` judges that")
         return True
+    if program == "uv" and rest[:1] == ["run"]:
+        _uv_run(rest[1:], installs.reading)
+        return True
     if program in _LOCKS and rest[:1] in (["python"], ["tool"], ["self"]):  # what they bring is in no environment of the project
         return True
     at = next((at for at, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c", word)), len(rest))
@@ -116,6 +120,19 @@ def _carried_out(program: str, rest: list[str], installs: Installs, line: int | 
         run_line(rest[at + 1], installs, line, depth + 1)
         return True
     return False
+
+
+_ELSEWHERE = frozenset({"--no-sync", "--no-project", "--isolated", "--script", "-s", "--help"})
+"""Options of `uv run` with which it leaves the environment of the project as it is."""
+
+
+def _uv_run(words: Sequence[str], reading: Reading) -> None:
+    """Say what `uv run` installs before it runs a program; what `--with` brings lies in an environment of that run alone."""
+    options = [*takewhile(lambda word: word.startswith("-"), words)]
+    if not _ELSEWHERE.intersection(options):
+        reading.gap("not followed: `uv run` installs what uv.lock holds; `cudnn-resolve check uv.lock` judges that")
+    if any(word.startswith("--with") for word in words):
+        reading.gap(f"not followed: `uv run` with packages for that run alone: {without_logins(' '.join(words))[:60]}")
 
 
 def _arguments(words: list[str]) -> list[str]:

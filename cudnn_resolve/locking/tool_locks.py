@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml
+from cudnn_resolve.locking.install_lines import VARIANT
 from cudnn_resolve.locking.listing import NO_MARKER, Listed, Reading, dicts, table, texts
+from cudnn_resolve.masking import without_logins
 
 _SECTIONS = 2_000_000
 """Steps of a walk through a lock; the largest real ones need a few ten thousand."""
@@ -56,6 +59,13 @@ def _built_from(one: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _note_places(places: Iterable[Any], reading: Reading, *, beside: int = 1) -> None:
+    """Note the indexes `beside` the one that most packages come from: what is private there may be another build of the same name."""
+    found = Counter(one for one in places if isinstance(one, str) and not VARIANT.search(one))
+    for place, _ in found.most_common()[beside:]:
+        reading.note(f"packages come from {without_logins(place)[:80]}, too: judged by name and version")
+
+
 def _project(reading: Reading) -> dict[str, Any]:
     """The pyproject.toml beside a lock, which says what the lock does not; empty where there is none that can be read."""
     try:
@@ -71,6 +81,7 @@ def read_pylock(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     defaults = texts(found.get("default-groups")) if reading.choice.defaults else []
     more: dict[str, Any] = {"extras": extras, "dependency_groups": groups | frozenset(defaults)}
     reading.for_python(found.get("requires-python"))
+    _note_places((one.get("index") for one in dicts(found["packages"])), reading)
     for one in dicts(found["packages"]):
         if _lock_marker_holds(one.get("marker"), {**reading.environment, **more}):
             if not isinstance(one.get("version"), str):
@@ -91,6 +102,7 @@ def read_uv(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     for one in dicts(found["package"]):
         packages.setdefault(canonicalize_name(str(one.get("name"))), []).append(one)
     reading.for_python(found.get("requires-python"))
+    _note_places((table(one.get("source")).get("registry") for rows in packages.values() for one in rows), reading)
     roots = _uv_roots(packages, reading)
     extras = reading.chosen(reading.choice.extras, (name for one in roots for name in table(one.get("optional-dependencies"))), "extra")
     known = {name for one in roots for name in table(one.get("dev-dependencies"))}
@@ -174,6 +186,8 @@ def read_poetry(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     if not any("groups" in one for one in rows):
         reading.gap("a lock of Poetry 1 names no markers: what is not optional, and not for other systems alone, is judged")
     reading.for_python(table(found.get("metadata")).get("python-versions"))
+    sources = (table(one.get("source")) for one in rows)
+    _note_places((one.get("url") for one in sources if one.get("type") == "legacy"), reading, beside=0)
     groups = {group for one in rows for group in texts(one.get("groups"))}
     named = reading.chosen(reading.choice.groups, groups - {"main"}, "group")
     settings = table(table(table(_project(reading).get("tool")).get("poetry")).get("group"))
@@ -257,6 +271,9 @@ def read_pipfile(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
     chosen = reading.chosen(asked, categories, "category")
     if left := sorted(name for name in categories - chosen if found[name]):
         reading.note(f"the {', '.join(left)} packages are left out")
+    places = {one.get("name"): one.get("url") for one in dicts(meta.get("sources"))}
+    taken = [one.get("index") for category in ("default", *chosen) for one in found[category].values() if isinstance(one, dict)]
+    _note_places((places.get(name, name) for name in taken if name != next(iter(places), None)), reading, beside=0)
     for category in ("default", *sorted(chosen)):
         for name, one in found[category].items():
             if isinstance(one, dict) and reading.holds(one.get("markers")):
