@@ -96,7 +96,7 @@ class Place:
         environ = {**os.environ, **own, **more, "UV_CACHE_DIR": str(self.shared / "uv"), "PYTHONPATH": ""}
         if (self.image / "conda-meta").exists():
             environ |= {"CONDA_PREFIX": str(self.image), "CONDA_DEFAULT_ENV": "base"}
-        driver = DRIVER.replace("timeout=120", "timeout=1500")
+        driver = DRIVER.replace("timeout=120", "timeout=1500, startup_timeout=600")
         argv = [str(self.shared / "driver/bin/python"), "-c", driver]
         done = subprocess.run(argv, input=json.dumps(cells), cwd=self.base, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
