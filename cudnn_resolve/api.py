@@ -274,8 +274,8 @@ def check_matrix(request: MatrixRequest) -> MatrixCheckResult:
     """Every fault of the tables, and where it is asked for what a sample of rows says otherwise than the index."""
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.tables import check_tables, open_book
-    from cudnn_resolve.operations.live import compare, open_client
     from cudnn_resolve.operations.matrix import MatrixCheckResult
+    from cudnn_resolve.operations.matrix_live import compare, open_client
 
     named, of_project = request.matrix or _settings("matrix"), _settings("project-matrix")
     faults, live = check_tables(named, of_project), None

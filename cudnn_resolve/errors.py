@@ -70,7 +70,7 @@ class InputError(CudnnResolveError):
 
 
 class MatrixError(InputError):
-    """A matrix table is malformed or breaks a law; `faults` holds one line for each fault: file, row and field."""
+    """A matrix table is malformed or breaks a rule; `faults` holds one line for each fault: file, row and field."""
 
     def __init__(self, message: str, *, faults: tuple[str, ...] = (), hint: str | None = None) -> None:
         super().__init__(message, code="matrix-invalid", hint=hint)

@@ -28,7 +28,7 @@ from cudnn_resolve.facts.codec import encode  # noqa: E402
 from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache  # noqa: E402
 from cudnn_resolve.facts.model import Facts  # noqa: E402
 from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
-from cudnn_resolve.host.port import Host  # noqa: E402
+from cudnn_resolve.host.protocol import Host  # noqa: E402
 from cudnn_resolve.probe.probe import detect  # noqa: E402
 from tests.recorded_host import RecordedHost, RecordingHost, write_recording  # noqa: E402
 

@@ -26,7 +26,7 @@ from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work
-from cudnn_resolve.host.hold import hold
+from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import PipAction
 from tests.small_wheels import file_of, tree, write_wheel

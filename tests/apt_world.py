@@ -13,7 +13,7 @@ from pathlib import Path
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.task import Task, Work
-from cudnn_resolve.host.hold import hold
+from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import AptAction, AptRepository
 from tests.gpg_home import gpg_home

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat
+from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat
 
 Programs = Callable[[tuple[str, ...]], CommandResult | None]
 

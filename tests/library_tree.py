@@ -11,7 +11,7 @@ from typing import Any
 from cudnn_resolve.facts.cudnn_files import parts_of
 from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, InstalledFramework, Problem, Python, Unknown
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.framework import find_frameworks
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
-from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.host.protocol import CommandResult, Host
 
 DEFAULT = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib")
 

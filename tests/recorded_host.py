@@ -12,7 +12,7 @@ from typing import Any
 
 import cudnn_resolve
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat, Host
+from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat, Host
 
 ANSWERS_FILE = "answers.json"
 """In the folder of a recorded machine: every question that was asked of it, with its answer."""

@@ -1,4 +1,4 @@
-"""The shipped tables: every row is well formed, every law holds, and what the program promises to know is there."""
+"""The shipped tables: every row is well formed, every rule holds, and what the program promises to know is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from packaging.version import Version
 
 from cudnn_resolve.host.tables import DirectoryTables, open_book
-from cudnn_resolve.matrix import framework_law, law, symptom_law
+from cudnn_resolve.matrix import framework_rules, symptom_rules, table_rules
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.table import TABLES, table_type
@@ -27,7 +27,7 @@ def test_every_row_is_well_formed() -> None:
     assert [str(fault) for fault in DirectoryTables(ROOT, label="matrices").faults()] == []
 
 
-@pytest.mark.parametrize("one", [*law.LAWS, *framework_law.LAWS, *symptom_law.LAWS], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("one", [*table_rules.RULES, *framework_rules.RULES, *symptom_rules.RULES], ids=lambda one: one.__name__)
 def test_law(one: Callable[[Book], Iterable[Fault]], book: Book) -> None:
     assert [str(fault) for fault in one(book)] == []
 

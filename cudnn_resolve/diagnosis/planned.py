@@ -99,7 +99,7 @@ def _found(targets: list[str], facts: Facts, book: Book, wishes: Request | None)
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.attempt import attempt
     from cudnn_resolve.resolution.model import Resolution
-    from cudnn_resolve.resolution.opened import Budget
+    from cudnn_resolve.resolution.open_request import Budget
 
     try:
         budget = Budget(_ALL_ROUNDS)

@@ -12,9 +12,9 @@ from msgspec import Struct
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.system import parse_os_release
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.port import Host, which
-from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
-from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
+from cudnn_resolve.host.protocol import Host, which
+from cudnn_resolve.host.run_tool import Tooling, ToolResult, run_tool
+from cudnn_resolve.planning.tool_input import APT_NAME, APT_VERSION
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task

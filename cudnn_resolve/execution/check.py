@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
 
 
 _NVIDIA = re.compile(r"nvidia-([a-z0-9-]+?)-cu[0-9]{2}", re.ASCII)

@@ -23,12 +23,12 @@ from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.loader_settings import ACTIVATION
 from cudnn_resolve.execution.payload_recover import GUIDE, LAYOUT
 from cudnn_resolve.host import clock, disk
-from cudnn_resolve.host.tool import Tooling, run_tool
+from cudnn_resolve.host.run_tool import Tooling, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
 
 State = Literal["absent", "unfinished", "made"]
 _RECORD = "creation.json"

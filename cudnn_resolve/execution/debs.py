@@ -17,11 +17,11 @@ from cudnn_resolve.execution.aptget import Apt
 from cudnn_resolve.execution.repository import apt_alone
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import which
+from cudnn_resolve.host.protocol import which
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
-    from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.host.run_tool import Tooling
     from cudnn_resolve.planning.model import AptAction, AptRepository
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.execution.payload_recover import holds
-from cudnn_resolve.host.port import CommandResult, Host, which
+from cudnn_resolve.host.protocol import CommandResult, Host, which
 
 TIMEOUT_SECONDS = 30.0
 _MARK = "cudnn-resolve-answer "

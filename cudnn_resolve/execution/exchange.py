@@ -20,7 +20,7 @@ from cudnn_resolve.host import disk
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.wheel import Wheel
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
 
 
 class Exchange(Struct, frozen=True, kw_only=True):

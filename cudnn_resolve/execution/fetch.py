@@ -10,12 +10,12 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.wheel import Wheel, read_wheel, wrong_hash
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.archive import Archive, bad_wheel, is_entry_points
-from cudnn_resolve.host.tool import run_tool
+from cudnn_resolve.host.run_tool import run_tool
 from cudnn_resolve.requirement.source import Contents
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.host.run_tool import Tooling
     from cudnn_resolve.planning.model import PipAction
 
 STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")

@@ -14,7 +14,7 @@ from cudnn_resolve.errors import WorldError
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
 
 _RECORD_BYTES = 64 << 20
 _HEAD_BYTES = 65536

@@ -26,11 +26,11 @@ from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.bundle import own_pip
 from cudnn_resolve.host.installed_files import verify_files
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.tool import Tooling, ToolResult, run_tool
+from cudnn_resolve.host.run_tool import Tooling, ToolResult, run_tool
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.planning.model import PipAction
 
 

@@ -14,7 +14,7 @@ from cudnn_resolve.errors import CudnnResolveError, UsageError
 from cudnn_resolve.execution.journal import ARRIVING, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
 from cudnn_resolve.execution.space import free_lost
 from cudnn_resolve.host import clock, disk
-from cudnn_resolve.host.hold import own_pid
+from cudnn_resolve.host.environment_lock import own_pid
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment

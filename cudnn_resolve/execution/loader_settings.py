@@ -17,7 +17,7 @@ from cudnn_resolve.execution.journal import tampered
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.tool import Tooling, run_tool
+from cudnn_resolve.host.run_tool import Tooling, run_tool
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
 from cudnn_resolve.version import CudnnVersion, same_version
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal, PastApply
     from cudnn_resolve.execution.task import Task, Work
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.planning.model import PipAction
 
 

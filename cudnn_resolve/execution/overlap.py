@@ -12,7 +12,7 @@ from cudnn_resolve.execution.installed import Installed, listed_files
 from cudnn_resolve.execution.wheel import Wheel
 
 if TYPE_CHECKING:
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
 
 _LARGEST_BYTES = 64 << 20
 """A larger file that two packages have is not compared, and counts as two files."""

@@ -21,13 +21,13 @@ from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
-from cudnn_resolve.host.port import which
+from cudnn_resolve.host.protocol import which
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.task import Work
-    from cudnn_resolve.host.port import Host
-    from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.host.protocol import Host
+    from cudnn_resolve.host.run_tool import Tooling
 
 
 _WAY_BACK = re.compile(r"^python3 (/[^\x00-\x1f\x7f]+)/recover\.py$", re.MULTILINE)

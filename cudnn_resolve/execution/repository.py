@@ -23,7 +23,7 @@ from cudnn_resolve.requirement.source import File
 if TYPE_CHECKING:
     from cudnn_resolve.execution.fetch import Download
     from cudnn_resolve.execution.journal import Journal, PastApply
-    from cudnn_resolve.host.tool import Tooling, ToolResult
+    from cudnn_resolve.host.run_tool import Tooling, ToolResult
     from cudnn_resolve.planning.model import AptRepository
 
 _ASIDE = ".disabled-by-cudnn-resolve"

@@ -14,14 +14,14 @@ from cudnn_resolve.execution.journal import ARRIVING, LEAVING, tampered
 from cudnn_resolve.execution.repository import apt_alone, changed_repository, make_known, restore_repository
 from cudnn_resolve.host import disk
 from cudnn_resolve.planning.model import AptAction
-from cudnn_resolve.planning.safe import APT_NAME, APT_VERSION
+from cudnn_resolve.planning.tool_input import APT_NAME, APT_VERSION
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.aptget import Apt
     from cudnn_resolve.execution.journal import Journal, PastApply
     from cudnn_resolve.execution.task import Task, Work
-    from cudnn_resolve.host.port import Host
-    from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.host.protocol import Host
+    from cudnn_resolve.host.run_tool import Tooling
 
 
 _BUNDLED = """Acquire::Check-Valid-Until "false";

@@ -9,16 +9,16 @@ from msgspec import Struct, field
 
 from cudnn_resolve.execution.fetch import Download, download_local
 from cudnn_resolve.execution.model import Reporter
-from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.host.run_tool import Tooling
 from cudnn_resolve.planning.preload import folder_actions
-from cudnn_resolve.planning.safe import check_apt, check_folders, check_name, check_pip
+from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_name, check_pip
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.journals import Journals
-    from cudnn_resolve.host.hold import Hold
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.environment_lock import Hold
+    from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan
     from cudnn_resolve.requirement.source import Contents
 

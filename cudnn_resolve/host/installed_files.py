@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.facts.model import Facts, Problem, or_none
-from cudnn_resolve.host.port import FileStat, Host, is_dir
+from cudnn_resolve.host.protocol import FileStat, Host, is_dir
 
 Kind = Literal["missing", "empty", "changed", "foreign"]
 _RECORD_BYTES = 64 << 20

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat
+from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat
 
 
 class LinuxHost:

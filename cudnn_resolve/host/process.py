@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 
 OUTPUT_LIMIT_BYTES = 16 << 20
 """How much of each stream is kept; a program that prints more is stopped."""

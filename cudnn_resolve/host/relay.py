@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import cudnn_resolve
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import TEXT_LIMIT_BYTES, CommandResult, FileStat, Host
+from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat, Host
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
 """Runs a program of this package (`payload_door.py`) with a job on the machine, and gives its answer; raises WorldError."""

@@ -48,7 +48,7 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] = (
     if layers:
         faults = [fault for layer in layers for fault in layer.faults()]
         if not faults:
-            from cudnn_resolve.matrix.law import overlay_faults
+            from cudnn_resolve.matrix.table_rules import overlay_faults
 
             faults.extend(overlay_faults(book))
         if faults:
@@ -57,8 +57,8 @@ def open_book(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] = (
 
 
 def check_tables(matrix_dirs: Sequence[_Path] = (), project_dirs: Sequence[str] = ()) -> tuple[Fault, ...]:
-    """Every fault of the shipped tables and of the overlays; the laws are asked only where every table can be read."""
-    from cudnn_resolve.matrix.law import check
+    """Every fault of the shipped tables and of the overlays; the rules are asked only where every table can be read."""
+    from cudnn_resolve.matrix.table_rules import check
 
     layers = [_shipped(), *_overlays(matrix_dirs, project_dirs)]
     faults = [fault for layer in layers for fault in layer.faults()]

@@ -349,7 +349,7 @@ class Book:
         return tuple(sorted(frozenset[str]().union(*self._layer_names)))
 
     def placed(self, name: str, array: str) -> list[Placed]:
-        """The rows of one array of one table after overlaying, each with its layer and place; for laws and for printing."""
+        """The rows of one array of one table after overlaying, each with its layer and place; for rules and for printing."""
         return overlay.lay(self._layers(name), row_type(name, array), array)
 
     def removals_of_nothing(self, name: str, array: str) -> list[tuple[int, int]]:

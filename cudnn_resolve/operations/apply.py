@@ -16,8 +16,8 @@ from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.hold import alive, hold
-from cudnn_resolve.host.later import Later
+from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.environment_lock import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener

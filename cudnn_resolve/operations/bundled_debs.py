@@ -119,7 +119,7 @@ def _refuse_gone(new: str, old: str) -> None:
 def _debs(one: AptRepository, packages: Sequence[AptAction], platform: str, place: str, download: Download) -> list[dict[str, str]]:
     """Each package that is in the folder `place`/files then, as `start.py` reads it."""
     from cudnn_resolve.execution.debs import ARCHITECTURES, bring
-    from cudnn_resolve.host.tool import Tooling
+    from cudnn_resolve.host.run_tool import Tooling
 
     architecture = ARCHITECTURES[platform.removeprefix("linux_")]
     found = bring(one, list(packages), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))

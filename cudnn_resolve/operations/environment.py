@@ -17,7 +17,7 @@ from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.facts.assume import fresh_environment, python_of
 from cudnn_resolve.facts.model import Python
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.hold import hold
+from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations import apply as changing
@@ -36,7 +36,7 @@ from cudnn_resolve.resolution.resolve import resolved
 if TYPE_CHECKING:
     from cudnn_resolve.execution.journals import Journals
     from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
     from cudnn_resolve.planning.model import Plan
     from cudnn_resolve.requirement.model import Request

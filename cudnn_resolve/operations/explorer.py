@@ -15,7 +15,7 @@ from cudnn_resolve._version import __version__
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.resolution.explore import Pair
+from cudnn_resolve.resolution.joint_map import Pair
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -56,7 +56,7 @@ def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, rele
     """Write the pages into a folder; the joint maps have so many `releases` of each framework. UsageError for a file in its place."""
     from cudnn_resolve.host.files import write_atomic
     from cudnn_resolve.report.explorer import Look, pages
-    from cudnn_resolve.resolution.explore import reach
+    from cudnn_resolve.resolution.joint_map import reach
 
     _check_folder(folder)
     book = _book(layers)
@@ -170,7 +170,7 @@ def _compute(layers: Layers, missing: list[tuple[str, str]], listener: Listener)
 
 
 def _pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
-    from cudnn_resolve.resolution.explore import pair
+    from cudnn_resolve.resolution.joint_map import pair
 
     layers, asked = task
     return pair(_book(layers), *asked)

@@ -34,7 +34,7 @@ _CAUSES = {
 
 def found_in(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> tuple[Judgement, tuple[Finding, ...]]:
     """The faults of the packages on a machine that is `placed`, and what is seen besides; each is told once."""
-    from cudnn_resolve.resolution.verdict import judge
+    from cudnn_resolve.resolution.judgement import judge
 
     found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
     faults = (_likely(one, subject) for one in found.faults if not _is_brought(one, subject))

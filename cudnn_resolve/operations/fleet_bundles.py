@@ -10,8 +10,8 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import is_bundle
+from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.files import read_bounded
-from cudnn_resolve.host.hold import hold
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import BundleRequest, LockRequest

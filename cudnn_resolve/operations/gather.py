@@ -75,7 +75,7 @@ def gather_question(
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
         from cudnn_resolve.resolution.marker import settle
-        from cudnn_resolve.resolution.opened import opened
+        from cudnn_resolve.resolution.open_request import opened
         from cudnn_resolve.resolution.prefetch import likely_packages
 
         source.expect(likely_packages(book, machine, settle(opened(request), machine) if machine.python is not None else request))

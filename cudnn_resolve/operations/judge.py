@@ -65,7 +65,7 @@ _CUDNN_WHEEL, _CUDA_WHEEL = re.compile(r"nvidia-cudnn-cu\d+"), re.compile(r"nvid
 
 def _ranges(subject: Subject, book: Book, machine: Machine, frameworks: Iterable[Judged]) -> tuple[Range, ...]:
     from cudnn_resolve.resolution.key import CUDA, CUDNN
-    from cudnn_resolve.resolution.ranges import ranges_of_builds
+    from cudnn_resolve.resolution.party_ranges import ranges_of_builds
 
     chosen: dict[Key, str] = {}
     for name, version in subject.packages.items():

@@ -10,7 +10,7 @@ from cudnn_resolve.evidence.links import BrokenLink, broken_links, explain, is_o
 from cudnn_resolve.host.libraries import SystemLibraries, installed_site
 
 if TYPE_CHECKING:
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.matrix.book import Book
 
 

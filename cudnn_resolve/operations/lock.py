@@ -310,7 +310,7 @@ def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) 
 
 def _ranges(question: Question, outcome: Resolution | Conflict) -> tuple[Range, ...]:
     """The versions that each party of an answer allows."""
-    from cudnn_resolve.resolution.ranges import ranges
+    from cudnn_resolve.resolution.party_ranges import ranges
 
     return ranges(question.book, outcome, question.source)
 
@@ -366,7 +366,7 @@ def _answers(
 ) -> _Answers:
     """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
     from cudnn_resolve.planning.make import make_plan
-    from cudnn_resolve.resolution.opened import opened
+    from cudnn_resolve.resolution.open_request import opened
     from cudnn_resolve.resolution.resolve import resolve_together
 
     one, *others = _each(options, machines)

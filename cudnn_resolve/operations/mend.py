@@ -129,7 +129,7 @@ def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str
 def _held(known: Iterable[Judged], book: Book, machine: Machine, changes: Mapping[str, str]) -> bool:
     """True where the metadata of a framework excludes one of the changes, so that no tool resolves to it by itself."""
     from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
     context = Context(book, machine, OpenRequest(targets=()))
     return any(

@@ -15,7 +15,7 @@ from cudnn_resolve.probe.kernel import kernel_above
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.model import Execution
-    from cudnn_resolve.host.port import Host
+    from cudnn_resolve.host.protocol import Host
 
 
 _ASKED = "restart the runtime: "

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.host import clock
-from cudnn_resolve.host.later import Once
+from cudnn_resolve.host.background import Once
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Direct
 

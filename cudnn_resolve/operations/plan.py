@@ -72,7 +72,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
 
 def ranges_of(answer: Answered) -> tuple[Range, ...]:
     """The versions of driver, Python, CUDA and cuDNN that each party of an answer allows."""
-    from cudnn_resolve.resolution.ranges import ranges
+    from cudnn_resolve.resolution.party_ranges import ranges
 
     return ranges(answer.question.book, answer.outcome, answer.question.source)
 
@@ -119,8 +119,8 @@ def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", 
 
 def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
     """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
+    from cudnn_resolve.host.background import Later
     from cudnn_resolve.host.files import folder_of, read_bounded
-    from cudnn_resolve.host.later import Later
 
     book = gather_book(options)
     facts = Later(lambda: gather_facts(options, book))
@@ -175,7 +175,7 @@ def breaks_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warni
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.installed import InstalledFrameworks, broken_by
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
     machine = machine_of(plan.facts, book)
     after = {**machine.pip, **{one.name: one.version for one in plan.pip}}

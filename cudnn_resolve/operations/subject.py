@@ -100,7 +100,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     from cudnn_resolve.locking.foreign import read_list
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.installed import is_frozen
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
     from cudnn_resolve.resolution.vendor import vendor_build
 
     name = "standard input" if path == STDIN else path
@@ -388,7 +388,7 @@ class _Installer:
     @cached_property
     def _context(self) -> Context:
         from cudnn_resolve.resolution.context import Context
-        from cudnn_resolve.resolution.opened import OpenRequest
+        from cudnn_resolve.resolution.open_request import OpenRequest
 
         return Context(self.book, self.machine, OpenRequest(targets=()))
 

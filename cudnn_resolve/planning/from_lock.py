@@ -15,12 +15,12 @@ from cudnn_resolve.locking.proof import proofs
 from cudnn_resolve.locking.select import Chosen, fit, select, stack_for, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
-from cudnn_resolve.planning.left import left_overrides, left_pins, left_warnings
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.preload import check_frameworks
-from cudnn_resolve.planning.safe import check_apt, check_folders, check_pip
 from cudnn_resolve.planning.step import steps
+from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_pip
+from cudnn_resolve.planning.unmet_pins import left_overrides, left_pins, left_warnings
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 

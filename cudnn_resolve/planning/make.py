@@ -10,16 +10,16 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.environment import environment
-from cudnn_resolve.planning.left import installed_requires, left_overrides, left_pins
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
+from cudnn_resolve.planning.unmet_pins import installed_requires, left_overrides, left_pins
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.context import constraints
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.planning.model import Warning
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.releases import catalog_of
 
 if TYPE_CHECKING:

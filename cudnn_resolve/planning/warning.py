@@ -12,16 +12,16 @@ from packaging.version import Version
 from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
-from cudnn_resolve.planning.left import left_warnings
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
+from cudnn_resolve.planning.unmet_pins import left_warnings
 from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.releases import catalog_of
 from cudnn_resolve.resolution.vendor import vendor_build
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.matrix.wheel_content import WheelEvidence
-    from cudnn_resolve.planning.left import LeftPin
     from cudnn_resolve.planning.model import AptAction, PipAction
+    from cudnn_resolve.planning.unmet_pins import LeftPin
     from cudnn_resolve.resolution.model import Resolution
 
 

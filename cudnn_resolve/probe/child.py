@@ -6,7 +6,7 @@ import json
 import os
 from typing import Any
 
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 
 MARK = "cudnn-resolve-answer "
 """Begins the line that is the answer, so that whatever else prints into the stream does no harm."""

@@ -13,7 +13,7 @@ from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, Opening, companions_of, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.loader_trace import Library, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import Owner, choose_owner, find_directories, find_owners, same_release
 from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading, Process

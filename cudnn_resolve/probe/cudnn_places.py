@@ -9,7 +9,7 @@ from msgspec import Struct
 from cudnn_resolve.facts.cudnn_files import FOLDER, Package, apt_package, conda_package, parse_record, wheel_package
 from cudnn_resolve.facts.model import UNKNOWN, Source
 from cudnn_resolve.facts.system import debian_arch
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
 

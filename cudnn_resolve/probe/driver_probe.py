@@ -23,7 +23,7 @@ from cudnn_resolve.facts.nvidia import (
     parse_query,
     parse_tegra_release,
 )
-from cudnn_resolve.host.port import CommandResult, Host, is_dir, which
+from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, which
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 

@@ -12,7 +12,7 @@ from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn, Problem, WouldLoad
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import same_release
 from cudnn_resolve.probe.framework_reading import FrameworkFiles, Reading, Search, find_preload, read_framework, with_preload

@@ -24,7 +24,7 @@ from cudnn_resolve.facts.framework_files import (
     runtime_of_needs,
     text_of,
 )
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name
 from cudnn_resolve.probe.loader import Loading
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment

@@ -7,7 +7,7 @@ import re
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Problem
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 
 _KERNELS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 _ANCESTORS = 12

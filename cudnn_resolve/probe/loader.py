@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule, Trace, parse_trace
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.python import TargetEnvironment
 
 TIMEOUT_SECONDS = 10.0

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Loader, Packages
-from cudnn_resolve.host.later import Later
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.probe.driver import find_driver
 from cudnn_resolve.probe.driver_probe import DriverProbe, ask_libraries

@@ -11,7 +11,7 @@ from msgspec import Struct, convert
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, Problem, Python, Unknown
-from cudnn_resolve.host.port import CommandResult, Host, is_dir, is_file, which
+from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, is_file, which
 from cudnn_resolve.probe.child import answer_of, payload_path
 
 

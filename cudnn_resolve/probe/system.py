@@ -10,7 +10,7 @@ from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache
 from cudnn_resolve.facts.model import Platform, Problem
 from cudnn_resolve.facts.nvidia import effective_user
 from cudnn_resolve.facts.system import debian_arch, parse_os_release, parse_status
-from cudnn_resolve.host.port import Host, which
+from cudnn_resolve.host.protocol import Host, which
 from cudnn_resolve.probe.python import TargetEnvironment
 
 OS_RELEASE_FILES = ("/etc/os-release", "/usr/lib/os-release")

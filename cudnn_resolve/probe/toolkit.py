@@ -17,7 +17,7 @@ from cudnn_resolve.facts.toolkit import (
     parse_version_json,
     parse_version_text,
 )
-from cudnn_resolve.host.port import Host, is_dir, is_file, which
+from cudnn_resolve.host.protocol import Host, is_dir, is_file, which
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion
 

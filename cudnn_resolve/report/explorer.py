@@ -17,7 +17,7 @@ from packaging.version import Version
 from cudnn_resolve.matrix.digest import bounds_for, capabilities_text, digest, pythons_text, traps_for
 from cudnn_resolve.report.page import frame
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.explore import BuildReach, Pair, gpus
+from cudnn_resolve.resolution.joint_map import BuildReach, Pair, gpus
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

@@ -272,7 +272,7 @@ def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:
 def render_faults(faults: Sequence[Fault], tables: str) -> str:
     """One line for each fault, or that there is none."""
     if not faults:
-        return f"{tables}: every row is well formed and every law holds\n"
+        return f"{tables}: every row is well formed and every rule holds\n"
     lines = [clean(str(fault)) for fault in faults]
     count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
     return "\n".join((*lines, count)) + "\n"

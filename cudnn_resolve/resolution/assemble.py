@@ -10,11 +10,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.resolution.bound import with_bounds
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import BESIDE, apt_beside
 from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
+from cudnn_resolve.resolution.framework_bounds import with_bounds
 from cudnn_resolve.resolution.key import (
     CUDA,
     CUDA_OF_SYSTEM,
@@ -29,7 +29,7 @@ from cudnn_resolve.resolution.key import (
     PipKey,
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
-from cudnn_resolve.resolution.opened import closed
+from cudnn_resolve.resolution.open_request import closed
 from cudnn_resolve.resolution.solve import build_of
 from cudnn_resolve.version import DriverVersion
 

@@ -21,7 +21,7 @@ from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Failure, Resolution
-from cudnn_resolve.resolution.opened import Budget, OpenRequest, opened
+from cudnn_resolve.resolution.open_request import Budget, OpenRequest, opened
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 

@@ -10,7 +10,6 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution import compatibility
-from cudnn_resolve.resolution.bound import bound_needs, direct_needs
 from cudnn_resolve.resolution.candidate import (
     Channel,
     CudaCandidate,
@@ -25,6 +24,7 @@ from cudnn_resolve.resolution.candidate import (
 )
 from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, of_build, wheels_found
 from cudnn_resolve.resolution.cuda import cuda_limit
+from cudnn_resolve.resolution.framework_bounds import bound_needs, direct_needs
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
 from cudnn_resolve.resolution.pin import requirement_need

@@ -15,7 +15,7 @@ from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
     from cudnn_resolve.resolution.installed import UnaskedFramework
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 
 Subject = Key | Target | Extra | str

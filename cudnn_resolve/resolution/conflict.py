@@ -13,18 +13,18 @@ from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.requirement.model import Extra, Target
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.clash import clashes, not_there, withdrawn
 from cudnn_resolve.resolution.condition import Condition, conditions
+from cudnn_resolve.resolution.conflict_lines import clashes, not_there, withdrawn
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import apart, solve_families
 from cudnn_resolve.resolution.key import InstalledKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
-from cudnn_resolve.resolution.opened import OpenRequest, closed, opened
+from cudnn_resolve.resolution.open_request import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
 from cudnn_resolve.resolution.release import LATE, names_one, parse_version
+from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
-from cudnn_resolve.resolution.way_out import Trials
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

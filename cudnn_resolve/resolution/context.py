@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request, Target
     from cudnn_resolve.resolution.candidate import Candidate
     from cudnn_resolve.resolution.key import Key
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Target
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 NO_TARGET = "no-target"
 """Code of the error where no target is for a machine."""

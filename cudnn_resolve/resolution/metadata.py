@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.source import File
     from cudnn_resolve.resolution.offers import Offers
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _OF_ONE_FILE = ("metadata-", "file-")
 """How codes of errors begin that speak of one file: that release is no candidate, and others may be."""

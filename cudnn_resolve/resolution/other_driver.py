@@ -10,7 +10,7 @@ from cudnn_resolve.requirement.machine import forward_rows
 from cudnn_resolve.resolution.key import DRIVER
 from cudnn_resolve.resolution.model import Relaxation, Resolution
 from cudnn_resolve.resolution.proposal import command, result
-from cudnn_resolve.resolution.way_out import Trials
+from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 

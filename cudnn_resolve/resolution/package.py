@@ -12,7 +12,6 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.requirement.derive import names_prerelease
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.resolution import compatibility
-from cudnn_resolve.resolution.bound import bound_needs
 from cudnn_resolve.resolution.candidate import (
     CudnnCandidate,
     Kind,
@@ -23,6 +22,7 @@ from cudnn_resolve.resolution.candidate import (
     slot_need,
 )
 from cudnn_resolve.resolution.evidence import evidence_needs
+from cudnn_resolve.resolution.framework_bounds import bound_needs
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, GLIBC, INDEX, PYTHON, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.pin import is_exact, is_version, requirement_need, within
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, parse_version, specifier

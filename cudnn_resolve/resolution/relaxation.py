@@ -16,18 +16,18 @@ from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.installed import broken_by, is_apart
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
-from cudnn_resolve.resolution.opened import Budget
+from cudnn_resolve.resolution.open_request import Budget
 from cudnn_resolve.resolution.other_driver import other_drivers
 from cudnn_resolve.resolution.proposal import command, new_environment, result
 from cudnn_resolve.resolution.release import parse_version
-from cudnn_resolve.resolution.way_out import Trials
+from cudnn_resolve.resolution.trials import Trials
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
     from cudnn_resolve.resolution.condition import Subject
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 ALL_ROUNDS = 4000
 """Steps of the searches for all ways out together."""

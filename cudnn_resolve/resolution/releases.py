@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.source import Direct, Offer
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 RELEASED: Mapping[tuple[int, int], str] = MappingProxyType(
     {

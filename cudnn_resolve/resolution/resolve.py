@@ -12,7 +12,7 @@ from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
-from cudnn_resolve.resolution.opened import OpenRequest, opened
+from cudnn_resolve.resolution.open_request import OpenRequest, opened
 from cudnn_resolve.resolution.unknown import refuse_unknown_extras
 
 if TYPE_CHECKING:

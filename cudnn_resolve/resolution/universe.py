@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.resolution.opened import Budget
+    from cudnn_resolve.resolution.open_request import Budget
 
 
 class Slots(Kind[SlotKey, SlotCandidate]):

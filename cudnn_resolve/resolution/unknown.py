@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.model import Target
     from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _PLAIN = re.compile(r"[a-z0-9-]+")
 

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.host.later import gather
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.background import gather
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.validation.answers import CardAnswer, Told
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import run_payload

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.host.protocol import CommandResult, Host
 from cudnn_resolve.validation.answers import Told, one_line
 from cudnn_resolve.validation.payload import MARK
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.host.later import Gate, Later, gather
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.background import Gate, Later, gather
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.answers import Told

@@ -18,7 +18,7 @@ from cudnn_resolve.execution.system import keep_arriving, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.host.run_tool import Tooling
 from cudnn_resolve.planning.model import AptRepository
 from cudnn_resolve.report.script import repository_commands
 from tests.apt_world import AptWorld, missing_tools, task_for, work_on

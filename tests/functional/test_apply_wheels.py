@@ -18,7 +18,7 @@ from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work, check_task
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.tool import Tooling
+from cudnn_resolve.host.run_tool import Tooling
 from cudnn_resolve.index.address import path_of
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.requirement.source import File

@@ -21,7 +21,7 @@ from cudnn_resolve.requirement.model import Extra, Request
 from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Resolution
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.resolve import resolve
 from cudnn_resolve.resolution.universe import Universe
 from tests.unit.matrix.toy import TextTables

@@ -18,7 +18,7 @@ from cudnn_resolve.execution.installer import choose_installer, environment_for
 from cudnn_resolve.execution.loader_settings import activation, preload_change
 from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, LoadedCudnn, Packages, WouldLoad
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.fake_host import FakeHost

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import is_dir, is_file, which
+from cudnn_resolve.host.protocol import is_dir, is_file, which
 
 
 @pytest.fixture

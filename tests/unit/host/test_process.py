@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.host.port import CommandResult
 from cudnn_resolve.host.process import run_process
+from cudnn_resolve.host.protocol import CommandResult
 
 
 def run(*argv: str, seconds: float = 10, text: str | None = None, limit: int = 1 << 20, memory: int | None = None) -> CommandResult:

@@ -10,7 +10,7 @@ import pytest
 import cudnn_resolve
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import CommandResult, Host
+from cudnn_resolve.host.protocol import CommandResult, Host
 from tests.recorded_host import NotRecordedError, RecordedHost, RecordingHost, write_recording
 
 PAYLOAD = os.path.join(os.path.dirname(cudnn_resolve.__file__), "probe", "payload.py")

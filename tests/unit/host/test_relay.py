@@ -11,7 +11,7 @@ import pytest
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import Host
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.relay import ask_in_rounds, program_text
 from cudnn_resolve.probe.python import ask_python
 

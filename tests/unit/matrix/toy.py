@@ -1,4 +1,4 @@
-"""A small world of tables that keeps every law, and tables made of texts."""
+"""A small world of tables that keeps every rule, and tables made of texts."""
 
 from __future__ import annotations
 

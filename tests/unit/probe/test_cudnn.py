@@ -6,7 +6,7 @@ import pytest
 
 from cudnn_resolve.facts.cudnn_files import parts_of
 from cudnn_resolve.facts.model import CudnnCopy
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf

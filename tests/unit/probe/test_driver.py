@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.child import MARK, payload_path
 from cudnn_resolve.probe.driver import DRIVER_STEPS, find_driver
 from cudnn_resolve.probe.driver_probe import DriverProbe, ask_libraries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.facts.model import Problem
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.loader import CannotAskError, Loading
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost

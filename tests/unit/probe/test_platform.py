@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.facts.model import Platform, Python
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.probe.system import find_container, find_platform, find_root
 from tests.fake_host import FakeHost

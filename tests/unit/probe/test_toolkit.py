@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from cudnn_resolve.facts.model import Problem, Python, Toolkit
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.probe.toolkit import Toolkits, find_compiler, find_toolkits
 from tests.fake_host import FakeHost

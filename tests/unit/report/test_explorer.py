@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.report.explorer import Joint, Look, pages
-from cudnn_resolve.resolution.explore import BuildReach, Pair, Shared, gpus
+from cudnn_resolve.resolution.joint_map import BuildReach, Pair, Shared, gpus
 
 BOOK = open_book()
 LOOK = Look(style="body{}", script="let x", version="1.0")

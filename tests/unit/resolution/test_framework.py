@@ -9,7 +9,7 @@ import pytest
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.framework import Frameworks
 from cudnn_resolve.resolution.key import FrameworkKey, LibrariesKey, PipKey
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import machine, request, universe, world

@@ -9,7 +9,7 @@ from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import PYTHON, FrameworkKey
 from cudnn_resolve.resolution.model import Failure
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.solve import Solved
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import Published, index_of

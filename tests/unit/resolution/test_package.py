@@ -15,7 +15,7 @@ from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Reason
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.pin import abi_range
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution import attempt, relaxation
 from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
-from cudnn_resolve.resolution.opened import Budget, opened
+from cudnn_resolve.resolution.open_request import Budget, opened
 from cudnn_resolve.resolution.other_driver import first_that_works
 from cudnn_resolve.resolution.resolve import resolve
 from cudnn_resolve.version import DriverVersion

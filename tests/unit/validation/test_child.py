@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.validation import child
 from cudnn_resolve.validation.answers import Told, one_line
 from cudnn_resolve.validation.child import last_lines, run_payload

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order, seen_in
 from cudnn_resolve.validation.model import Check, Subject

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, LoadedCudnn, Packages, WouldLoad
-from cudnn_resolve.host.port import CommandResult
+from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.validation import payload
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import Bench, cases_for

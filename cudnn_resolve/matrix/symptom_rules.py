@@ -1,4 +1,4 @@
-"""Laws of the symptom tables: what one row alone cannot show to be wrong."""
+"""Rules of the symptom tables: what one row alone cannot show to be wrong."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
                 yield line, line.row
 
 
-LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
+RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     samples_found,
     anchors_hold,
     lines_chosen,

@@ -1,4 +1,4 @@
-"""Laws over frameworks and pip packages, for `law.check`."""
+"""Rules over frameworks and pip packages, for `rule.check`."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def _release(book: Book, package: str, version: str) -> WheelRelease | None:
     return next((one for one in found.releases if one.version == version or Version(one.version) == wanted), None)
 
 
-LAWS: tuple[Callable[[Book], Iterable[Fault]], ...] = (
+RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     whole_heads,
     known_indexes,
     one_framework_each,

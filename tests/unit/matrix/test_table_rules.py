@@ -1,14 +1,14 @@
-"""Every law holds in the toy world, and every law is broken by a planted fault that names file, row and field."""
+"""Every rule holds in the toy world, and every rule is broken by a planted fault that names file, row and field."""
 
 from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.matrix import framework_law, law
+from cudnn_resolve.matrix import framework_rules, table_rules
 from tests.unit.matrix.toy import HEAD, book, edited
 
 PLANTED = [
-    # law, table, old, new, place of the fault, a word of its message
+    # rule, table, old, new, place of the fault, a word of its message
     ("unique_keys", "gpu/card", '"NVIDIA A100-SXM4-40GB"', '"Tesla T4"', "card[1]", "card[0]: name Tesla T4"),
     ("unique_keys", "framework/alpha", 'version = ["1.0", "2.0"]', 'version = ["1.0", "1.0.0"]', "build[0]", "has the key of build[0]"),
     (
@@ -96,11 +96,11 @@ PLANTED = [
     ("bounds_agree", "framework/alpha", '"numpy<2"', '"numpy"', "bound[0].requirement", "bounds nothing"),
     ("bounds_agree", "framework/alpha", '"numpy<2"', '"alpha-gpu<2"', "bound[0].requirement", "the framework itself"),
 ]
-EVERY_LAW = {one.__name__: one for one in (*law.LAWS, *framework_law.LAWS)}
+EVERY_RULES = {one.__name__: one for one in (*table_rules.RULES, *framework_rules.RULES)}
 
 
 def test_the_toy_world_keeps_every_law() -> None:
-    assert law.check(book()) == ()
+    assert table_rules.check(book()) == ()
 
 
 @pytest.mark.parametrize(("name", "table", "old", "new", "place", "word"), PLANTED, ids=[f"{one[0]}-{one[3][:20]}" for one in PLANTED])
@@ -112,62 +112,66 @@ def test_a_planted_fault_is_found(name: str, table: str, old: str, new: str, pla
         )
     else:
         world = edited(table, old, new)
-    faults = list(EVERY_LAW[name](world))
+    faults = list(EVERY_RULES[name](world))
     assert [fault for fault in faults if fault.place.startswith(place) and word in fault.message], [str(one) for one in faults]
     assert all(fault.file.startswith("toy/") and fault.file.endswith(".toml") for fault in faults)
-    assert set(faults) <= set(law.check(world))
+    assert set(faults) <= set(table_rules.check(world))
 
 
 def test_every_law_has_a_planted_fault() -> None:
     elsewhere = {"removals_meet", "whole_heads"}
-    assert set(EVERY_LAW) - elsewhere == {one[0] for one in PLANTED}
+    assert set(EVERY_RULES) - elsewhere == {one[0] for one in PLANTED}
 
 
 def test_a_build_of_a_cuda_older_than_every_table_is_known_only_to_be_refused() -> None:
     old = '[[build]]\nversion = "2.0"\nvariant = "cu80"\ncuda = "8.0"\ncudnn = "6"\ndelivery = "system"\ncapability_first = "7.5"\n'
     world = book(framework__alpha=_alpha() + old)
-    assert not list(law.references_known(world))
-    assert not list(framework_law.cudnn_served(world))
+    assert not list(table_rules.references_known(world))
+    assert not list(framework_rules.cudnn_served(world))
 
 
 def test_every_law_says_what_it_holds() -> None:
-    assert all(one.__doc__ for one in EVERY_LAW.values())
+    assert all(one.__doc__ for one in EVERY_RULES.values())
 
 
 def test_rows_of_one_key_may_differ_by_platform() -> None:
     twin = (
         '[[build]]\nversion = "2.0"\nvariant = "cu124"\narch = ["aarch64"]\ncuda = "12.4"\ndelivery = "bundled"\ncapability_first = "7.5"\n'
     )
-    assert not list(law.unique_keys(book(framework__alpha=_alpha() + twin)))
-    assert list(law.unique_keys(book(framework__alpha=_alpha() + twin.replace('arch = ["aarch64"]', 'arch = ["aarch64", "x86_64"]'))))
-    assert list(law.unique_keys(book(framework__alpha=_alpha() + twin.replace('arch = ["aarch64"]\n', ""))))
+    assert not list(table_rules.unique_keys(book(framework__alpha=_alpha() + twin)))
+    assert list(
+        table_rules.unique_keys(book(framework__alpha=_alpha() + twin.replace('arch = ["aarch64"]', 'arch = ["aarch64", "x86_64"]')))
+    )
+    assert list(table_rules.unique_keys(book(framework__alpha=_alpha() + twin.replace('arch = ["aarch64"]\n', ""))))
 
 
 def test_an_overlay_that_removes_nothing_breaks_a_law() -> None:
     over = {"gpu/card": 'card = [{name = "NVIDIA GeForce RTX 2080 Ti", remove = true}, {name = "Tesla T5", remove = true}]'}
-    assert [str(one) for one in law.check(book(over))] == ["over1/gpu/card.toml: card[1]: removes nothing: there is no such row below it"]
+    assert [str(one) for one in table_rules.check(book(over))] == [
+        "over1/gpu/card.toml: card[1]: removes nothing: there is no such row below it"
+    ]
 
 
 def test_an_overlay_is_judged_at_once_where_it_could_not_be_used() -> None:
     unknown = {"framework/alpha": '[[build]]\nversion = "9.0"\nvariant = "cpu"\nindex = "nowhere"\n'}
-    assert [str(one) for one in law.overlay_faults(book(unknown))] == [
+    assert [str(one) for one in table_rules.overlay_faults(book(unknown))] == [
         "over1/framework/alpha.toml: build[0].index: 'nowhere' is not `default` or an id of index.toml"
     ]
     headless = {"framework/gamma": '[[build]]\nversion = "9.0"\nvariant = "cpu"\n'}
-    assert [str(one) for one in law.overlay_faults(book(headless))] == [
+    assert [str(one) for one in table_rules.overlay_faults(book(headless))] == [
         "over1/framework/gamma.toml: framework: is missing: name, title, packages"
     ]
     twice = {
         "index": 'index = [{id = "x", url = "https://a.example", kind = "simple"}, {id = "x", url = "https://b.example", kind = "simple"}]'
     }
-    assert [str(one) for one in law.overlay_faults(book(twice))] == ["over1/index.toml: index[1]: has the key of index[0]: id x"]
+    assert [str(one) for one in table_rules.overlay_faults(book(twice))] == ["over1/index.toml: index[1]: has the key of index[0]: id x"]
 
 
 def test_a_fault_below_an_overlay_is_not_laid_to_it() -> None:
     texts = {"gpu/card": 'card = [{name = "New", capability = "7.5", class = "geforce"}]'}
     world = book(texts, gpu__card=_table("gpu/card").replace('"NVIDIA A100-SXM4-40GB"', '"Tesla T4"'))
-    assert law.overlay_faults(world) == ()
-    assert {fault.file for fault in law.check(world)} == {"toy/gpu/card.toml"}
+    assert table_rules.overlay_faults(world) == ()
+    assert {fault.file for fault in table_rules.check(world)} == {"toy/gpu/card.toml"}
 
 
 def _alpha() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.resolution.explore import gpus, pair, reach
+from cudnn_resolve.resolution.joint_map import gpus, pair, reach
 from cudnn_resolve.version import Capability
 
 BOOK = open_book()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.host.interrupt import InterruptError, interruptible
-from cudnn_resolve.host.tool import Tooling, run_tool
+from cudnn_resolve.host.run_tool import Tooling, run_tool
 
 SLOW = "import time\nprint('begun', flush=True)\ntime.sleep(0.2)\nprint('a line' * 20000)\nprint('whole', flush=True)"
 

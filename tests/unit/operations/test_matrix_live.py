@@ -10,8 +10,8 @@ import pytest
 from cudnn_resolve.host.tables import DirectoryTables
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.live import compare
 from cudnn_resolve.operations.matrix import LiveReport
+from cudnn_resolve.operations.matrix_live import compare
 from tests.elf_writer import write_elf
 from tests.index_server import IndexServer, status
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Packages, Platform, Python, Toolkit
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution import verdict
+from cudnn_resolve.resolution import judgement
 from cudnn_resolve.resolution.fault import Judgement
+from cudnn_resolve.resolution.judgement import judge
 from cudnn_resolve.resolution.universe import Universe
-from cudnn_resolve.resolution.verdict import judge
 from tests.program import shipped
 
 CU124 = {
@@ -199,7 +199,7 @@ def test_machines_that_differ_in_their_driver_are_judged_by_one_set_of_needs(mon
         made.append(Universe(*args))
         return made[-1]
 
-    monkeypatch.setattr(verdict, "Universe", universe)
+    monkeypatch.setattr(judgement, "Universe", universe)
     packages, old = dict(CU124), "450.80.02"
     texts = [errors(judged(packages, driver=driver)) for driver in ("550.54.15", old, None, "570.86.10")]
     assert texts[0] == texts[2] == texts[3] == []

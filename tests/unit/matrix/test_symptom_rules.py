@@ -1,4 +1,4 @@
-"""Each law of the symptom tables with a row that breaks it."""
+"""Each rule of the symptom tables with a row that breaks it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.matrix import symptom_law
+from cudnn_resolve.matrix import symptom_rules
 
 ROW = {
     "id": '"own-row"',
@@ -23,7 +23,7 @@ def faults(tmp_path: Path, text: str) -> list[str]:
     (tmp_path / "symptom").mkdir()
     (tmp_path / "symptom" / "own.toml").write_text(text, "utf-8")
     book = open_book((str(tmp_path),))
-    return [str(fault) for law in symptom_law.LAWS for fault in law(book)]
+    return [str(fault) for rule in symptom_rules.RULES for fault in rule(book)]
 
 
 def row(**changes: str) -> str:
@@ -50,7 +50,7 @@ WRONG = [
     ('[[cause]]\nid = "bad_end"\ntitle = "x"\nseverity = "error"\nsummary = "x"\n', "bad_end has no [[remedy]]"),
     ('[[cause]]\nid = "harmless"\ntitle = "x"\nseverity = "info"\nsummary = "x"\nexplains = ["none"]\n', "none is no [[cause]]"),
 ]
-"""Rows that each break a law, and what is said of them."""
+"""Rows that each break a table_rules, and what is said of them."""
 
 
 @pytest.fixture(scope="module")

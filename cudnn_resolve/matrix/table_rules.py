@@ -1,7 +1,7 @@
-"""Laws that hold over all tables together: what one file alone cannot show to be wrong.
+"""Rules that hold over all tables together: what one file alone cannot show to be wrong.
 
-Each law is a function that takes the book and gives the rows that break it; its docstring says the law. `check` runs them all.
-Laws over frameworks and pip packages stand in `framework_law`.
+Each rule is a function that takes the book and gives the rows that break it; its docstring says the rule. `check` runs them all.
+Rules over frameworks and pip packages stand in `framework_law`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.row import Plain
 from cudnn_resolve.matrix.table import Table, arrays_of, row_type
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 
-Law = Callable[[Book], Iterable[Fault]]
+Rule = Callable[[Book], Iterable[Fault]]
 
 _FIRST_DAY = "2007-01-01"
 """CUDA 1.0 is of that year."""
@@ -25,11 +25,11 @@ _TENSOR_TYPES = Capability(8, 0)
 
 
 def check(book: Book) -> tuple[Fault, ...]:
-    """Every fault of every table against every law; empty where all hold. Reads all tables."""
-    from cudnn_resolve.matrix.framework_law import LAWS as FRAMEWORK_LAWS
-    from cudnn_resolve.matrix.symptom_law import LAWS as SYMPTOM_LAWS
+    """Every fault of every table against every rule; empty where all hold. Reads all tables."""
+    from cudnn_resolve.matrix.framework_rules import RULES as FRAMEWORK_RULES
+    from cudnn_resolve.matrix.symptom_rules import RULES as SYMPTOM_RULES
 
-    return tuple(fault for law in (*LAWS, *FRAMEWORK_LAWS, *SYMPTOM_LAWS) for fault in law(book))
+    return tuple(fault for rule in (*RULES, *FRAMEWORK_RULES, *SYMPTOM_RULES) for fault in rule(book))
 
 
 def overlay_faults(book: Book) -> tuple[Fault, ...]:
@@ -37,7 +37,7 @@ def overlay_faults(book: Book) -> tuple[Fault, ...]:
 
     Costs no more than the tables that the overlays touch.
     """
-    from cudnn_resolve.matrix.framework_law import known_indexes, whole_heads
+    from cudnn_resolve.matrix.framework_rules import known_indexes, whole_heads
 
     touched = frozenset(name for layer in book.layers[1:] for name in layer.names())
     heads = tuple(whole_heads(book, touched))
@@ -342,7 +342,7 @@ def removals_meet(book: Book) -> Iterator[Fault]:
                 yield Fault(file=file, place=f"{array}[{position}]", message="removes nothing: there is no such row below it")
 
 
-LAWS: tuple[Law, ...] = (
+RULES: tuple[Rule, ...] = (
     unique_keys,
     ranges_not_inverted,
     minimum_drivers_monotone,

@@ -18,7 +18,7 @@ from cudnn_resolve.resolution.family import apart
 from cudnn_resolve.resolution.key import DRIVER, FrameworkKey, GpuKey
 from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Failure, Resolution
-from cudnn_resolve.resolution.opened import OpenRequest
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import CudaVersion, DriverVersion
 

@@ -25,7 +25,7 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, CUDNN, DRIVER, PYTHON, FrameworkKey, Key, PipKey, pip_key
 from cudnn_resolve.resolution.model import Bar, Range, Resolution
-from cudnn_resolve.resolution.opened import opened
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.package import file_needs
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cudnn_resolve.host.later import Gate, Later, gather
+from cudnn_resolve.host.background import Gate, Later, gather
 
 
 def test_the_call_runs_while_nobody_waits() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.condition import Subject
-    from cudnn_resolve.resolution.opened import OpenRequest
+    from cudnn_resolve.resolution.open_request import OpenRequest
 
 ROUNDS = 1500
 """Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""

@@ -30,7 +30,7 @@ from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Ju
 from cudnn_resolve.resolution.given import NOTHING, Given, spelt
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import DRIVER, CudaKey, CudnnKey, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
-from cudnn_resolve.resolution.opened import OpenRequest
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import UNLISTED, is_far, parse_requirement, parse_version, unlisted
 from cudnn_resolve.resolution.universe import Facts, Universe
 from cudnn_resolve.version import DriverVersion
