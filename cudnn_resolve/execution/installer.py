@@ -12,9 +12,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
 from packaging.utils import parse_wheel_filename
 
 from cudnn_resolve.errors import UsageError, WorldError
@@ -172,7 +173,12 @@ def stage(
     path = f"{folder}/{LOCK}"
     staging = f"{folder}/{STAGING}"
     disk.write_whole(path, _text(packages).encode())
-    result = _run(path, environment, tooling, environ, "--prefix", staging)
+    skipped: list[str] = []
+    told = replace(tooling, on_line=lambda line: _listen(line, skipped, tooling.on_line))
+    result = _run(path, environment, told, {**environ, "RUST_LOG": "uv_extract=warn"}, "--prefix", staging)
+    if skipped:
+        unstage(folder)
+        return None
     if not result.ok:
         if disk.kind(staging) == "folder":
             disk.remove_tree(staging)
@@ -207,6 +213,21 @@ def stage(
             )
         )
     return tuple(wheels)
+
+
+def _listen(line: str, skipped: list[str], on_line: Callable[[str], None] | None) -> None:
+    """Hand on what uv says, and keep what it tells of members that it leaves out of a wheel: we fetch that wheel then, and refuse it."""
+    if "Skipping unsafe file name" in line:
+        skipped.append(line)
+    if on_line is not None:
+        on_line(line)
+
+
+def forget(name: str, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> None:
+    """Remove a package that is refused from uv's cache, if uv fetched it: the next `apply` would not be told what is wrong with it."""
+    if environment.uv is not None and disk.kind(f"{folder}/{LOCK}") is not None:
+        argv = (environment.uv, "cache", "clean", "--no-config", "--color", "never", "--", name)
+        run_tool(argv, tooling, env={**_words_of_user(environ), "UV_LOCK_TIMEOUT": "10"})
 
 
 def can_move(folder: str, environment: Environment) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,6 +23,7 @@ from cudnn_resolve.execution.installer import (
     can_lock,
     can_move,
     choose_installer,
+    forget,
     install_staged,
     install_wheels,
     is_careful,
@@ -137,7 +138,9 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     written = Later(lambda: disk.sync_file_systems((*work.environment.roots, store, journal.folder)))  # all that changes is there
     _verify(task, work)
     work.reporter.begin("writing it to the disk")
-    written.result()
+    for one in (supply.written, written):  # the kernel tells of a disk that fails once: whoever asked first is to be heard, too
+        if one is not None:
+            one.result()
     work.reporter.end()
     with undisturbed():
         unmark_environment(work.environment)
@@ -172,6 +175,8 @@ class Supply(Struct, frozen=True, kw_only=True):
     """True where that can be moved into the environment as it is."""
     apart: tuple[Wheel, ...] = ()
     """Library wheels for the folder of their own; their names say so."""
+    written: Later[None] | None = None
+    """What writes to the disk what was laid out, begun at once so that all of it at the end takes less time."""
 
 
 def _supply(task: Task, work: Work, journal: Journal, installer: Any) -> Supply:
@@ -181,7 +186,8 @@ def _supply(task: Task, work: Work, journal: Journal, installer: Any) -> Supply:
     apart = tuple(replace(one, name=f"{one.name} in {FOLDER}", paths=(*one.paths, lock)) for one in found)
     staged = _stage(task, work, journal) if installer == "uv" else None
     if staged is not None:
-        return Supply(wheels=staged, staged=True, movable=can_move(journal.folder, work.environment), apart=apart)
+        wheels, written = staged
+        return Supply(wheels=wheels, staged=True, movable=can_move(journal.folder, work.environment), apart=apart, written=written)
     return Supply(wheels=_fetch_all(task.install, work, journal, work.environment), staged=False, movable=False, apart=apart)
 
 
@@ -256,8 +262,8 @@ class DifferenceError(WorldError):
         self.differences = differences
 
 
-def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
-    """The packages as uv fetched and verified them; None where it is to be done by ourselves.
+def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...], Later[None]] | None:
+    """The packages as uv fetched and verified them, and what writes them to the disk; None where it is to be done by ourselves.
 
     What is in them is asked for before, since an older uv would make a program wherever a wheel says. What a newer one has to fetch is
     looked at where it was laid out: that costs no request.
@@ -274,7 +280,7 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
     wheels = _stage_with_uv(task, work, journal)
     if wheels is None:
         return None
-    Later(lambda: disk.sync_file_systems((journal.folder,)))  # the disk is busy while we check; all is synced once more before the end
+    written = Later(lambda: disk.sync_file_systems((journal.folder,)))
     staging = f"{journal.folder}/{STAGING}"
     again = not can_move(journal.folder, environment)  # then it needs its room in the environment, too
     if contents is None:
@@ -287,7 +293,7 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None
             for wheel, found in zip(wheels, contents, strict=True)
         )
     journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
-    return wheels
+    return wheels, written
 
 
 def _contents(task: Task, members: Callable[[Any], Contents | None]) -> list[Contents] | None:
@@ -336,13 +342,22 @@ def _fetch_all(install: tuple[PipAction, ...], work: Work, journal: Journal, env
         fetched = [
             threads.submit(fetch, package, journal.wheels, environment, work.download, work.reporter.advance) for package in packages
         ]
-        wheels = [future.result() for future in fetched]
+        wheels = [_fetched(future, package, work, journal) for future, package in zip(fetched, packages, strict=True)]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
     work.reporter.end()
     names = [os.path.basename(wheel.path) for wheel in wheels]
     journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
     return tuple(wheels)
+
+
+def _fetched(future: Future[Wheel], package: PipAction, work: Work, journal: Journal) -> Wheel:
+    try:
+        return future.result()
+    except WorldError as error:
+        if error.code == "wheel-bad":
+            forget(package.name, journal.folder, work.environment, work.tooling(journal), work.host.environ)
+        raise
 
 
 def _named(package: PipAction, work: Work, journal: Journal) -> PipAction:

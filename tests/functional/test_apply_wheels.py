@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -240,14 +241,34 @@ def test_what_uv_fetched_is_refused_where_it_may_not_lie_in_the_environment(
 
 @pytest.mark.parametrize("installer", ["uv"])
 @pytest.mark.parametrize("member", ["../../../../escaped.txt", "evil/../../escaped.txt"])
-def test_what_uv_leaves_out_of_a_wheel_is_nowhere(world: ApplyWorld, work: Work, member: str) -> None:
+def test_a_wheel_of_which_uv_leaves_out_a_member_is_refused_each_time(world: ApplyWorld, work: Work, member: str) -> None:
+    former = world.former()
     with IndexServer() as index:
         task = served(index, evil(world, "evil", raw={member: b"x"}))
 
-        done = carry_out(task, replace(work, members=unasked, online=True))
+        for _ in range(2):  # uv tells of it only as it unpacks the wheel into its cache
+            with pytest.raises(WorldError, match="would lie outside of the environment") as refused:
+                carry_out(task, replace(work, members=unasked, online=True, download=fetched))
+            assert (refused.value.code, world.former()) == ("wheel-bad", former)
 
-    assert done.status == "done"
     assert not list(world.base.rglob("escaped.txt"))
+
+
+@pytest.mark.parametrize("installer", ["uv"])
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_disk_that_fails_while_others_work_is_heard(world: ApplyWorld, work: Work, failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    former, asked, real = world.former(), [0], disk.sync_file_systems
+
+    def sync(paths: Iterable[str]) -> None:
+        asked[0] += 1
+        if asked[0] == failing:  # the kernel says it once, to whoever asks first
+            raise WorldError("Input/output error", code="io")
+        real(paths)
+
+    monkeypatch.setattr(disk, "sync_file_systems", sync)
+    done = carry_out(world.task(work.environment), work)
+
+    assert (done.status, done.trouble and done.trouble.code, world.former()) == ("reverted", "io", former)
 
 
 def fetched(file: File, folder: str, progress: object) -> str:
