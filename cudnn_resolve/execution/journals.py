@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -113,6 +113,7 @@ class Journals:
     def prune(self) -> None:
         """Remove wheels, packages and saved files that nobody can need any more, and the oldest journals, which nothing can use."""
         applies = self.all()
+        self._remove_unwritten({one.id for one in applies})
         committed = [one for one in applies if one.state == "committed"]
         for one in applies:
             if one.is_open:
@@ -132,6 +133,14 @@ class Journals:
                     self.drop_store(str(store))
             if spent and one not in applies[-KEPT_JOURNALS:]:
                 disk.remove_tree(one.folder)
+
+    def _remove_unwritten(self, known: Collection[int]) -> None:
+        """Remove what was fetched for journals of which a power failure took the first record along."""
+        for number in (int(name) for name in disk.names_in(self.folder) if name.isascii() and name.isdigit()):
+            if number not in known and number < self.newest():
+                for name in (WHEELS, STAGING):
+                    if disk.kind(f"{self.folder}/{number:06d}/{name}") == "folder":
+                        disk.remove_tree(f"{self.folder}/{number:06d}/{name}")
 
     def tidy(self, *, ended: bool = True) -> tuple[str, ...]:
         """What could not be tidied up after an end that is written down, in words: that is no failure of what came to its end.

@@ -474,6 +474,7 @@ def _finish(folder: str, before: str, records: "Sequence[Mapping[str, Any]]", le
     for path in (*(os.path.join(one, MARK) for one in begin.get("packages", [])), os.path.join(os.path.dirname(folder), "at-work")):
         _try(left, os.unlink, path)
         _try(left, os.unlink, path + UNFINISHED)
+    os.sync()
     system = list(_system_words(records))
     if system:
         print("The files of {} are as they were; the packages of the system are not.".format(begin.get("prefix")))

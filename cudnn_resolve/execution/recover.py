@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -373,7 +374,8 @@ def mark_environment(environment: Environment, folder: str) -> None:
 
 
 def unmark_environment(environment: Environment) -> None:
-    """Remove that mark."""
+    """Remove that mark, on the disk too: the journal, whose last record follows, may lie on another one."""
     for path in (mark_path(environment), f"{mark_path(environment)}{disk.UNFINISHED}"):
         if disk.kind(path) is not None:  # a disk that cannot be written refuses also to remove what is not there
             disk.remove(path)
+            disk.sync_folder(os.path.dirname(path))

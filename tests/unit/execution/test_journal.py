@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.environment import Environment
-from cudnn_resolve.execution.journal import FILE, Journal, inside, read_journal
+from cudnn_resolve.execution.journal import FILE, STAGING, Journal, inside, read_journal
 from cudnn_resolve.execution.journals import KEPT_JOURNALS, Journals
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
@@ -190,3 +190,20 @@ def test_the_oldest_journals_go_but_none_that_can_be_undone_or_is_open(tmp_path:
     assert before == list(range(1, KEPT_JOURNALS + 6))
     assert left == [2, 5, *range(6, KEPT_JOURNALS + 6)]
     assert journals.newest() == KEPT_JOURNALS + 5
+
+
+def test_what_was_fetched_for_a_journal_that_a_power_failure_took_along_goes(tmp_path: Path) -> None:
+    journals = Journals(environment(), str(tmp_path / "cudnn-resolve"))
+    lost = Path(journals.open().folder)
+    for name in (STAGING, "saved"):
+        (lost / name).mkdir()
+        (lost / name / "file").write_text("x")
+    journal = journals.open()
+    journal.add("begin", **{**BEGIN, "id": journal.id, "prefix": environment().prefix})
+    journal.add("commit")
+    begun = Path(journals.open().folder)
+
+    journals.prune()
+
+    assert [one.name for one in lost.iterdir()] == ["saved"]
+    assert list(begun.iterdir()), "the newest one may be at work"
