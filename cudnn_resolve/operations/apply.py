@@ -277,7 +277,7 @@ def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple
 
     book = open_book(())
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    found = validation_of(Wish(frameworks=tuple(names)), facts, listener)
+    found = validation_of(Wish(frameworks=tuple(names), companions=False), facts, listener)
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 

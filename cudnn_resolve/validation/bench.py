@@ -17,6 +17,7 @@ from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.validation.answers import CardAnswer, Told
 from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
 from cudnn_resolve.validation.child import run_payload
+from cudnn_resolve.validation.companions import Found
 from cudnn_resolve.validation.judge_numbers import unanswered
 from cudnn_resolve.validation.judge_speed import FIRST, FURTHER, NARROW
 from cudnn_resolve.validation.judge_speed import question as speed_question
@@ -29,6 +30,8 @@ CASES_SECONDS = 300.0
 """For all cases of one framework; the first use of a card that is newer than the build compiles for minutes."""
 SPEED_SECONDS = 180.0
 """For the times of one framework, with its wait for its turn."""
+COMPANION_SECONDS = 240.0
+"""For a companion with its work; torch.compile starts a compiler for each kernel."""
 CARD_SECONDS = 60.0
 """For a context; without the persistence mode the driver wakes every card of the machine first."""
 MOST_RESTARTS = 3
@@ -93,6 +96,12 @@ class Bench(Struct, frozen=True, kw_only=True):
         self.progress(f"loading {' then '.join(one.name for one in subjects)}")
         question = {"payload": "payload_load", "frameworks": [one.question for one in subjects]}
         return self._child(question, seconds=LOAD_SECONDS * len(subjects))
+
+    def companion(self, found: Found, gpu: VisibleGpu | None = None) -> Told:
+        """Load one companion of a framework and have it do its jobs, on a GPU or on the processor."""
+        self.progress(f"trying {found.name}" + _on(gpu))
+        question = {"payload": "payload_companion", "module": found.companion.module, "jobs": found.jobs(gpu)}
+        return self._child({**question, "device": "cuda" if gpu else "cpu"}, gpu=gpu, seconds=COMPANION_SECONDS)
 
     def card(self, gpu: VisibleGpu) -> Told:
         """Ask the driver about a card."""

@@ -92,7 +92,7 @@ def missing_driver(text: str, facts: Facts) -> str:
     return found[1] if found and not isinstance(facts.driver, Driver) else ""
 
 
-def _unless_driver(check: Check, text: str, facts: Facts) -> Check:
+def unless_driver(check: Check, text: str, facts: Facts) -> Check:
     """The check, or a skipped one where by these words it failed for want of a driver."""
     what = missing_driver(text, facts) if check.status != "passed" else ""
     return replace(check, status="skipped", observed=f"no driver: {what} comes with it", detail="", output=()) if what else check
@@ -107,7 +107,7 @@ def judge_loading(subject: Subject, told: Told, facts: Facts, *, has_gpu: bool, 
     first = Check(id=f"{subject.name}/import", framework=subject.name, status="passed", expected=subject.installed.version)
     if subject.module not in seen.imported:
         why, detail = told.failure or "ended without a word", f"import {subject.module} fails"
-        return (_unless_driver(replace(first, status="failed", observed=why, detail=detail, output=told.output), told.failure, facts),)
+        return (unless_driver(replace(first, status="failed", observed=why, detail=detail, output=told.output), told.failure, facts),)
     version, seconds = seen.imported[subject.module]
     first = replace(first, observed=version or "imported", seconds=seconds)
     if subject.is_cpu_build or seen.built.get(subject.module, {}).get("device") == "cpu":
@@ -135,7 +135,7 @@ def judge_order(pair: tuple[Subject, Subject], told: Told, facts: Facts) -> Chec
     missing = next((one for one in pair if one.module not in imported), None)
     if missing:
         why, detail = told.ending or "ended without a word", f"{missing.name} is not served"
-        return _unless_driver(replace(blank, observed=why, detail=detail, output=told.output), told.failure, facts)
+        return unless_driver(replace(blank, observed=why, detail=detail, output=told.output), told.failure, facts)
     checks = judge_cudnn("", pair, told, facts)
     bad = [check for check in checks if check.status in ("failed", "warning")]
     if not bad:
@@ -155,7 +155,7 @@ def judge_library(id_: str, told: Told, facts: Facts) -> tuple[Check, ...]:
     if version is None:
         names = [name for path in seen.libraries if (name := path.rpartition("/")[2]).startswith("libcudnn")]
         why, detail = told.ending or "it does not say its version", _PARTS_ELSEWHERE if _is_outer(names) else ""
-        return (_unless_driver(replace(blank, status="failed", observed=why, detail=detail, output=told.output), told.failure, facts),)
+        return (unless_driver(replace(blank, status="failed", observed=why, detail=detail, output=told.output), told.failure, facts),)
     return replace(blank, observed=f"{version} from {seen.homes(version)}"), *_judge_parts(f"{id_}/", (), _loaded(told), facts)
 
 
@@ -163,7 +163,7 @@ def judge_cudnn(prefix: str, subjects: Sequence[Subject], told: Told, facts: Fac
     """Check which cuDNN answers, that it serves each of these frameworks, and that all its parts are of one release."""
     seen = seen_in(told)
     found = [_judge_version(f"{prefix}cudnn", subject, seen, told) for subject in subjects]
-    checks = [_unless_driver(check, check.observed or "", facts) for check in found]
+    checks = [unless_driver(check, check.observed or "", facts) for check in found]
     if not seen.cudnn_directories and (not told.failure or missing_driver(told.failure, facts)):
         return tuple(checks)
     parts = _judge_parts(f"{prefix}cudnn-", subjects, _loaded(told), facts)
@@ -194,7 +194,7 @@ def _judge_compiler(id_: str, subjects: Sequence[Subject], told: Told, facts: Fa
     if ended:
         yield replace(warned, observed=told.ending, output=told.output)
     elif not answer.how:
-        yield _unless_driver(replace(warned, observed=f"{name} cannot be opened: {one_line(answer.why, 300)}"), answer.why, facts)
+        yield unless_driver(replace(warned, observed=f"{name} cannot be opened: {one_line(answer.why, 300)}"), answer.why, facts)
     elif answer.status != 0:
         detail = f"at status 7 its libnvrtc-builtins is missing or of another release; {_WITHOUT_COMPILER}"
         yield replace(warned, observed=f"{path or name} compiles nothing (status {answer.status})", detail=detail)

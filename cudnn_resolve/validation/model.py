@@ -22,7 +22,7 @@ class Check(Struct, frozen=True, kw_only=True):
     id: str
     """`torch/import`, `torch/conv2d-strided/float16/nhwc`; with several GPUs `gpu1/torch/…`."""
     framework: str | None = None
-    """Distribution name, `torch`, `cupy-cuda12x`; None for cuDNN itself and the machine."""
+    """Distribution name, also of a companion: `torch`, `cupy-cuda12x`, `torchvision`; None for cuDNN itself and the machine."""
     status: Status
     expected: str | None = None
     observed: str | None = None

@@ -16,6 +16,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, processes_at_once, programs_on
+from cudnn_resolve.validation.companions import Found, companions_of, judge_companion, judge_on_gpu
 from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order, library_name, seen_in
 from cudnn_resolve.validation.judge_numbers import WRONG, judge_cases
 from cudnn_resolve.validation.judge_speed import Pace, judge_card, judge_speed, pace_of
@@ -37,6 +38,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     require_gpu: bool = False
     pinned: Pinned | None = None
     """A lock or a plan to compare everything with."""
+    companions: bool = True
+    """What goes with frameworks, as torchvision, is tested, too."""
     everything: bool = False
     """Every type in every layout, instead of each class with each type once."""
 
@@ -49,8 +52,9 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
     python = facts.python.path or host.python
     bench = Bench(host=host, python=python, progress=progress, everything=wish.everything, at_once=processes_at_once(host))
     libraries = libraries_of(facts, subjects)
-    run = CardRun(bench=bench, subjects=subjects, libraries=libraries, book=book)
     facts = with_real_places(host, facts)
+    companions = companions_of(facts, wish.frameworks) if wish.companions else ()
+    run = CardRun(bench=bench, subjects=subjects, libraries=libraries, companions=companions, book=book)
     # Every card works from the start, side by side, while it is seen what loads; times are taken behind that, of one framework
     # at a time on each card, while none loads for that card.
     quiet = Gate()
@@ -70,10 +74,13 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
         # What fails alone fails in company, too: that is said once.
         whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
         checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
+        tried = gather([partial(bench.companion, one) for one in companions], bench.at_once)
         opened = {path: bench.library(path) for path in libraries}
         quiet.open()
     finally:
         quiet.give_up()
+    for found, one in zip(companions, tried, strict=True):
+        checks += judge_companion(found, one, facts, has_gpu=bool(gpus))
     for path, one in opened.items():
         checks += judge_library(f"cudnn/{run.label(path)}", one, facts)
     for later in working:
@@ -108,6 +115,7 @@ class CardRun(Struct, frozen=True, kw_only=True):
     bench: Bench
     subjects: tuple[Subject, ...]
     libraries: tuple[str, ...]
+    companions: tuple[Found, ...]
     book: Book
 
     def on_card(self, gpu: VisibleGpu, prefix: str, quiet: Gate, cards: int = 1) -> list[Check]:
@@ -123,6 +131,7 @@ class CardRun(Struct, frozen=True, kw_only=True):
         able = [one for one in self.subjects if not one.is_cpu_build and one.module in PAYLOADS]
         works = [(False, partial(self._bare, path, gpu, prefix)) for path in self.libraries]
         works += [(one.module in COMPILES, partial(self._computed, one, gpu, prefix)) for one in able]
+        works += [(one.companion.is_framework, partial(self._tried, one, gpu, prefix)) for one in self.companions]
         # What takes longest begins first; what is told stays in the order in which one would look for a fault.
         order = sorted(range(len(works)), key=lambda index: not works[index][0])
         done = dict(zip(order, gather([works[index][1] for index in order], at_once), strict=True))
@@ -135,6 +144,9 @@ class CardRun(Struct, frozen=True, kw_only=True):
 
     def _bare(self, path: str, gpu: VisibleGpu, prefix: str) -> list[Check]:
         return list(judge_cases(f"{prefix}cudnn/{self.label(path)}/", None, self.bench.bare(path, gpu), gpu.index))
+
+    def _tried(self, found: Found, gpu: VisibleGpu, prefix: str) -> list[Check]:
+        return list(judge_on_gpu(found, self.bench.companion(found, gpu), gpu, prefix))
 
     def label(self, path: str) -> str:
         """A short name for a libcudnn, `libcudnn.so.9`; with a number behind it where several have one name."""
