@@ -13,6 +13,7 @@ import platform
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -42,20 +43,40 @@ class Place:
         self.previous = os.path.join(self.aside, "previous")
         self.older = os.path.join(self.aside, "older")
         self.journal = os.path.join(self.aside, "journal.json")
+        self.held = ()  # type: tuple[int, ...]
 
     @contextlib.contextmanager
     def alone(self) -> "Iterator[None]":
         """Hold off every other exchange of this environment."""
         os.makedirs(self.aside, mode=0o755, exist_ok=True)
+        found = os.lstat(self.aside)
+        owners = (0, os.geteuid(), os.stat(os.path.dirname(self.aside)).st_uid)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners:  # others may write where it lies, as in /tmp
+            raise RefusedError("{} belongs to another user".format(self.aside))
         handle = os.open(self.aside, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.held = (handle,)
+            yield
         except BlockingIOError:
             raise RefusedError("{}: another run is changing it".format(self.path)) from None
-        try:
-            yield
         finally:
+            self.held = ()
             os.close(handle)
+
+    def discard(self, path: str) -> None:
+        """Take a folder or a link out of the way; `sweep` removes it."""
+        if os.path.lexists(path):
+            os.rename(path, os.path.join(self.aside, "gone-{}".format(int(time.time() * 1e6))))
+
+    def sweep(self) -> None:
+        """Remove what was discarded; files in use on a network disk may resist, and are in nobody's way."""
+        for name in names_in(self.aside):
+            path = os.path.join(self.aside, name)
+            if name.startswith("gone-") and os.path.islink(path):
+                os.unlink(path)
+            elif name.startswith("gone-"):
+                shutil.rmtree(path, ignore_errors=True)
 
     def read(self) -> "dict[str, Any]":
         """The journal; empty where there is none."""
@@ -159,25 +180,61 @@ def put(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
         if os.path.ismount(place.path):
             raise RefusedError("{} is a mount point: name a folder below it".format(place.path))
         before = place.read()
+        said += used(place.path)
+        place.discard(place.older)
         if os.path.lexists(place.previous):
             os.rename(place.previous, place.older)
-        place.write({"state": "begun", "had": is_there, "before": before})
+        run = "{}-{}".format(int(time.time() * 1e6), os.getpid())
+        place.write({"state": "begun", "had": is_there, "before": before, "run": run})
         try:
             if is_there:
                 os.rename(place.path, place.previous)
             if job.get("fetch"):
-                fetch(job, seen["plan"])
-            start(job, place.path)
+                fetch(job, seen["plan"], place)
+            start(job, place)
             with open(os.path.join(place.path, OWN), "w", encoding="utf-8") as stream:
                 json.dump({"plan": seen["plan"], "packages": sorted(seen["after"])}, stream)
             os.sync()
         except BaseException:
             back(place)
             raise
-    return {"changed": True, "said": said, "before": seen["before"], "after": installed(place.path)}
+    return {"changed": True, "said": said, "run": run, "before": seen["before"], "after": installed(place.path)}
 
 
-def fetch(job: "dict[str, Any]", plan: "dict[str, Any]") -> None:
+def used(path: str) -> "list[str]":
+    """A word about programs that have libraries of the environment open; those of other users are seen by root only."""
+    found = []
+    for name in names_in("/proc") if os.path.isdir(path) else ():
+        if name.isdigit():
+            with contextlib.suppress(OSError), open("/proc/{}/maps".format(name), errors="surrogateescape") as lines:
+                if any(os.path.realpath(path) + "/" in line for line in lines):
+                    found.append(name)
+    return ["in use by process {}: start it again".format(", ".join(found[:5]))] if found else []
+
+
+def call(place: Place, words: "list[str]") -> "tuple[int, list[str]]":
+    """How a program ended, and the lines of its errors.
+
+    It ends with this one, with its children: none may write on where something else is put back. Where this one is killed, the program
+    holds off other runs until it is done.
+    """
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=place.held,
+    ) as child:
+        try:
+            told = child.communicate()[1].decode("utf-8", "replace")
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return child.returncode, [one.strip() for one in told.splitlines() if one.strip()]
+
+
+def fetch(job: "dict[str, Any]", plan: "dict[str, Any]", place: Place) -> None:
     """Fetch the wheels with the pip and the index of this machine; the start script verifies them."""
     minor = job["plan"]["python"]
     python = job.get("python") or (sys.executable if minor == "{}.{}".format(*sys.version_info[:2]) else shutil.which("python" + minor))
@@ -190,31 +247,24 @@ def fetch(job: "dict[str, Any]", plan: "dict[str, Any]") -> None:
             stream.write("{}=={}".format(one["name"], one["version"]))
             stream.write("".join(" --hash=sha256:" + digest for digest in sorted(one["wheels"].values())) + "\n")
     words = [python, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
-    done = subprocess.run(
-        [*words, "--require-hashes", "-d", wheels, "-r", pins],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    if done.returncode:
-        raise RefusedError("pip of the host: " + (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["failed"])[-1])
+    code, lines = call(place, [*words, "--require-hashes", "-d", wheels, "-r", pins])
+    if code:
+        raise RefusedError("pip of the host: " + (lines or ["failed"])[-1])
 
 
-def start(job: "dict[str, Any]", path: str) -> None:
+def start(job: "dict[str, Any]", place: Place) -> None:
     """Run the start script of the bundle."""
     words = [
         sys.executable,
         "-I",
         os.path.join(job["bundle"], "start.py"),
         *(["--python", job["python"]] if job.get("python") else []),
-        path,
+        place.path,
     ]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        lines = [one for one in done.stderr.decode("utf-8", "replace").splitlines() if one.strip()]
+    code, lines = call(place, words)
+    if code:
         told = [one[len("error: ") :] for one in lines if one.startswith("error: ")] or lines[-1:]
-        raise RefusedError("; ".join(told) or "the start script of the bundle ended with {}".format(done.returncode))
+        raise RefusedError("; ".join(told) or "the start script of the bundle ended with {}".format(code))
 
 
 def back(place: Place) -> bool:
@@ -222,13 +272,11 @@ def back(place: Place) -> bool:
     journal = place.read()
     if not journal:
         return False
-    gone = os.path.join(place.aside, "gone")
     if journal["state"] != "older":
         place.write(dict(journal, state="back"))
     if journal["state"] != "older" and (not journal["had"] or os.path.lexists(place.previous)):
         if is_ours(place.path):
-            shutil.rmtree(gone, ignore_errors=True)
-            os.rename(place.path, gone)
+            place.discard(place.path)
         elif os.path.lexists(place.path):  # nobody knows what it is: it is not removed
             os.rename(place.path, os.path.join(place.aside, "unknown-{}".format(int(time.time()))))
         if journal["had"]:
@@ -237,7 +285,7 @@ def back(place: Place) -> bool:
     if os.path.lexists(place.older):
         os.rename(place.older, place.previous)
     place.write(journal.get("before") or None)
-    shutil.rmtree(gone, ignore_errors=True)
+    place.sweep()
     return True
 
 
@@ -251,9 +299,10 @@ def recover(place: Place) -> "list[str]":
     state = place.read().get("state", "done")
     if state == "done":
         if os.path.lexists(place.previous):  # the last step of an exchange that was kept
-            shutil.rmtree(place.older, ignore_errors=True)
+            place.discard(place.older)
         elif os.path.lexists(place.older):  # the first step of one that had not begun
             os.rename(place.older, place.previous)
+        place.sweep()
         return []
     back(place)
     return ["{}: put back what a run that was cut off had left".format(place.path)]
@@ -263,9 +312,12 @@ def settle(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
     """Keep what was made, or put back what was there."""
     with place.alone():
         journal = place.read()
+        if journal.get("run") != job["run"]:
+            raise RefusedError("{}: another run has changed it since".format(place.path))
         if journal.get("state") == "begun" and job["keep"]:
             place.write(dict(journal, state="done", before=None))
-            shutil.rmtree(place.older, ignore_errors=True)
+            place.discard(place.older)
+            place.sweep()
             return {"changed": True}
         return {"changed": back(place) if journal.get("state") == "begun" else False}
 

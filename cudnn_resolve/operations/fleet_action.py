@@ -141,8 +141,10 @@ def environment(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
         done = carrier.answer(
             exchange, {**job, "do": "put", "bundle": folder, "python": words.get("python"), "fetch": words.get("fetch") == "host"}
         )
-        fault = _fault(carrier, path) if done["changed"] and words.get("validate", True) else None
-        carrier.answer(exchange, {"do": "settle", "path": path, "keep": fault is None})
+        if not done["changed"]:  # another run was here meanwhile
+            return _told(path, done)
+        fault = _fault(carrier, path) if words.get("validate", True) else None
+        carrier.answer(exchange, {"do": "settle", "path": path, "keep": fault is None, "run": done["run"]})
     finally:
         if folder is not None:
             carrier.plugin._remove_tmp_path(folder, force=True)  # noqa: SLF001

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import platform
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +51,8 @@ class Node:
 
     def put(self, version: str, *, keep: bool = True) -> dict[str, Any]:
         done = self.do("put", **self.job(version))
-        if "error" not in done:
-            self.do("settle", keep=keep)
+        if done.get("changed"):
+            self.do("settle", keep=keep, run=done["run"])
         return done
 
     @property
@@ -119,7 +121,7 @@ def test_a_run_that_is_cut_off_at_any_step_is_put_back_by_the_next(
             node.put("3.0", keep=kept)
             over = True
         except SystemExit:
-            over = False
+            over = exchange.Place(str(node.path)).read().get("state") == "done" and node.there == {"demo": "3.0"}  # but for what is swept
     if not over:
         node.do("put", **node.job("2.0"))
     assert node.there == {"demo": "3.0" if over and kept else "2.0"}
@@ -147,3 +149,70 @@ def test_looking_changes_nothing(node: Node) -> None:
     assert (seen["changed"], seen["after"]) == (True, {"demo": "1.0"})
     assert not node.path.exists()
     assert sorted(one.name for one in node.base.iterdir()) == ["bundle"]
+
+
+def test_an_environment_behind_a_link_is_exchanged_again_and_again(node: Node) -> None:
+    real = node.base / "real"
+    real.mkdir()
+    (real / "pyvenv.cfg").touch()
+    node.path.symlink_to(real)
+    for version in ("1.0", "2.0", "3.0", "4.0"):
+        assert "error" not in node.put(version)
+    assert real.is_dir()
+    assert sorted(one.name for one in node.base.joinpath(".dl.cudnn-resolve").iterdir()) == ["journal.json", "previous"]
+
+
+def test_what_cannot_be_removed_is_in_nobody_s_way(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange.shutil, "rmtree", lambda *_, **__: None)
+    for version in ("1.0", "2.0", "3.0", "4.0"):
+        assert "error" not in node.put(version)
+    assert node.do("undo")["changed"]
+    assert node.there == {"demo": "3.0"}
+
+
+def test_a_run_does_not_keep_what_another_has_made_meanwhile(node: Node) -> None:
+    first = node.do("put", **node.job("1.0"))
+    second = node.do("put", **node.job("2.0"))
+    assert "another run" in node.do("settle", keep=True, run=first["run"])["error"]
+    assert node.do("settle", keep=True, run=second["run"])["changed"]
+    assert node.there == {"demo": "2.0"}
+
+
+def test_a_start_script_that_goes_on_holds_off_the_next_run(node: Node) -> None:
+    place = exchange.Place(str(node.path))
+    with place.alone():
+        handle = os.dup(place.held[0])  # what the script has
+    assert "another run" in node.put("1.0")["error"]
+    os.close(handle)
+    assert "error" not in node.put("1.0")
+
+
+def test_children_of_an_interrupted_start_script_write_no_more(node: Node) -> None:
+    node.put("1.0")
+    script = "import os, subprocess, sys, time\nchild = subprocess.Popen(['sleep', '600'])\n"
+    script += f"open({str(node.base / 'pid')!r}, 'w').write(str(child.pid))\nos.kill(os.getppid(), 15)\ntime.sleep(600)\n"
+    (node.bundle / "start.py").write_text(script)
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)
+    try:
+        assert node.do("put", **node.job("2.0")) == {"error": "interrupted"}
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGHUP, before[1])
+    assert node.there == {"demo": "1.0"}
+    status = Path(f"/proc/{(node.base / 'pid').read_text()}/stat")
+    assert not status.exists() or ") Z " in status.read_text()
+
+
+def test_a_folder_beside_it_that_is_a_link_is_not_used(node: Node) -> None:
+    (node.base / "elsewhere").mkdir()
+    (node.base / ".dl.cudnn-resolve").symlink_to("elsewhere")
+    assert "another user" in node.put("1.0")["error"]
+    assert not any((node.base / "elsewhere").iterdir())
+
+
+def test_programs_that_have_it_open_are_told(node: Node) -> None:
+    node.put("1.0")
+    (node.path / "lib.so").write_bytes(bytes(4096))
+    with (node.path / "lib.so").open("rb") as stream, mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ):
+        assert f"process {os.getpid()}" in node.put("2.0")["said"][0]
+    assert node.put("3.0")["said"] == []
