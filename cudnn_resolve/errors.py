@@ -13,7 +13,9 @@ This module imports nothing of ours.
 
 from __future__ import annotations
 
+import copyreg
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -47,6 +49,10 @@ class CudnnResolveError(Exception):
         self.code = code
         self.context = context
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pass between processes with its fields, which the constructor takes by name."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         lines = [self.message]

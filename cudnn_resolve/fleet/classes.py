@@ -11,8 +11,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.facts.model import Facts, Gpu, or_none
 from cudnn_resolve.fleet.model import FleetClass, Spread
 from cudnn_resolve.requirement.machine import Machine, machine_of
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"(\d+)")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|quadro|graphics|\d+ ?gb)\b|[^a-z0-9]+")
 _LAST_NUMBER = re.compile(r"(.*?)(\d{1,18})(\D*)")
+_STACK_APT = re.compile(r"cuda|cudnn|nv|^lib(?:cu|npp)|^python|^tensorrt")
+"""Packages of the system that a plan can depend on."""
 UNTOLD = "not known"
 LISTS = ("pip", "apt")
 _SPREADS = 20_000
@@ -60,7 +63,7 @@ class Group:
 class Classes:
     """Classes of hosts under construction.
 
-    `whole`: what is installed counts, as for a plan; without it a new environment is meant, as for a lock.
+    `whole`: what is installed counts, as for a plan, as far as the tables know it; without it a new environment is meant, as for a lock.
     """
 
     def __init__(self, book: Book, *, whole: bool, policy: str | None = None) -> None:
@@ -68,6 +71,8 @@ class Classes:
         self._whole, self._exact = whole, policy == "strict"
         self._groups: dict[Mattering, Group] = {}
         self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], Mattering, Machine]] = {}
+        self._gpus: dict[tuple[Gpu, ...], tuple[Gpu, ...]] = {}
+        self._stack = frozenset(map(_normalized, book.packages())) if whole else frozenset()
         floors = (book.floor(major) for major in range(8, 30))
         self._steps = sorted({*(one.driver for one in book.minimums()), *(one for one in floors if one is not None)})
 
@@ -81,13 +86,16 @@ class Classes:
 
     def _mattering(self, facts: Facts) -> tuple[Mattering, Machine]:
         """What matters of the facts; parts that are the same objects were looked at before."""
-        parts: tuple[Any, ...] = (facts.platform, facts.python, facts.driver, facts.gpus, facts.root, facts.packages.apt, facts.frameworks)
+        gpus = tuple(replace(one, memory_mib=None, uuid=None) for one in or_none(facts.gpus) or ())
+        gpus = self._gpus.setdefault(gpus, gpus) if len(self._gpus) < _KNOWN else gpus
+        own: tuple[Any, ...] = (facts.platform, facts.python, facts.driver, facts.root, facts.packages.apt, facts.frameworks)
+        parts = (*own, gpus or facts.gpus)
         if self._whole:
             parts = (*parts, facts.packages, facts.cuda_toolkits, facts.cudnn)
         ids = tuple(map(id, parts))
         found = self._known.get(ids)
         if found is None:
-            if len(self._known) > 1000:  # what is different on every host is no use here
+            if len(self._known) > _KNOWN:  # what is different on every host is no use here
                 self._known.clear()
             machine = machine_of(facts, self._book)
             found = self._known[ids] = (parts, self._key(facts, machine), machine)
@@ -113,14 +121,35 @@ class Classes:
         )
 
     def _environment(self, facts: Facts, machine: Machine) -> tuple[Any, ...]:
-        packages = (frozenset(machine.pip.items()), frozenset(machine.apt.items()), frozenset(machine.requires.items()))
-        return (*packages, machine.toolkits, machine.cudnn, machine.of_jetpack, facts.python.externally_managed)
+        pip = frozenset(one for one in machine.pip.items() if self._is_of_stack(one[0]))
+        apt = frozenset(one for one in machine.apt.items() if _STACK_APT.search(one[0]))
+        return (
+            pip,
+            apt,
+            frozenset(machine.requires.items()),
+            machine.toolkits,
+            machine.cudnn,
+            machine.of_jetpack,
+            facts.python.externally_managed,
+        )
+
+    def _is_of_stack(self, name: str) -> bool:
+        name = _normalized(name)
+        return name in self._stack or name.startswith("nvidia-") or self._book.is_framework(name)
 
     def made(self) -> tuple[FleetClass, ...]:
         """The classes, the largest first; a name that two would have gets a mark of what the class is."""
         groups = sorted(self._groups.items(), key=lambda one: (-len(one[1].hosts), natural(min(one[1].hosts, key=natural))))
         names = Counter(_slug(group) for _, group in groups)
         return tuple(_class(key, group, is_alone=names[_slug(group)] == 1) for key, group in groups)
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+_KNOWN = 1000
+"""Combinations of parts of facts that are remembered."""
 
 
 class Mattering(Struct, frozen=True, kw_only=True):

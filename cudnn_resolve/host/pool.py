@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import copyreg
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from cudnn_resolve.errors import WorldError
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 _MOST = 8
+
+
+def _carried(one: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
+    return _read_only, (dict(one),)
+
+
+def _read_only(one: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(one)  # the type itself cannot be named to another process
+
+
+copyreg.pickle(MappingProxyType, _carried)  # read-only mappings of results pass between processes
 
 
 def spread(function: Callable[[_Item], _Found], items: Iterable[_Item]) -> Iterator[tuple[_Item, _Found]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass
-from cudnn_resolve.operations.fleet_hosts import FleetResult, classes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 
@@ -40,7 +40,7 @@ def detect(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
 def plan(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
     """A plan for each class."""
     classes, faults = classes_of(request, gather_book(request), listener)
-    answers = tuple(_planned(one, request, listener) for one in classes)
+    answers = by_class(_planned, [(one, request) for one in classes], listener)
     return FleetResult(verb=request.verb, classes=answers, faults=faults)
 
 
@@ -72,12 +72,12 @@ def doctor(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
     return FleetResult(verb=request.verb, classes=tuple(answers), faults=faults)
 
 
-def _planned(group: FleetClass, request: FleetRequest, listener: Listener) -> ClassAnswer:
+def _planned(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     from cudnn_resolve.operations.plan import answered, ranges_of
 
-    listener.tell(f"plan for {group.name}")
+    group, request = task
     try:
-        found = answered(request, listener, facts=group.facts)
+        found = answered(request, facts=group.facts)
     except InputError as error:
         return ClassAnswer(group=group, status="no", message=str(error))
     ranges = ranges_of(found) if request.ranges else ()

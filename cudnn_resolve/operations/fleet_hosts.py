@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
 from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.classes import Classes
-from cudnn_resolve.fleet.model import FleetAnswer, FleetClass, HostFault, HostReport
+from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, HostFault, HostReport
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.pool import spread
 from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.results import Result
@@ -70,6 +71,20 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -
         first = faults[0]
         raise InputError(f"none of {len(faults)} hosts says what it is; {first.host}: {first.why}", code="facts-empty")
     return made, tuple(faults)
+
+
+def by_class(
+    work: Callable[[tuple[FleetClass, FleetRequest]], ClassAnswer], tasks: Sequence[tuple[FleetClass, FleetRequest]], listener: Listener
+) -> tuple[ClassAnswer, ...]:
+    """The answer for each class; those of several are computed in child processes, one for each processor."""
+    done: dict[str, ClassAnswer] = {}
+    for (group, request), answer in spread(work, tasks) if len(tasks) >= _SEVERAL else ((one, work(one)) for one in tasks):
+        done[group.name] = answer
+        listener.tell(f"{request.verb}: {len(done)} of {len(tasks)} classes; {group.name}: {answer.status}")
+    return tuple(done[group.name] for group, _ in tasks)
+
+
+_SEVERAL = 4
 
 
 def hosts(request: FleetRequest, book: Book) -> Iterator[HostReport]:

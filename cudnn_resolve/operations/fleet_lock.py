@@ -14,7 +14,7 @@ from cudnn_resolve.fleet.classes import in_order, ranges
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, WayOut
 from cudnn_resolve.host import disk
-from cudnn_resolve.operations.fleet_hosts import FleetResult, classes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of
 from cudnn_resolve.operations.gather import gather_book, gather_question
 from cudnn_resolve.operations.judge import machine_name
 from cudnn_resolve.operations.lock import FILE, LockResult, make_lock
@@ -50,11 +50,8 @@ def lock(request: FleetRequest, listener: Listener) -> FleetResult:
             hint = "-o FOLDER takes one for each class; --one-lock -o FILE is a single one"
             raise UsageError(f"-o {folder} is no folder", code="usage-path", hint=hint)
         disk.make_folder(folder)
-    answers = []
-    for one in classes:
-        listener.tell(f"lock for {one.name}")
-        answers.append(_locked(one, request, os.path.join(folder, lock_name(one)), listener))
-    return FleetResult(verb=request.verb, classes=tuple(answers), faults=faults)
+    answers = by_class(_locked, [(one, replace(request, output=folder)) for one in classes], listener)
+    return FleetResult(verb=request.verb, classes=answers, faults=faults)
 
 
 def lock_name(one: FleetClass) -> str:
@@ -62,9 +59,11 @@ def lock_name(one: FleetClass) -> str:
     return f"pylock.{one.name}.toml"
 
 
-def _locked(one: FleetClass, request: FleetRequest, path: str, listener: Listener) -> ClassAnswer:
+def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
+    one, request = task
+    path = os.path.join(request.output or ".", lock_name(one))
     try:
-        made = make_lock(_lock_request(request, one.facts, path), listener)
+        made = make_lock(_lock_request(request, one.facts, path))
     except InputError as error:
         return ClassAnswer(group=one, status="no", message=str(error))
     if made.plan is not None:

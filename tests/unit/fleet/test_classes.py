@@ -46,6 +46,12 @@ def test_what_does_not_is_told(other: dict[str, Any]) -> None:
 def test_installed_packages_count_for_a_plan_only() -> None:
     hosts = {"a": told("a", pip={"numpy": "1.26.4"}), "b": told("b", pip={"numpy": "2.0.0"})}
     assert [one.hosts for one in classes(shipped(), hosts, whole=True)] == [("a",), ("b",)]
+    assert (
+        len(
+            classes(shipped(), {name: told(name, pip={"six": version}) for name, version in (("a", "1.16.0"), ("b", "1.17.0"))}, whole=True)
+        )
+        == 1
+    )
     (found,) = classes(shipped(), hosts)
     assert [(spread.fact, dict(spread.values)) for spread in found.spreads] == [
         ("packages.pip.numpy", {"1.26.4": ("a",), "2.0.0": ("b",)}),
