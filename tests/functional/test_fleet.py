@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import cudnn_resolve
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Outcome
 from cudnn_resolve.locking.read_pylock import read
-from tests.fleet_maker import told, write
+from cudnn_resolve.operations.fleet_hosts import FleetResult
+from cudnn_resolve.operations.options import FleetRequest
+from tests.fleet_maker import CARDS, told, write
 from tests.lock_project import TARGET, Project
 from tests.program import Done, run
 
@@ -145,6 +155,43 @@ def test_one_lock_is_judged_on_each_class(project: Project, nodes: Path) -> None
     assert all(one["verdicts"][0]["status"] == "runs" for one in found["classes"])
     for host in ("node01", "t1"):
         assert run("check", "pylock.toml", "--facts", str(nodes / f"{host}.json")).returncode == 0
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(CARDS)), st.sampled_from(("470.82.01", "525.60.13", "550.54.15", "570.26"))),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_one_lock_breaks_no_host_that_it_is_for(project: Project, tmp_path: Path, hosts: list[tuple[str, str]]) -> None:
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    write(folder, **{f"n{number}": told(f"n{number}", card, driver) for number, (card, driver) in enumerate(hosts)})
+    found = answer("lock", folder, *TARGET, *index(project), "--one-lock", "-o", str(folder / "pylock.toml"))
+    stopped = [one["name"] for one in found["classes"] if one["status"] == "no"]
+    assert (found["one_lock"]["path"] is None) == bool(stopped), found["one_lock"]
+
+
+@pytest.mark.parametrize(("verb", "code"), [("validate", 1), ("apply", 4), ("undo", 4)])
+def test_hosts_that_fail_decide_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, code: int
+) -> None:
+    group = FleetClass(name="a100", hosts=("n1",), about={}, facts=Facts())
+    failed = ClassAnswer(group=group, status="failed", outcomes=(Outcome(host="n1", status="failed"),))
+    monkeypatch.setattr(cudnn_resolve.api, "fleet", lambda *_: FleetResult(verb=verb, classes=(failed,)))
+    assert main(["fleet", verb, "-i", "hosts", "--env", "/opt/dl"]) == code
+    assert "n1: failed" in capsys.readouterr().out
+
+
+def test_many_classes_are_planned_in_processes_as_in_one(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = FleetRequest(verb="plan", from_folder=(str(nodes),), framework=("torch==2.7.0",), offline=True)
+    one = cudnn_resolve.api.fleet(request).to_json()
+    monkeypatch.setattr("cudnn_resolve.operations.fleet_hosts._SEVERAL", 1)
+    assert cudnn_resolve.api.fleet(request).to_json() == one
+    nowhere = replace(request, offline=False, index_url="http://127.0.0.1:1/simple")
+    with pytest.raises(WorldError, match=r"127\.0\.0\.1"):
+        cudnn_resolve.api.fleet(nowhere)
 
 
 def test_why_there_is_not_one_lock(nodes: Path, tmp_path: Path) -> None:

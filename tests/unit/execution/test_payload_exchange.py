@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import platform
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def test_an_environment_behind_a_link_is_exchanged_again_and_again(node: Node) -
 
 
 def test_what_cannot_be_removed_is_in_nobody_s_way(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     for version in ("1.0", "2.0", "3.0", "4.0"):
         assert "error" not in node.put(version)
     assert node.do("undo")["changed"]
