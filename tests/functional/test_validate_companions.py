@@ -18,6 +18,7 @@ from cudnn_resolve.validation.companions import COMPANIONS, companions_of, judge
 from cudnn_resolve.validation.model import Check, VisibleGpu
 from cudnn_resolve.validation.payload_companion import JOBS
 from tests.functional.interpreters import make_environment, site_packages
+from tests.native.convolution import GPU, computing_cudnn, working_libcuda
 from tests.schemas import fit
 
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -205,6 +206,22 @@ def test_a_companion_that_does_not_start_beside_a_gpu(venv: Path) -> None:
         "failed",
         "ModuleNotFoundError: No module named 'tensorrt'",
     )
+
+
+def test_each_card_tries_the_companions(
+    tmp_path: Path, venv: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(venv, "numpy", "")
+    install(venv, "numba", NUMBA, cuda="def is_available(): return False\n")
+    computing_cudnn(tmp_path / "lib", 7605)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(working_libcuda(tmp_path / "lib").parent))
+    monkeypatch.setenv("STANDIN_GPUS", GPU)
+
+    checks = validated(venv, capsys)
+
+    assert (checks["numba/njit"]["status"], checks["numba/njit"]["gpu"]) == ("passed", None)
+    assert (checks["numba/kernel"]["status"], checks["numba/kernel"]["gpu"]) == ("skipped", 0)
+    assert checks["numba/kernel"]["observed"].startswith("not tested: numba.cuda finds no driver or no libNVVM")
 
 
 def test_every_job_is_there() -> None:
