@@ -170,5 +170,6 @@ def _machine_cause(fault: Fault) -> str:
         return "ptx_too_new" if "has only PTX" in fault.because else "driver_too_old"
     targets = _TARGETS.search(fault.text)
     lowest = min((int(number) for number in re.findall(r"_(\d{2,3})", targets[1])), default=0) if targets else 0
-    is_old = " still knows" in fault.text or (targets is not None and int(targets[2] + targets[3]) < lowest)
+    is_old = any(word in fault.text for word in (" still knows", " or newer"))
+    is_old = is_old or (targets is not None and int(targets[2] + targets[3]) < lowest)
     return "gpu_arch_too_old_for_build" if is_old else "gpu_arch_too_new_for_build"

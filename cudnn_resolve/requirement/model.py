@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct, field
+from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.requirement.source import Direct
-
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
 
 
 class Target(Struct, frozen=True, kw_only=True):

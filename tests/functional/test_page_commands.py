@@ -32,12 +32,13 @@ ELSEWHERE = (
     "python3 -m venv .venv && .venv",
 )
 """Lines that go on with what only a bundle or an installation leaves; test_bundle.py, test_apply.py and .ci/run type those."""
-ASK_AN_INDEX = re.compile(r"^cudnn-resolve (lock|bundle)\b", re.MULTILINE)
+ASK_AN_INDEX = re.compile(r"^cudnn-resolve (fleet )?(lock|bundle)\b", re.MULTILINE)
 PROGRAM = """#!/bin/sh
 verb=$1; shift
 case "$verb" in
     apply) set -- "$@" --dry-run --offline;;
     plan|why) set -- "$@" --offline;;
+    fleet) [ "$1" != plan ] || set -- "$@" --offline;;
     bundle) verb=lock; set -- "$@" -o pylock.bundle.toml;;
     matrix) [ "$1" != html ] || exit 0;;
 esac
