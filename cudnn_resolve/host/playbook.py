@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 COLLECTIONS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "fleet")
 """The folder in which Ansible finds our collection."""
+_LEVEL = re.compile(r"^\[[A-Z ]+\]:\s*")
 _STATES: Mapping[str, Literal["ok", "failed", "unreachable"]] = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -100,10 +102,11 @@ def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer:
     if done.status == "canceled":
         raise InterruptError("SIGINT")
     if not count:
-        lines = [one.strip() for text in last for one in text.splitlines() if one.strip() and not one.startswith(("PLAY", "TASK"))]
+        said = (one.strip() for text in last for one in text.splitlines())
+        lines = [_LEVEL.sub("", one) for one in said if one and not one.startswith(("PLAY", "TASK"))]
         why = without_logins("; ".join(lines[-3:]))[:600] or "no host is meant"
         raise InputError(
-            f"Ansible asked no host: {why}",
+            f"no host was asked{'' if limit is None else f' of --limit {limit}'}: {why}",
             code="inventory",
             context=", ".join(inventory),
             hint="`ansible-inventory --graph -i INVENTORY` shows its hosts",
@@ -123,7 +126,11 @@ def _written(play: Play) -> dict[str, Any]:
 
 def _placed(inventory: str) -> str:
     """An inventory as it is found from elsewhere; a list of hosts, `a,b`, is none that lies anywhere."""
-    return inventory if "," in inventory else os.path.abspath(inventory)
+    if "," in inventory:
+        return inventory
+    if not os.path.exists(inventory):
+        raise InputError(f"there is no inventory {inventory}", code="inventory", hint="-i takes a file, a folder, or names: a,b,")
+    return os.path.abspath(inventory)
 
 
 def _ansible() -> tuple[Any, Any]:

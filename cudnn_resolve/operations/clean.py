@@ -61,12 +61,17 @@ def clean(request: CleanRequest) -> CleanResult:
         if due and not request.dry_run:
             free(one)
         parts.append(Part(what=one.prefix, path=one.folder, bytes=one.bytes, freed=due and not request.dry_run, why=why))
-    cache = cache_folder()
-    size = disk.own_bytes(cache) if cache is not None else 0
-    if cache is not None and size:
+    caches = (
+        ("cache", cache_folder(), "pages of indexes and tables: made again when needed"),
+        ("fleet", f"{disk.state_folder()}/fleet", "files for `fleet apply`: fetched again when needed"),
+    )
+    for what, folder, why in caches:
+        size = disk.own_bytes(folder) if folder is not None else 0
+        if folder is None or not size:
+            continue
         due = request.all and not request.dry_run
         if due:
             with suppress(WorldError):  # another command may be filling it
-                disk.remove_tree(cache)
-        parts.append(Part(what="cache", path=cache, bytes=size, freed=due, why="pages of indexes and tables: made again when needed"))
+                disk.remove_tree(folder)
+        parts.append(Part(what=what, path=folder, bytes=size, freed=due, why=why))
     return CleanResult(parts=tuple(parts))

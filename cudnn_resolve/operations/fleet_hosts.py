@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
+from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError, WorldError
 from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.classes import Classes
@@ -52,7 +52,7 @@ class FleetResult(FleetAnswer, Result, frozen=True, kw_only=True):
 
 
 def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
-    """The hosts in their classes, and those of which nothing is known; InputError where that is all of them."""
+    """The hosts in their classes, and those of which nothing is known; an error where that is all of them."""
     found = Classes(book, whole=request.verb in _WHOLE, policy=request.driver_policy)
     faults = []
     for number, one in enumerate(hosts(request, book), start=1):
@@ -69,7 +69,8 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -
     made = found.made()
     if not made and faults:
         first = faults[0]
-        raise InputError(f"none of {len(faults)} hosts says what it is; {first.host}: {first.why}", code="facts-empty")
+        kind = WorldError if request.inventory else InputError
+        raise kind(f"none of {len(faults)} hosts says what it is; {first.host}: {first.why}", code="facts-empty")
     return made, tuple(faults)
 
 

@@ -71,3 +71,14 @@ def test_only_what_is_surely_gone_is_freed_without_being_asked(state: Path, tmp_
     free_lost()
 
     assert [one.exists() for one in (lost, unmounted, unknown)] == [False, True, True]
+
+
+def test_files_for_hosts_are_shown_and_freed_with_all(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = state.parent / "fleet/0123456789abcdef/bundle"
+    bundle.mkdir(parents=True)
+    (bundle / "a.whl").write_bytes(b"x" * (1 << 20))
+    assert main(["clean", "--format", "json"]) == 0
+    (part,) = json.loads(capsys.readouterr().out)["parts"]
+    assert (part["what"], part["bytes"] >= 1 << 20, part["freed"], bundle.exists()) == ("fleet", True, False, True)
+    assert main(["clean", "--all"]) == 0
+    assert not bundle.exists()

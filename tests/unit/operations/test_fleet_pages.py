@@ -48,3 +48,18 @@ def test_without_the_extra_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPat
     done = run("fleet", "detect", "-i", "hosts.ini")
     assert done.returncode == 2
     assert "pip install 'cudnn-resolve[fleet]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-i", "nowhere/hosts"), "there is no inventory nowhere/hosts"),
+        (("-i", "localhost,", "--limit", "nobody"), "no host was asked of --limit nobody: Could not match"),
+    ],
+)
+def test_an_inventory_that_names_no_host(words: tuple[str, ...], told: str) -> None:
+    pytest.importorskip("ansible_runner")
+    done = run("fleet", "detect", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {told}"), done.stderr
+    assert "hint:" in done.stderr
