@@ -13,6 +13,7 @@ from cudnn_resolve.report.json import render as render_json
 from cudnn_resolve.report.junit import render as render_junit
 from cudnn_resolve.report.validation import render
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
+from tests.report_schemas import junit_faults
 
 CHECKS = (
     Check(id="torch/import", framework="torch", status="passed", expected="2.6.0", observed="2.6.0+cu124", seconds=1.5),
@@ -78,6 +79,7 @@ def test_junit() -> None:
     suite = ET.fromstring(render_junit(VALIDATION)).find("testsuite")  # noqa: S314 - our own
 
     assert suite is not None
+    assert junit_faults(render_junit(VALIDATION)) == []
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("7", "1", "1")
     cases = {f"{case.get('classname')}.{case.get('name')}": case for case in suite.findall("testcase")}
     assert set(cases) >= {"torch.import", "torch.cudnn-parts", "torch.conv2d.bfloat16.nchw", "torch.speed"}
