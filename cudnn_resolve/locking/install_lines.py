@@ -22,12 +22,12 @@ from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
 from cudnn_resolve.resolution.release import version_within
 
 _PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
-_OPTIONS = re.compile(r"(?:^|\s)#|\s--[a-z]")
+_OPTIONS = re.compile(r"(?:^|\s)#|\s(?=--?[a-z])")
 VARIANT = re.compile(r"/(cu\d{2,3}|cpu|xpu|rocm[\d.]*)(?=/|$)")
 """An index of one variant, in its address."""
 _BACKEND = re.compile(r"--torch-backend[=\s]\s*(\S+)")
-_FILE = re.compile(r"(-r|--requirements?|-c|--constraints?)[=\s]\s*(\S.*)")
-_INDEX = re.compile(r"(?:-i|--index-url|--default-index|--index|--extra-index-url|-f|--find-links)[=\s]\s*(\S+)")
+_FILE = re.compile(r"(?:(--requirements?|--constraints?)[=\s]|(-[rc])[=\s]?)\s*(\S.*)")
+_INDEX = re.compile(r"(?:--(?:index-url|default-index|index|extra-index-url|find-links)[=\s]|-[if][=\s]?)\s*[\"']?([^\s\"']+)[\"']?")
 _IDLE = re.compile(
     r"--(?:pre|no-index|prefer-binary|require-hashes|(?:no-binary|only-binary|trusted-host|use-feature|config-settings)\b.*)(?:\s|$).*"
 )
@@ -70,6 +70,7 @@ class _Command(NamedTuple):
     loose: set[str]
     """Packages that it asked for without a version so far."""
     upgrade: bool
+    alone: bool
     number: int
 
 
@@ -104,8 +105,11 @@ class Installs:
             self.reading.gap(f"of no known version, so not judged: {_few(self._nameless)}")
         yield from self._pins.values()
 
-    def take(self, lines: Iterable[Line], *, upgrade: bool = False) -> None:
-        """Carry out one command: its requirements, the files that they name, and the indexes that count for all of them."""
+    def take(self, lines: Iterable[Line], *, upgrade: bool = False, alone: bool = False) -> None:
+        """Carry out one command: its requirements, the files that they name, and the indexes that count for all of them.
+
+        `alone`: what they require is not installed.
+        """
         addresses: list[str] = []
         flat = list(self._flat(lines, addresses))
         variants = tuple(dict.fromkeys(found[1] for found in map(VARIANT.search, addresses) if found))
@@ -113,7 +117,7 @@ class Installs:
             if not VARIANT.search(address):
                 self.reading.note(f"packages come from {without_logins(address)[:80]}, too: judged by name and version")
         self._commands += 1
-        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), set(), upgrade, self._commands)
+        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), set(), upgrade, alone, self._commands)
         for one in flat:
             if not one.is_limit:
                 self._requirement(one, command)
@@ -129,9 +133,9 @@ class Installs:
                 continue
             found = _FILE.fullmatch(one.text)
             if found is not None:
-                is_limit = one.is_limit or found[1].startswith(("-c", "--c"))
+                is_limit = one.is_limit or (found[1] or found[2]).startswith(("-c", "--c"))
                 if len(seen) < FILES:
-                    waiting.append(iter(self._lines_of(found[2].strip(), one.file, seen, is_limit=is_limit)))
+                    waiting.append(iter(self._lines_of(found[3].strip(), one.file, seen, is_limit=is_limit)))
                 else:
                     self.reading.gap(f"not followed: more than {FILES} files that name one another")
             elif index := _INDEX.fullmatch(one.text):
@@ -184,10 +188,12 @@ class Installs:
 
     def _words(self, one: Line) -> str:
         """What is asked for in a line, without its comment and options; nothing where that is not followed."""
-        words = _OPTIONS.split(one.text, maxsplit=1)[0].strip()
+        words, *options = (part.strip() for part in _OPTIONS.split(one.text, maxsplit=1))
         if words.startswith("-"):
             self.reading.gap(f"not followed: {words[:60]}")
             return ""
+        if options and (index := _INDEX.match(options[0])):
+            self.reading.note(f"pip takes no index on the line of a requirement: {without_logins(index[1])[:80]} is passed over")
         return words
 
     def _limits(self, lines: Iterable[Line]) -> dict[str, list[Requirement]]:
@@ -230,13 +236,21 @@ class Installs:
         version = self._limited(requirement, version, limits)
         before = reading.loose.get(name) if name in command.loose else None
         if version is None:
-            loose = Loose(name=name, text=inside, line=one.line, file=one.file, variants=command.variants, command=command.number)
+            loose = Loose(
+                name=name,
+                text=inside,
+                line=one.line,
+                file=one.file,
+                variants=command.variants,
+                command=command.number,
+                alone=command.alone,
+            )
             self._loosened(requirement, loose, command)
             return
         if before is not None and not _admits(Requirement(before.text), version):
             reading.refuse(f"{requirement} and {before.text} exclude each other")
         for row in reading.row(name, version, extras=inside, line=one.line, file=one.file, variants=command.variants):
-            self._pin(replace(row, command=command.number), command.mine)
+            self._pin(replace(row, command=command.number, alone=command.alone), command.mine)
 
     def _loosened(self, requirement: Requirement, loose: Loose, command: _Command) -> None:
         """Take what admits several versions, within the limits of its command; `loose` has the extras for a text."""
@@ -253,7 +267,10 @@ class Installs:
             self.reading.refuse(f"{requirement} and {name}=={pin.version} exclude each other")
         if command.upgrade or pin is None or not specifier.contains(pin.version, prereleases=True):
             command.loose.add(name)
+            self._left_behind(pin, loose)
             self.loosen(replace(loose, text=f"{requirement.name}{loose.text}{specifier}"))
+        elif not command.alone:
+            self._pins[name] = replace(pin, alone=False)  # pip installs what an installed package lacks
 
     def _limited(self, requirement: Requirement, version: str | None, limits: Sequence[Requirement]) -> str | None:
         """The version that is asked for, or the one that a constraint pins; where they exclude each other, that is a clash."""
@@ -276,7 +293,15 @@ class Installs:
             self.reading.gap(f"{row.name} is listed twice, as {known.version} and {row.version}: the first counts")
             return
         mine.add(row.name)
+        if known is not None and known.version == row.version and not known.alone:
+            row = replace(row, alone=False)  # what it requires came with it before
+        self._left_behind(known, row)
         self.put(row)
+
+    def _left_behind(self, known: Listed | None, other: Listed | Loose) -> None:
+        """Say that what a package brought stays where another version of it comes alone."""
+        if known is not None and other.alone and not known.alone:
+            self.reading.gap(f"another {known.name} replaces {known.version} with --no-deps: what that one brought is not judged")
 
     def _archive(self, words: str, one: Line, command: _Command) -> None:
         """A wheel that is named by its address alone."""
@@ -284,7 +309,7 @@ class Installs:
         if found is None:
             self.reading.gap(f"not followed: {words[:60]}" if re.match(r"[./~]|\w+[:+]", words) else f"no requirement: {words[:60]!r}")
             return
-        for row in self.reading.row(*found, line=one.line, file=one.file, command=command.number):
+        for row in self.reading.row(*found, line=one.line, file=one.file, command=command.number, alone=command.alone):
             self._pin(row, command.mine)
 
     def pip(self, words: Sequence[str], number: int | None, file: str | None = None) -> bool:
@@ -297,7 +322,7 @@ class Installs:
             self.remove(word for word in rest if not word.startswith("-"))
         if command not in ("install", "add", "sync"):
             return command in _NO_INSTALL
-        lines, upgrade = [], False
+        lines, upgrade, alone = [], False, command == "sync"
         for word in rest:
             if word in _VALUED:
                 lines.append(f"{word} {next(rest, '')}")
@@ -305,11 +330,12 @@ class Installs:
                 next(rest, None)
             elif word.startswith("-"):
                 upgrade = upgrade or word in ("-U", "--upgrade", "--force-reinstall")
+                alone = alone or word in ("--no-deps", "--no-dependencies")
                 lines += [word] if word.partition("=")[0] in _VALUED else []
                 lines += [f"{word[:2]} {word[2:]}"] if word[:2] in ("-r", "-c", "-i", "-f") and len(word) > 2 else []
             else:
                 lines.append(f"-r {word}" if command == "sync" else word)
-        self.take([Line(line, number, file, is_limit=False) for line in lines], upgrade=upgrade)
+        self.take([Line(line, number, file, is_limit=False) for line in lines], upgrade=upgrade, alone=alone)
         return True
 
 

@@ -39,6 +39,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     """What it is built from where it is installed, `a repository`; None for a wheel."""
     command: int = 0
     """Which command installs it, where several do one after the other."""
+    alone: bool = False
+    """True where nothing that it requires comes with it, `--no-deps`."""
 
 
 class Loose(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,7 @@ class Loose(Struct, frozen=True, kw_only=True):
     file: str | None = None
     variants: tuple[str, ...] = ()
     command: int = 0
+    alone: bool = False
 
 
 class Base(Struct, frozen=True, kw_only=True):

@@ -133,7 +133,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         foreign=frozenset(one.name for one in found.packages if one.channel is not None),
         notes=found.notes,
         gaps=(*found.gaps, *wheels.gaps),
-        partial=found.partial and not is_frozen(Context(book, here, OpenRequest(targets=()))),
+        partial=found.partial and not (_is_alone(named) and not found.gaps) and not is_frozen(Context(book, here, OpenRequest(targets=()))),
         unfit=tuple(_unfit(found.packages, machine)),
     )
     return _completed(subject, found, book, machine)
@@ -176,7 +176,7 @@ def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
 def _completed(subject: Subject, found: PackageList, book: Book, machine: Machine) -> Subject:
     """The set with what an installer brings for its frameworks: the versions that it chooses, and libraries by the wheels' own pins."""
     loose = {one.name: one for one in found.loose}
-    mine = [one for one in found.packages if one.cuda is None and one.channel is None and is_framework(one.name, book)]
+    mine = [one for one in found.packages if one.cuda is None and one.channel is None and not one.alone and is_framework(one.name, book)]
     open_ones = [one for one in found.loose if is_framework(one.name, book)]
     rest = sorted(loose.keys() - {one.name for one in open_ones} - _INSTALLERS)
     gaps = (
@@ -208,6 +208,11 @@ def _is_whole(subject: Subject) -> bool:
     return subject.base is not None and subject.base.source == "apt" and subject.base.cuda is not None and not subject.gaps
 
 
+def _is_alone(named: Sequence[Listed | Loose]) -> bool:
+    """True where nothing comes that is not named."""
+    return bool(named) and all(one.alone for one in named)
+
+
 def _is_for_system(answer: Resolution) -> bool:
     """True where an extra is for the CUDA of a system, which a list need not name."""
     return any(one.delivery == "system" and one.extra is not None for one in answer.builds)
@@ -224,6 +229,9 @@ class _Installer:
             machine, driver=None, driver_absent=False, native_cuda=None, gpus=(), pip={}, requires={}, toolkits=(), cudnn=(), compat=None
         )
         """The machine as an installer sees it: it asks for no driver and no GPU."""
+        named: tuple[Listed | Loose, ...] = (*found.packages, *found.loose)
+        self.is_open = bool(found.gaps) and any(one.alone for one in named)
+        """True where what a package needs and does not bring may lie in what nobody followed."""
 
     def completed(self, mine: Iterable[Listed], open_ones: Iterable[Loose]) -> Subject:
         """The set with what is added; what could not be found is said."""
@@ -238,11 +246,11 @@ class _Installer:
             asked = self._variant(Requirement(loose.text), loose.variants)
             if pinned(asked) is None and loose.variants and has_variants(self._rows(asked.name)):
                 gaps.append(f"{loose.text:.80} on the index of {', '.join(loose.variants)} is not known: judged as the plain wheel")
-            if self._brings(asked):
+            if self._brings(asked) and not loose.alone:
                 targets.append(asked)
             elif (version := self._newest(asked) or pinned(asked)) is not None:
                 chosen[loose.name] = version
-                others.append(Requirement(f"{asked.name}=={version}"))
+                others += [] if loose.alone else [Requirement(f"{asked.name}=={version}")]
             else:
                 gaps.append(f"what an installer would choose for {loose.text:.80} is not known")
         subject = replace(
@@ -250,7 +258,13 @@ class _Installer:
         )
         if targets:
             return self._searched(subject, targets, others)
-        return replace(subject, partial=subject.partial and not _is_whole(subject))
+        return replace(subject, notes=(*subject.notes, *self._chosen(subject.added)), partial=subject.partial and not _is_whole(subject))
+
+    def _chosen(self, added: Mapping[str, str]) -> list[str]:
+        """What is said of versions that the file leaves open."""
+        loose = {one.name for one in self.found.loose}
+        newest = [f"{name} {version}" for name, version in added.items() if name in loose]
+        return [f"not pinned, and judged as the newest that the tables know and the rest admits: {', '.join(newest)}"] if newest else []
 
     def _brings(self, asked: Requirement) -> bool:
         """True where the libraries come along: with the wheel, or with the extra that is asked for."""
@@ -326,8 +340,7 @@ class _Installer:
             if pin.version is not None and pin.name not in subject.packages and pin.name in parts
         }
         loose = {one.name for one in self.found.loose}
-        newest = [f"{name} {version}" for name, version in {**subject.added, **added}.items() if name in loose]
-        said = [f"not pinned, and judged as the newest that the tables know and the rest admits: {', '.join(newest)}"] if newest else []
+        said = self._chosen({**subject.added, **added})
         if brought := len(added.keys() - loose):
             said.append(f"what {shown} brings is taken from the tables: {brought} packages")
         return replace(
@@ -335,7 +348,7 @@ class _Installer:
             packages={**subject.packages, **added},
             added={**subject.added, **added},
             notes=(*subject.notes, *said),
-            partial=_is_for_system(answer),
+            partial=self.is_open or _is_for_system(answer),
         )
 
     def _in_turn(self, subject: Subject, targets: Iterable[Requirement]) -> Subject | None:
@@ -352,7 +365,7 @@ class _Installer:
                 mine.append(asked[row.name])
             elif self._decides(row.name) and row.name in subject.packages:
                 pins.append(row.name)
-        packages, is_partial = dict(subject.packages), False
+        packages, is_partial = dict(subject.packages), self.is_open
         for _, (mine, pins) in sorted(turns.items()) if len(turns) > 1 else ():
             if mine:
                 limits = [*(f"{name}=={subject.packages[name]}" for name in pins), *self.found.constraints]

@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.program import ROOT, Done, run
+from tests.report_schemas import junit_faults, sarif_faults
 
 LISTS = Path(__file__).parents[1] / "lists"
 IMAGES = Path(__file__).parents[1] / "images"
@@ -64,6 +65,32 @@ def test_every_format() -> None:
     assert {one["ruleId"] for one in run["results"]} == {one["id"] for one in run["tool"]["driver"]["rules"]}
     (suite,) = ET.fromstring(check(*words, "junit").stdout.encode()).iter("testsuite")  # noqa: S314 - our own
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words", "text"),
+    [
+        ("failure", (str(LISTS / "requirements.txt"), *T4), ""),
+        ("failure", ("-", *T4), "jax==0.7.2\njaxlib==0.7.1\nnumpy<1\nnumpy==2.1.0\n"),
+        ("skipped", (str(LISTS / "uv.lock"), *T4), ""),
+        ("testcase", ("--facts", str(IMAGES)), ""),
+    ],
+)
+def test_reports_keep_the_schemas_of_their_formats(verdict: str, words: tuple[str, ...], text: str) -> None:
+    sarif, junit = (check(*words, "--format", form, text=text).stdout for form in ("sarif", "junit"))
+    assert (sarif_faults(sarif), junit_faults(junit)) == ([], [])
+    assert f"<{verdict} " in junit
+
+
+def test_what_is_no_report_is_told() -> None:
+    assert sarif_faults('{"version": "2.1.0", "runs": [{"results": [{"level": "fatal"}]}]}')
+    assert junit_faults('<testsuites name="x"><testsuite name="y" tests="1" time="soon">z<case/></testsuite></testsuites>') == [
+        "/testsuites/testsuite has no failures",
+        "/testsuites/testsuite has no errors",
+        "/testsuites/testsuite has time='soon'",
+        "/testsuites/testsuite has text",
+        "/testsuites/testsuite has a child case",
+    ]
 
 
 @pytest.mark.parametrize("path", sorted(IMAGES.glob("colab-*.json")), ids=lambda path: path.stem)
@@ -408,3 +435,18 @@ def test_what_is_not_known_says_what_of(tmp_path: Path) -> None:
     warned = check(str(LISTS / "uv.lock"), *T4).stdout
     assert "no error was found in what was judged; see the warnings" in warned
     assert "  not known\n" not in warned
+
+
+@pytest.mark.parametrize(
+    ("image", "more", "status", "said"),
+    [
+        ("python:3.11-slim", "--no-deps numpy==2.1.0", "breaks", "torch 2.6.0 needs nvidia-cudnn-cu12, "),
+        ("python:3.11-slim", "tensorflow[and-cuda]==2.18.0", "breaks", "torch 2.6.0 needs nvidia-cusparselt-cu12, "),
+        ("example/gpu:1", "tensorflow[and-cuda]==2.18.0", "not known to run", "what the image example/gpu:1 holds is not known"),
+    ],
+)
+def test_what_is_installed_alone_brings_nothing(tmp_path: Path, image: str, more: str, status: str, said: str) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {image}\nRUN pip install --no-deps torch==2.6.0\nRUN pip install {more}\n")
+    done = check(str(tmp_path / "Dockerfile"), *T4)
+    assert ["torch", "2.6.0", *status.split()] in [line.split() for line in done.stdout.splitlines()]
+    assert said in done.stdout
