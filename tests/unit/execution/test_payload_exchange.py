@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +63,12 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(os, "sync", lambda: None)  # of the whole machine
-    return Node(tmp_path)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield Node(tmp_path)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_an_environment_is_exchanged_once_and_put_back(node: Node) -> None:
