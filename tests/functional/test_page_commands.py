@@ -39,7 +39,9 @@ case "$verb" in
     apply) set -- "$@" --dry-run --offline;;
     plan|why) set -- "$@" --offline;;
     fleet) [ "$1" != plan ] || set -- "$@" --offline;;
-    bundle) verb=lock; set -- "$@" -o pylock.bundle.toml;;
+    bundle)
+        verb=lock
+        for word; do shift; case "$word" in *.tar) set -- "$@" pylock.bundle.toml;; *) set -- "$@" "$word";; esac; done;;
     matrix) [ "$1" != html ] || exit 0;;
 esac
 PYTHONPATH={root} exec {python} -m cudnn_resolve "$verb" "$@"
