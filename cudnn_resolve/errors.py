@@ -13,7 +13,6 @@ This module imports nothing of ours.
 
 from __future__ import annotations
 
-import copyreg
 from enum import IntEnum
 from typing import Any
 
@@ -52,7 +51,7 @@ class CudnnResolveError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pass between processes with its fields, which the constructor takes by name."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+        return _again, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
         lines = [self.message]
@@ -61,6 +60,11 @@ class CudnnResolveError(Exception):
         if self.hint:
             lines.append(f"hint: {self.hint}")
         return "\n".join(lines)
+
+
+def _again(kind: type[CudnnResolveError], args: tuple[Any, ...]) -> CudnnResolveError:
+    """An error in another process, before its fields are given back."""
+    return kind.__new__(kind, *args)
 
 
 class UsageError(CudnnResolveError):
