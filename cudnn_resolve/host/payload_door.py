@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,11 +158,11 @@ def main(job: "dict[str, Any]") -> "dict[str, Any]":
     """The answers to the questions of a job, in their order."""
     folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
     try:
-        for name, packed in job["files"].items():
+        for name, text in job["files"].items():
             path = os.path.join(folder, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as stream:
-                stream.write(zlib.decompress(base64.b64decode(packed)))
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text)
         answers = [answer(folder, kind, words) for kind, words in job["questions"]]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

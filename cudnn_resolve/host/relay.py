@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import threading
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -112,7 +111,8 @@ class RelayHost:
             wanted, self._wanted = self._wanted, {}
         if not wanted and self._python:
             return False
-        told = ask("host/payload_door.py", {"questions": list(wanted.values()), "files": _programs()})
+        files = _programs() if any(_HERE in key for key in wanted) else {}
+        told = ask("host/payload_door.py", {"questions": list(wanted.values()), "files": files})
         try:
             answers = told["answers"]
             self._environ = MappingProxyType({str(name): str(value) for name, value in told["environ"].items()})
@@ -155,8 +155,7 @@ def _programs() -> dict[str, str]:
     for room in ("probe", "validation"):
         for name in here.list_dir(f"{_PACKAGE}/{room}"):
             if name.startswith("payload") and name.endswith(".py"):
-                text = program_text(f"{room}/{name}")
-                found[f"{room}/{name}"] = base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
+                found[f"{room}/{name}"] = program_text(f"{room}/{name}")
     return found
 
 
