@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError
-from cudnn_resolve.execution.journal import ARRIVING, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
+from cudnn_resolve.execution.journal import ARRIVING, FILE, LEAVING, STAGING, WHEELS, Journal, PastApply, read_journal
 from cudnn_resolve.execution.space import free_lost
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.environment_lock import own_pid
@@ -45,6 +45,8 @@ class Journals:
         self._root = root or disk.state_folder()
         self._key = f"{os.path.basename(real)}-{key}"
         self.folder = f"{self._root}/environments/{self._key}"
+        self._read: dict[str, tuple[tuple[int, ...], PastApply | None]] = {}
+        """What was read of each journal, which names every file of its packages, and the state of its file then."""
 
     def all(self) -> tuple[PastApply, ...]:
         """Every journal, oldest first; WorldError where one was tampered with, or could have been by anybody."""
@@ -52,7 +54,7 @@ class Journals:
         out = []
         for name in sorted(disk.names_in(self.folder)):
             if name.isascii() and name.isdigit():
-                past = read_journal(f"{self.folder}/{name}")
+                past = self._past(f"{self.folder}/{name}")
                 if past is not None:
                     if past.id != int(name) or past.begin.get("prefix") != self.environment.prefix:
                         from cudnn_resolve.execution.journal import tampered
@@ -60,6 +62,12 @@ class Journals:
                         raise tampered(past.folder, "it is of another environment")
                     out.append(past)
         return tuple(out)
+
+    def _past(self, folder: str) -> PastApply | None:
+        state = disk.state_of(f"{folder}/{FILE}")
+        if folder not in self._read or self._read[folder][0] != state:
+            self._read[folder] = state, read_journal(folder)
+        return self._read[folder][1]
 
     def _refuse_foreign(self) -> None:
         """Reject journals that others than this user can change, without reading them; raises WorldError."""

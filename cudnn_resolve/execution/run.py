@@ -382,7 +382,9 @@ def check_room_for_download(total: int, folder: str) -> None:
 
 
 def _files(exchange: Exchange, environment: Environment, *, moved: bool) -> dict[str, Any]:
-    names = [*payload_recover.half_made(exchange.add), *payload_recover.temporary_folders(environment.packages)]
+    new = {*exchange.made}
+    there = (path for path in exchange.add if os.path.dirname(path) not in new)
+    names = [*payload_recover.half_made(there), *payload_recover.temporary_folders(environment.packages)]
     return {**asdict(exchange), "names": names, "moved": moved}
 
 

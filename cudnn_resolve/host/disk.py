@@ -20,19 +20,23 @@ UNFINISHED = ".cudnn-resolve-new"
 """How names of files end that take their place only when they are whole."""
 _CHUNK = 1 << 20
 _NOBODY = ".cudnn-resolve-is-not-there"
+_KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "folder", modes.S_IFLNK: "link"}
 
 
 def kind(path: str) -> str | None:
     """What is at a path, a link not followed: `file`, `folder`, `link`, `other`, or None for nothing."""
+    found = _seen(path)
+    if found is None:
+        return None
+    return _KINDS.get(modes.S_IFMT(found.st_mode), "other")
+
+
+def _seen(path: str) -> os.stat_result | None:
+    """What is at a path, a link not followed; None where nothing is, or it cannot be told."""
     try:
-        mode = os.lstat(path).st_mode
+        return os.lstat(path)
     except (OSError, ValueError):
         return None
-    if modes.S_ISREG(mode):
-        return "file"
-    if modes.S_ISDIR(mode):
-        return "folder"
-    return "link" if modes.S_ISLNK(mode) else "other"
 
 
 def is_missing(path: str) -> bool:
@@ -58,18 +62,20 @@ def is_folder(path: str) -> bool:
 
 def mode_of(path: str) -> int:
     """The permission bits of what is there; 0 where nothing is."""
-    try:
-        return modes.S_IMODE(os.lstat(path).st_mode)
-    except OSError:
-        return 0
+    found = _seen(path)
+    return modes.S_IMODE(found.st_mode) if found else 0
 
 
 def size_of(path: str) -> int:
     """Bytes of a file, a link not followed; 0 where nothing is."""
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0
+    found = _seen(path)
+    return found.st_size if found else 0
+
+
+def state_of(path: str) -> tuple[int, ...]:
+    """Numbers that change with whatever is written to a file (whose time of change no program sets); empty where nothing is."""
+    found = _seen(path)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns) if found else ()
 
 
 def make_folder(path: str, mode: int = 0o777) -> None:
@@ -375,10 +381,8 @@ def device_of(path: str) -> int | None:
 
 def inode_of(path: str) -> int | None:
     """The number by which its file system knows a folder, links not followed; None where nothing is."""
-    try:
-        return os.lstat(path).st_ino
-    except OSError:
-        return None
+    found = _seen(path)
+    return found.st_ino if found else None
 
 
 def writable(path: str) -> bool:
@@ -416,9 +420,8 @@ def private_folder(path: str) -> str:
 
 def refuse_foreign(path: str) -> None:
     """Reject a folder that others than this user can change: what it says is not believed. Raises WorldError."""
-    try:
-        found = os.lstat(path)
-    except OSError:
+    found = _seen(path)
+    if found is None:
         return
     if modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
         return

@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -159,10 +160,15 @@ class _Site:
         """
         found: dict[tuple[str, Kind], list[str]] = {}
         winners: dict[tuple[str, Kind], str] = {}
-        of: dict[str, int] = {}
-        left = _MOST_SUMMED_BYTES
-        for path, claims in sorted(self.owners.items(), key=lambda one: (min(claim.size for claim in one[1].values()), one[0])):
+        of = Counter(name for claims in self.owners.values() for name in claims)
+        unsure = []
+        for path, claims in self.owners.items():
             seen = self._host.stat(self._place(path))
+            claim = next(iter(claims.values()))
+            if seen is None or len(claims) > 1 or claim.size != seen.size or _is_doubtful(claims, seen):
+                unsure.append((min(one.size for one in claims.values()), path, claims, seen))
+        left = _MOST_SUMMED_BYTES
+        for _, path, claims, seen in sorted(unsure, key=lambda one: one[:2]):
             sum_now: str | None = None
             if seen is not None and _is_doubtful(claims, seen):
                 if seen.size <= left:
@@ -171,7 +177,6 @@ class _Site:
                 else:
                     self.unread += 1
             for name, claim in claims.items():
-                of[name] = of.get(name, 0) + 1
                 kind = _kind(claim, seen, sum_now) if seen or claim.size or not path.endswith("/__init__.py") else None
                 if kind is not None:
                     found.setdefault((name, kind), []).append(path)
@@ -219,7 +224,9 @@ class _Site:
                     yield path
 
     def _place(self, path: str) -> str:
-        return path if path.startswith("/") else os.path.normpath(f"{self._folder}/{path}")
+        if path.startswith("/"):
+            return path
+        return os.path.normpath(f"{self._folder}/{path}") if ".." in path else f"{self._folder}/{path}"
 
 
 def _upwards(path: str) -> Iterator[str]:
@@ -231,7 +238,8 @@ def _upwards(path: str) -> Iterator[str]:
 def _is_doubtful(claims: Mapping[str, _Claim], seen: FileStat) -> bool:
     """True where only its content tells whose a file is: two packages claim it, or it was written later than the package was."""
     same = [claim for claim in claims.values() if claim.size == seen.size]
-    return len({claim.sum for claim in same}) > 1 or any(0 < claim.written_ns < seen.mtime_ns - _INSTALLING_NS for claim in same)
+    latest = seen.mtime_ns - _INSTALLING_NS
+    return any(0 < claim.written_ns < latest for claim in same) or (len(same) > 1 and len({claim.sum for claim in same}) > 1)
 
 
 def _kind(claim: _Claim, seen: FileStat | None, sum_now: str | None) -> Kind | None:

@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat
 
+_EXECUTABLE = modes.S_IXUSR | modes.S_IXGRP | modes.S_IXOTH
+
 
 class LinuxHost:
     """The machine that this program runs on; `environ` replaces the environment of this process."""
@@ -82,7 +84,7 @@ class LinuxHost:
         return FileStat(
             is_file=modes.S_ISREG(found.st_mode),
             is_dir=modes.S_ISDIR(found.st_mode),
-            executable=os.access(path, os.X_OK),
+            executable=bool(found.st_mode & _EXECUTABLE) and os.access(path, os.X_OK),
             size=found.st_size,
             mtime_ns=found.st_mtime_ns,
         )

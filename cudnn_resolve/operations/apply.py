@@ -124,11 +124,13 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """
     from cudnn_resolve.host.installed_files import verify_files
 
-    names = {one.name for one in plan.pip if one.action == "keep"}
+    damages = verify_files(work.host, work.environment.packages, {one.name for one in plan.pip if one.action == "keep"}).damages
+    if not damages:
+        return (), ()
     ours = {name for past in work.journals.all() if past.state == "committed" for one in past.all("installed") for name in one["records"]}
     spoiled: dict[str, None] = {}
     notes = []
-    for one in verify_files(work.host, work.environment.packages, names).damages:
+    for one in damages:
         again = one.is_code and (one.kind == "empty" or (one.kind == "missing" and one.package in ours))
         said = f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {one.kind}, such as {one.paths[0]}"
         if again or one.is_hollow:

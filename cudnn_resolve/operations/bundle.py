@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -104,7 +104,7 @@ def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Report
     reporter = reporter or Reporter()
     path = request.output or ""
     if request.check:
-        with _unpacked(path, reporter) as folder:
+        with _unpacked(path, reporter, disk_bundle.verify) as folder:
             return _result(path, folder, _faults(folder))
     _refuse_other(path, add=request.add)
     lock, plan = _lock(request, listener)
@@ -377,7 +377,7 @@ def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
 
 
 @contextmanager
-def _unpacked(path: str, reporter: Reporter) -> Iterator[str]:
+def _unpacked(path: str, reporter: Reporter, verify: Callable[..., None]) -> Iterator[str]:
     """The folder of a bundle, every file of it verified; of a tar file it is there for as long as this lasts."""
     if not is_bundle(path):
         hint = f"a bundle is a folder with {SUMS}, or a tar file of one; `cudnn-resolve bundle -o` makes one"
@@ -386,7 +386,7 @@ def _unpacked(path: str, reporter: Reporter) -> Iterator[str]:
         files = disk_bundle.files_of(path, disk_bundle.read_sums(path))
         reporter.begin(f"verifying {len(files)} files of {path}", sum(one.size for one in files))
         try:
-            disk_bundle.verify(path, files, reporter.advance)
+            verify(path, files, reporter.advance)
         finally:
             reporter.end()
         yield path
@@ -408,7 +408,7 @@ def opened(request: R, reporter: Reporter | None = None) -> Iterator[R]:
         yield request
         return
     path, name = found
-    with _unpacked(path, reporter or Reporter()) as folder:
+    with _unpacked(path, reporter or Reporter(), disk_bundle.verify_touched) as folder:
         _faults(folder)
         yield replace(request, lock=f"{folder}/{name or _fitting(folder, path, request)}", offline=True)
 
