@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Feed one door of the program with valid inputs that were mutated, until the time is up.
 
-usage: fuzz.py {lock,facts,outputs,requirements,lists,matrix,logs,cli} [--minutes N] [--count N] [--seed S]
+usage: fuzz.py {lock,facts,outputs,requirements,lists,matrix,logs,wheels,cli} [--minutes N] [--count N] [--seed S]
 
 Inputs are trees, lines or words that the program accepts, with one to three places changed, so that most pass the first check and reach
 what stands behind it. Each must end in an answer or in an error of the program's own (message and code): a traceback, ten seconds of
@@ -43,15 +43,23 @@ HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 
 from fuzz_chance import BOOK, SAMPLES, WORDS, Chance  # noqa: E402
+from fuzz_wheel import wheel  # noqa: E402
 
 from cudnn_resolve.cli.main import main  # noqa: E402
 from cudnn_resolve.cli.parser import Parser  # noqa: E402
 from cudnn_resolve.diagnosis.diagnose import diagnose  # noqa: E402
 from cudnn_resolve.diagnosis.match import Reader  # noqa: E402
 from cudnn_resolve.errors import CudnnResolveError  # noqa: E402
+from cudnn_resolve.evidence.links import Site, broken_links, explain  # noqa: E402
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary  # noqa: E402
+from cudnn_resolve.execution.environment import KINDS, Environment  # noqa: E402
+from cudnn_resolve.execution.wheel import read_wheel as read_for_installation  # noqa: E402
 from cudnn_resolve.facts.codec import decode, encode  # noqa: E402
 from cudnn_resolve.facts.output import told  # noqa: E402
+from cudnn_resolve.host.archive import bad_wheel  # noqa: E402
+from cudnn_resolve.host.libraries import wheel_declared, wheel_libraries  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402
+from cudnn_resolve.index.wheel import WheelError, read_contents, read_wheel_metadata  # noqa: E402
 from cudnn_resolve.locking.read_pylock import read as read_lock  # noqa: E402
 from cudnn_resolve.locking.write_pylock import write as write_lock  # noqa: E402
 from cudnn_resolve.operations.judge import machine_name, verdict_on  # noqa: E402
@@ -91,6 +99,7 @@ REQUIREMENTS = (
     ),
 )
 MACHINE = ("--python-version", "3.11", "--driver", "550.54.15", "--gpu", "T4", "--os", "ubuntu22.04", "--glibc", "2.35")
+SITE = Environment(python="/env/bin/python", version="3.11", prefix="/env", scheme={kind: f"/env/{kind}" for kind in KINDS})
 
 
 class TooLongError(BaseException):
@@ -245,6 +254,34 @@ def fuzz_logs(chance: Chance) -> None:
         run("doctor", written("log", raw), "--no-facts", "--format", chance.choice(("text", "json", "markdown")))
 
 
+def fuzz_wheels(chance: Chance) -> None:
+    """A wheel: its evidence, its members and its metadata as an index serves them, what apply reads of it, and the link check."""
+    content = wheel(chance)
+    name = "sight-1.0-cp311-cp311-linux_x86_64.whl"
+    path = os.path.abspath(written(name, content))
+    refused: list[Exception] = []
+    try:
+        json.dumps(summary(read_wheel(io.BytesIO(content), tempfile.TemporaryFile)))
+    except WheelDamage as error:
+        refused.append(error)
+    for read in (read_contents, lambda stream: read_wheel_metadata(stream, 1 << 20)):
+        try:
+            read(io.BytesIO(content))
+        except WheelError as error:  # noqa: PERF203 - each on its own
+            refused.append(error)
+    try:
+        found = read_for_installation(path, "sight", "1.0", "0" * 64, SITE)
+        libraries = tuple(wheel_libraries(path, "sight", "/env/lib", "x86_64", "."))
+        packages = {"sight": ("1.0", wheel_declared(path, os.path.basename(found.info)))}
+        site = Site(libraries=libraries, packages=packages, find=lambda _: (), look=lambda _: None)
+        for link in broken_links(site):
+            assert "\x1b" not in "".join(map(str, explain(site, link, BOOK)))
+    except CudnnResolveError as error:
+        refused.append(error)
+    if refused:
+        raise bad_wheel(path, str(refused[0]))
+
+
 def fuzz_cli(chance: Chance) -> None:
     """A command line: options that a verb has, with values that they take or nearly take."""
     verb = chance.choice(("plan", "plan", "why", "lock", "doctor", "matrix"))
@@ -343,6 +380,7 @@ TARGETS: dict[str, Callable[[Chance], None]] = {
     "lists": fuzz_lists,
     "matrix": fuzz_matrix,
     "logs": fuzz_logs,
+    "wheels": fuzz_wheels,
     "cli": fuzz_cli,
 }
 

@@ -266,7 +266,7 @@ def planned(results: Results, program: str, one: Combination, home: Path) -> dic
         return entry
     told, seconds = plan(program, one, home)
     found = {item["name"]: item["version"] for item in told.get("pip", ()) if item["action"] != "remove"}
-    conflict = str((told.get("conflict") or {}).get("message", told.get("why", "")))[:300]
+    conflict = str((told.get("conflict") or told.get("error") or {}).get("message", told.get("why", "")))[:300]
     doubtful = list(doubts(told))
     entry = results.add(one, status=told["status"], seconds=round(seconds, 1), pins=found, conflict=conflict, doubts=doubtful)
     named = " ".join(f"{name} {found.get(name, '-')}" for name in (one.framework.partition("==")[0], *one.companions))
@@ -292,7 +292,7 @@ def main() -> int:
     random.Random(args.seed).shuffle(combinations)  # noqa: S311 - as above
     installed: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        home = Path(folder)
+        home = Path(folder).resolve()
         for one in combinations:
             entry = planned(results, args.program, one, home)
             if entry["status"] != "ok" or len(installed) >= args.install or any(text.startswith("from-source") for text in entry["doubts"]):
@@ -310,7 +310,7 @@ def main() -> int:
     counted = Counter(entry["status"] for entry in entries)
     faulty = sum(_faults(entry) for entry in installed)
     print(f"{len(entries)} plans: {dict(counted)}; {len(installed)} installed: {faulty} faulty")
-    return int(faulty + counted["slow"] + counted["failed"] > 0)
+    return int(faulty + counted["slow"] + counted["failed"] + counted["error"] > 0)
 
 
 def _faults(entry: dict[str, Any]) -> bool:

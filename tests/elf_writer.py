@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 BASE = 0x10000
 """Address of the first byte, so that addresses and offsets differ."""
+CUBIN, PTX = 2, 1
+SPECIFIC, FAMILY, ZSTD = 0x100000, 0x200000, 0x8000
 
 
 def write_elf(
@@ -53,6 +55,32 @@ def write_elf(
         else:
             front += struct.pack(order + "IIIIIIII", segment_kind, offset, BASE + offset, BASE + offset, size, size, 4, 4096)
     return front + bytes(padding) + body
+
+
+def with_section(name: bytes, offset: int, size: int, content: bytes = b"") -> bytes:
+    """A library with one section of that name that is said to lie at an offset, or where its content is, and to have that size."""
+    library = bytearray(write_elf(needed=("libcudart.so.12",)))
+    names, texts = len(library), b"\0" + name + b"\0"
+    library += texts + bytes(-(len(library) + len(texts)) % 8)
+    at = len(library)
+    library += content + bytes(-len(content) % 8)
+    struct.pack_into("<Q", library, 0x28, len(library))
+    struct.pack_into("<HHH", library, 0x3A, 64, 3, 1)
+    first = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    table = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, names, len(texts), 0, 0, 0, 0)
+    own = struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, at if content else offset, size, 0, 0, 0, 0)
+    return bytes(library) + first + table + own
+
+
+def entry(kind: int, architecture: int, flags: int = 0x11, payload: bytes = b"") -> bytes:
+    """A piece of GPU code in a container."""
+    return struct.pack("<HHIQ12xI8xQ16x", kind, 257, 64, len(payload), architecture, flags) + payload
+
+
+def container(*entries: bytes) -> bytes:
+    """Pieces of GPU code as a fat binary has them."""
+    content = b"".join(entries)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
 
 
 class _Texts:

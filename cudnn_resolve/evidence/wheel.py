@@ -44,6 +44,10 @@ _MOST_MEMBERS = 200_000
 _LARGEST_LIBRARY = 8 << 30
 _LARGEST_TOGETHER = 32 << 30
 """Of all libraries of a wheel; those of the largest real one unpack to 4 GB."""
+_MOST_RATIO = 100
+"""Of a library's size to that of the same in the archive; real ones are packed to a tenth at best."""
+_SMALL_LIBRARY = 64 << 20
+"""Up to here nobody cares about the ratio."""
 _COPY = 1 << 20
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -144,6 +148,8 @@ def _unpacked(
     """What `read` makes of a library; None for a member that is none, such as a linker script. ElfError where it cannot be read."""
     if member.file_size > _LARGEST_LIBRARY:
         raise ElfError("larger than any real library")
+    if member.file_size > max(_SMALL_LIBRARY, _MOST_RATIO * member.compress_size):
+        raise ElfError("packed tighter than any real library")
     with archive.open(member) as source, scratch() as copy:
         piece = source.read(_COPY)
         if not piece.startswith(MAGIC):

@@ -152,7 +152,7 @@ def read_contents(stream: IO[bytes]) -> Contents:
             raise WheelError("is empty")
         lists = [info for info in infos if _is_top(info, _PROGRAMS)]
         programs = (_member(archive, lists, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace"),) if lists else ()
-    files = [info for info in infos if not info.is_dir()]
+    files = [info for info in infos if not info.filename.endswith("/")]  # `is_dir` does not bear an empty name
     return Contents(
         names=tuple(info.orig_filename for info in files),  # `filename` ends at a NUL byte, and not every program stops there
         unpacked=sum(info.file_size for info in infos),

@@ -14,19 +14,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.evidence.binary import read_binary
 from cudnn_resolve.evidence.fatbin import FatBinaries, read_fat_binaries
-from tests.unit.evidence.test_wheel import with_section
-
-CUBIN, PTX = 2, 1
-SPECIFIC, FAMILY, ZSTD = 0x100000, 0x200000, 0x8000
-
-
-def entry(kind: int, architecture: int, flags: int = 0x11, payload: bytes = b"") -> bytes:
-    return struct.pack("<HHIQ12xI8xQ16x", kind, 257, 64, len(payload), architecture, flags) + payload
-
-
-def container(*entries: bytes) -> bytes:
-    content = b"".join(entries)
-    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
+from tests.elf_writer import CUBIN, FAMILY, PTX, SPECIFIC, ZSTD, container, entry, with_section
 
 
 def read(content: bytes, offset: int = 0) -> FatBinaries:

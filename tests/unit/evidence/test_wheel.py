@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.evidence.binary import read_binary
 from cudnn_resolve.evidence.elf import ElfError
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel
-from tests.elf_writer import write_elf
+from tests.elf_writer import with_section, write_elf
 from tests.examples import examples
 
 SOURCE = 'const char *wanted = "libcudnn.so.9"; extern int other(void); int mine(void) { return other(); }\n'
@@ -165,21 +165,6 @@ def test_a_library_with_thousands_of_sections() -> None:
 HUGE = 1 << 62
 
 
-def with_section(name: bytes, offset: int, size: int, content: bytes = b"") -> bytes:
-    """A library with one section of that name that is said to lie at an offset, or where its content is, and to have that size."""
-    library = bytearray(write_elf(needed=("libcudart.so.12",)))
-    names, texts = len(library), b"\0" + name + b"\0"
-    library += texts + bytes(-(len(library) + len(texts)) % 8)
-    at = len(library)
-    library += content + bytes(-len(content) % 8)
-    struct.pack_into("<Q", library, 0x28, len(library))
-    struct.pack_into("<HHH", library, 0x3A, 64, 3, 1)
-    first = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    table = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, names, len(texts), 0, 0, 0, 0)
-    own = struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, at if content else offset, size, 0, 0, 0, 0)
-    return bytes(library) + first + table + own
-
-
 @pytest.mark.parametrize("name", [b".rodata", b".nv_fatbin", b"__nv_relfatbin"])
 @pytest.mark.parametrize(("offset", "size"), [(0, HUGE), (HUGE, 100), (HUGE, HUGE), (40, (1 << 64) - 41)])
 def test_sections_larger_than_any_file(name: bytes, offset: int, size: int) -> None:
@@ -229,3 +214,10 @@ def test_a_wheel_that_unpacks_to_more_than_any_real_one(libraries: dict[str, byt
 
     with pytest.raises(WheelDamage, match="larger together"):
         read_wheel(io.BytesIO(bytes(made)), scratch)
+
+
+def test_a_library_that_is_packed_tighter_than_any_real_one() -> None:
+    """A wheel of 80 KB must not fill the disk."""
+    found = read_wheel(wheel({"a/bomb.so": b"\x7fELF" + bytes(80 << 20)}), io.BytesIO)
+
+    assert found.unread == ("a/bomb.so: packed tighter than any real library",)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.index.wheel import TAIL_BYTES, RangeFile, WheelError, read_wheel_metadata
+from cudnn_resolve.index.wheel import TAIL_BYTES, RangeFile, WheelError, read_contents, read_wheel_metadata
 
 METADATA = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
 PATH = "demo-1.0.dist-info/METADATA"
@@ -120,3 +120,12 @@ def test_a_server_that_gives_less_than_it_should() -> None:
     raw = archive([(PATH, METADATA), *many(2000)])
     with pytest.raises(WheelError, match="shorter"):
         read_wheel_metadata(range_file(raw, lambda _start, _count: b""), 1 << 20)
+
+
+def test_a_member_without_a_name() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("x"), "")
+    raw = made.getvalue().replace(b"x", b"\0")  # zipfile ends a name at a NUL byte
+
+    assert read_contents(io.BytesIO(raw)).names == ("\0",)

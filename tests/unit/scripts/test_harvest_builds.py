@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from harvest_builds import main
 
-from tests.unit.evidence.test_wheel import with_section
+from tests.elf_writer import with_section
 from tests.unit.scripts.loopback_index import LoopbackIndex, serving
 
 if sys.version_info >= (3, 11):
