@@ -68,7 +68,7 @@ from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
 from cudnn_resolve.report import check as verdicts  # noqa: E402
 from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
 from cudnn_resolve.report.document import DoctorDocument, document  # noqa: E402
-from cudnn_resolve.report.text import Style  # noqa: E402
+from cudnn_resolve.report.text import Style, clean  # noqa: E402
 from cudnn_resolve.requirement.file import read_requirements  # noqa: E402
 from cudnn_resolve.requirement.machine import machine_of  # noqa: E402
 
@@ -275,7 +275,7 @@ def fuzz_wheels(chance: Chance) -> None:
         packages = {"sight": ("1.0", wheel_declared(path, os.path.basename(found.info)))}
         site = Site(libraries=libraries, packages=packages, find=lambda _: (), look=lambda _: None)
         for link in broken_links(site):
-            assert "\x1b" not in "".join(map(str, explain(site, link, BOOK)))
+            assert "\x1b" not in clean(explain(site, link, BOOK)[0])
     except CudnnResolveError as error:
         refused.append(error)
     if refused:
