@@ -143,7 +143,7 @@ def explained(text: str, facts: Facts, book: Book) -> str:
     reader = Reader(book.symptoms()).read([text.encode("utf-8", "replace")])
     findings = diagnose(reader, facts, book).findings
     told = (one for one in findings if one.severity != "info" and any(line.source == "log" for line in one.evidence))
-    finding = next(told, None)
+    finding = next((one for one in told if one.cause != "unrecognised"), None)
     if finding is None:
         return ""
     command = next((f": `{one.command}`" if one.command else f": {one.text}" for one in finding.remedy), "")
