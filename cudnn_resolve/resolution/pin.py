@@ -63,8 +63,8 @@ def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[
 
 def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], bool]:
     """A test of candidates: pre-releases only where the specifier names one, withdrawn ones only where it pins or they are installed."""
-    pinned = is_exact(spec)
     lowest, above = _outer_bounds(spec)
+    counts = _counting(spec, context)
 
     def test(candidate: PipCandidate) -> bool:
         release = candidate.release
@@ -74,11 +74,22 @@ def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], boo
             return False
         if not spec.contains(release.version, prereleases=True) and not _is_vendor_pin(spec, release):
             return False
+        return counts(release)
+
+    return test
+
+
+def _counting(spec: SpecifierSet, context: Context) -> Callable[[Release], bool]:
+    """A test of releases inside a specifier: whether the kind of release counts for it."""
+    named, pinned = names_prerelease(spec), is_exact(spec)
+
+    def test(release: Release) -> bool:
+        if not (release.version.is_prerelease or release.yanked):
+            return True
         installed = context.machine.pip.get(release.package)
-        here = installed is not None and is_version(release, installed)
-        if release.version.is_prerelease and not (here or names_prerelease(spec) or release.pre_counts):
-            return False
-        return pinned or here or not release.yanked
+        if installed is not None and is_version(release, installed):
+            return True
+        return (named or release.pre_counts or not release.version.is_prerelease) and (pinned or not release.yanked)
 
     return test
 
@@ -108,6 +119,7 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
     if component is None or strict:
         return Need(key, within(spec, context), f"{requirement.name}{said}", because, alike=(key, said))
     lowest, test = abi_range(component, spec)
+    counts = _counting(spec, context)
     text = f"{requirement.name}{lowest}" if lowest else requirement.name
 
     def holds(candidate: PipCandidate) -> bool:
@@ -118,7 +130,7 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
             cuda = context.book.cuda_of(name, release.text)
             if cuda is not None and cuda < CudaVersion(own.line):
                 return False
-        return test(release.version) and not context.is_bad(name, release)
+        return test(release.version) and counts(release) and not context.is_bad(name, release)
 
     alike = (key, said, own.line if own is not None else None)
     return Need(key, holds, text, because, declared=spec if said else None, requested_by=who, binding=binding, alike=alike)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -273,6 +273,18 @@ def test_prereleases_count_where_they_are_asked_for() -> None:
     assert versions(asked(source, "app"))["app"] == "1.0"
     found = versions(asked(source, "app", pre=True))
     assert (found["app"], found["lib"]) == ("2.0rc1", "1.0b1")
+
+
+def test_a_prerelease_of_a_library_is_no_way_out_for_who_names_no_release() -> None:
+    """A placeholder such as 0.0.0a0 of nvidia-cuda-nvrtc fits any CUDA, and holds nothing."""
+    library = "nvidia-cusparselt-cu12"
+
+    def taken(wanted: str, releases: Mapping[str, Published]) -> str | None:
+        return versions(asked(index_of(BOOK, {"app": {"1.0": Published((wanted,))}, library: releases}), "app"))[library]
+
+    assert taken(library, {"0.8rc1": Published(), "0.7": Published()}) == "0.7"
+    assert taken(f"{library}>=0.8rc1", {"0.8rc1": Published(), "0.7": Published()}) == "0.8rc1"
+    assert taken(library, {"0.8": Published(yanked="wrong"), "0.7": Published()}) == "0.7"
 
 
 def test_a_framework_with_a_marker_is_a_target_where_it_holds() -> None:
