@@ -303,14 +303,14 @@ class _Page(Page):
         for one in (pin for pin in plan.pip if pin.action != "keep"):
             sign, color = _ACTIONS[one.action]
             self.lines.append(self.style(clean(f"  {sign} {_moved(one)}{f'  from {one.index}' if one.index else ''}"), color))
-            self._reasons(one.because)
+            self._reasons(_reasons(one.because))
         for apt in (pin for pin in plan.apt if pin.action != "keep"):
             self.lines.append(clean(f"  {_ACTIONS[apt.action][0]} {apt.name}={apt.version}  (apt, {apt.repository})"))
-            self._reasons(apt.because)
+            self._reasons(_reasons(apt.because))
         kept = [one for one in plan.pip if one.action == "keep"]
         if kept:
             self.say(", ".join(f"{one.name} {one.version}" for one in kept), "  = ")
-            self._reasons([f"{one.name}: {'; '.join(one.because)}" for one in kept])
+            self._reasons([f"{one.name}: {'; '.join(_reasons(one.because))}" for one in kept])
         if plan.unpinned:
             self.say(f"{', '.join(plan.unpinned)} (version left to the installer)", "  ? ")
 
@@ -344,6 +344,17 @@ class _Page(Page):
             self.say(one.change, f"  {number}. ")
             self.say(f"gives {one.result}", "     ")
             self.lines.append(clean(f"     {one.command}"))
+
+
+def _reasons(because: Sequence[str]) -> list[str]:
+    """Reasons without what they say twice, and without those that say only that a name stands for the package."""
+    found = []
+    for reason in because:
+        wanted, _, why = reason.partition(": ")
+        plain = why.partition(" (extra ")[0]
+        if not plain.endswith((" is that package", " is that build")) or len(because) == 1:
+            found.append(why if plain.endswith(f"requires {wanted}") else reason)
+    return [one for one in dict.fromkeys(found) if " (extra " not in one or one.partition(" (extra ")[0] not in found]
 
 
 def _moved(one: PipAction) -> str:
