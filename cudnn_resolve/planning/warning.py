@@ -15,6 +15,7 @@ from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.planning.unmet_pins import left_warnings
+from cudnn_resolve.resolution.age import years_old
 from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
@@ -59,6 +60,7 @@ def warnings(
         out += _known_in_part(resolution, build)
     out += _advisories(resolution, book)
     out += _from_source(resolution)
+    out += _years_old(resolution, book)
     out += _near_names(resolution, book)
     out += _unread(resolution, book)
     out += _kernels(resolution, book)
@@ -361,6 +363,13 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
         yield Warning(
             code="from-source", message=f"no wheel exists for {', '.join(sorted(set(names)))}: the installer builds it from source"
         )
+
+
+def _years_old(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Packages that nobody asked for and that no newer release could take the place of."""
+    if old := list(years_old(resolution, book)):
+        are = "are" if len(old) > 1 else "is"
+        yield Warning(code="years-old", message=f"{', '.join(old)} {are} years older than the frameworks: no newer release fits the rest")
 
 
 def _near_names(resolution: Resolution, book: Book) -> Iterator[Warning]:

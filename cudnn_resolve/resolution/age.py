@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.key import pip_key
+from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.package import python_need
-from cudnn_resolve.resolution.release import parse_requirement
+from cudnn_resolve.resolution.release import parse_requirement, parse_version, specifier
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Target
+    from cudnn_resolve.requirement.source import Source
     from cudnn_resolve.resolution.candidate import PipCandidate
     from cudnn_resolve.resolution.context import Context
+    from cudnn_resolve.resolution.model import PipPin, Resolution
     from cudnn_resolve.resolution.release import Release
 
 _PASSED_OVER_DAYS = 365
@@ -47,6 +51,46 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
     for name in names:
         if name not in required:  # a framework's own bound says of what time it is meant: TensorFlow 2.10 wants the gast of 2020
             yield _need(context, name, beside)
+
+
+def years_old(resolution: Resolution, book: Book) -> Iterator[str]:
+    """Packages of a plan that nobody bounds and that are years older than the frameworks, although the index has newer ones for the Python.
+
+    What is asked for by its bare name is of its time; what only others require may not be, where no newer release fits the rest.
+    """
+    source, days = opened(resolution.request).source, [_built(book, build) for build in resolution.builds]
+    known = [day for day in days if day is not None]
+    if source is None or not known or len(known) < len(days):
+        return
+    for pin in resolution.pip:
+        day = _read(pin.file.uploaded) if pin.file is not None else None
+        comes = pin.build is None and resolution.machine.pip.get(pin.name) != pin.version
+        if comes and day is not None and (min(known) - day).days > _APART_DAYS and not _is_bounded(pin):
+            newest = _newest(source, pin.name, resolution.machine.python_full)
+            if newest is not None and (newest - day).days > _PASSED_OVER_DAYS:
+                yield f"{pin.name} {pin.version} of {day:%Y-%m}"
+
+
+def _is_bounded(pin: PipPin) -> bool:
+    """True where a requirement keeps newer releases out, or may do so."""
+    bounds = [parse_requirement(reason.text) for reason in pin.reasons if " is that " not in reason.because]
+    return any(one is None or any(part.operator not in (">=", ">", "!=") for part in one.specifier) for one in bounds)
+
+
+def _newest(source: Source, name: str, python: str | None) -> date | None:
+    """The day of the newest final release for a Python; None where no index says it."""
+    try:
+        listing = source.listing(name)
+    except IndexUnavailableError:
+        return None
+    for offer in listing.offers if listing is not None else ():
+        version = parse_version(offer.version)
+        if version is None or version.is_prerelease:
+            continue
+        files = [one for one in offer.files if one.yanked is None and one.uploaded]
+        if any(python is None or (spec := specifier(one.requires_python or "")) is None or spec.contains(python) for one in files):
+            return _read(files[0].uploaded)
+    return None
 
 
 def _held(context: Context) -> Iterator[date]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
 from tests.worlds.load import changed, facts, outcome, request, texts
@@ -104,3 +105,24 @@ def test_a_release_whose_gpu_wheels_nobody_read_is_not_denied() -> None:
     assert "no GPU build" in found.message
     assert "there is a release west 4.0" in found.message
     assert "not in the tables" in found.message
+
+
+def test_what_only_another_package_requires_is_named_where_it_is_years_older() -> None:
+    """Nobody asks for it by name, so that it is taken, and said."""
+
+    def warned(requirement: str, **newest: Any) -> list[str]:
+        new = NEW._replace(**{"requires": (), **newest})
+        app = Published((requirement,), uploaded="2026-01-01T00:00:00Z")
+        packages = {"app": {"1.0": app}, "serve": {"0.1": OLD._replace(requires=()), "9.0": new}}
+        here = facts(driver={"version": "580.65.06"})
+        source = index_of(BOOK, packages)
+        found = outcome(BOOK, here, request(BOOK, "north==3.0", extras=("app",)), source)
+        assert isinstance(found, Resolution), found
+        return [one.message for one in make_plan(here, found, BOOK, source).warnings if one.code == "years-old"]
+
+    assert warned("serve") == []
+    assert warned("serve>=0.1", requires=("north<3",)) == [
+        "serve 0.1 of 2023-06 is years older than the frameworks: no newer release fits the rest"
+    ]
+    assert warned("serve<1") == []  # whoever requires it wants it so
+    assert warned("serve", requires_python=">=3.99") == []
