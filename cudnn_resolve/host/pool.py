@@ -29,9 +29,14 @@ def _read_only(one: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 copyreg.pickle(MappingProxyType, _carried)  # read-only mappings of results pass between processes
 
 
-def spread(function: Callable[[_Item], _Found], items: Iterable[_Item]) -> Iterator[tuple[_Item, _Found]]:
-    """Each item with what a function of a module makes of it, as they come; what has not begun ends with the iterator."""
-    pool = ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST), initializer=_deafen)
+def spread(
+    function: Callable[[_Item], _Found], items: Iterable[_Item], prepare: Callable[[], None] | None = None
+) -> Iterator[tuple[_Item, _Found]]:
+    """Each item with what a function of a module makes of it, as they come; what has not begun ends with the iterator.
+
+    `prepare` is called first in each process.
+    """
+    pool = ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST), initializer=_begin, initargs=(prepare,))
     try:
         waiting = {pool.submit(function, one): one for one in items}
         for future in as_completed(waiting):
@@ -45,6 +50,8 @@ def spread(function: Callable[[_Item], _Found], items: Iterable[_Item]) -> Itera
         pool.shutdown(cancel_futures=True)
 
 
-def _deafen() -> None:
+def _begin(prepare: Callable[[], None] | None) -> None:
     """Leave Ctrl-C to the process that waits for this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if prepare is not None:
+        prepare()

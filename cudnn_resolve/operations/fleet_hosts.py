@@ -6,6 +6,7 @@ import json
 import os.path
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import copy_context
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from cudnn_resolve.fleet.classes import Classes
 from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, HostFault, HostReport
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.pool import spread
-from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems
+from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems, share
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.results import Result
 
@@ -79,7 +80,9 @@ def by_class(
 ) -> tuple[ClassAnswer, ...]:
     """The answer for each class; those of several are computed in child processes, one for each processor."""
     done: dict[str, ClassAnswer] = {}
-    for (group, request), answer in spread(work, tasks) if len(tasks) >= _SEVERAL else ((one, work(one)) for one in tasks):
+    here = copy_context()
+    here.run(share)
+    for (group, request), answer in spread(work, tasks, share) if len(tasks) >= _SEVERAL else ((one, here.run(work, one)) for one in tasks):
         done[group.name] = answer
         listener.tell(f"{request.verb}: {len(done)} of {len(tasks)} classes; {group.name}: {answer.status}")
     return tuple(done[group.name] for group, _ in tasks)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.matrix.book import Book
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
 
+    _T = TypeVar("_T")
 
 _GENERATIONS, _BRANCHES = 8, 100
 """How much newer than the tables a GPU's capability and a driver's branch may be."""
@@ -38,6 +41,25 @@ class Question(Struct, frozen=True, kw_only=True):
     source: IndexClient
 
 
+_COMMON: ContextVar[dict[Any, Any] | None] = ContextVar("common", default=None)
+
+
+def share() -> None:
+    """Let all further questions of this process have their tables and indexes in common: each reads what those before it have not."""
+    _COMMON.set({})
+
+
+def _common(key: object, make: Callable[[], _T]) -> _T:
+    """What `make` gives, or gave for the key to an earlier question."""
+    found = _COMMON.get()
+    if found is None:
+        return make()
+    if key not in found:
+        found[key] = make()
+    known: _T = found[key]
+    return known
+
+
 def gather_question(
     options: Options, *, fresh: bool = False, verb: str = "plan", listener: Listener = NOBODY, facts: Facts | None = None
 ) -> Question:
@@ -47,7 +69,7 @@ def gather_question(
 
     UsageError, InputError or WorldError where a part of it cannot be had.
     """
-    from cudnn_resolve.operations.packages import direct_of, open_packages
+    from cudnn_resolve.operations.packages import direct_of, open_packages, settings_of
     from cudnn_resolve.operations.request import request_of, wishes_of
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Extra
@@ -57,7 +79,8 @@ def gather_question(
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
     facts = gather_facts(options, book) if facts is None else facts
     refuse_other_systems(facts)
-    source = open_packages(options, wishes, facts, listener)
+    settings = settings_of(options, wishes, facts)
+    source = _common(("source", repr(settings), options.offline), lambda: open_packages(settings, listener, offline=options.offline))
     direct, extras = direct_of(wishes, source)
     if verb != "lock" and options.given is None and not options.is_elsewhere:
         from cudnn_resolve.operations.constraint import configured
@@ -82,7 +105,10 @@ def gather_question(
     if request.targets:
         from cudnn_resolve.resolution.provisional import with_new_releases
 
-        book = with_new_releases(book, request, machine, source)
+        found = with_new_releases(book, request, machine, source)
+        if found is not book:
+            files = machine.python, machine.free_threaded, machine.arch, machine.glibc
+            book = _common((id(book), found.layers[-1].version(), files), lambda: found)
     return Question(book=book, facts=facts, machine=machine, request=request, source=source)
 
 
@@ -126,7 +152,8 @@ def gather_book(options: StatedOptions) -> Book:
     """The shipped matrix under the overlays that the options name; MatrixError where one is malformed."""
     from cudnn_resolve.host.tables import open_book
 
-    return open_book(options.matrix, options.project_matrix)
+    named = tuple(options.matrix), tuple(options.project_matrix)
+    return _common(("book", named), lambda: open_book(*named))
 
 
 def gather_facts(options: StatedOptions, book: Book) -> Facts:

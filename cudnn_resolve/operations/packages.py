@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 _RULES = {"first-index": "uv", "best-match": "pip"}
 
 
-def open_packages(options: Options, wishes: Wishes, facts: Facts, listener: Listener) -> IndexClient:
-    """The indexes that the options, the files or the configuration of the target's pip or uv name."""
+def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> IndexClient:
+    """The indexes of the settings."""
     from cudnn_resolve.host.tablecache import cache_folder
     from cudnn_resolve.index.client import IndexClient
-
-    settings = settings_of(options, wishes, facts)
 
     began = clock.seconds()
 
@@ -43,7 +41,7 @@ def open_packages(options: Options, wishes: Wishes, facts: Facts, listener: List
         rate = received / 1e6 / max(clock.seconds() - began, 0.1)
         listener.tell(f"{requests} requests, {received / 1e6:.1f} MB, {rate:.1f} MB/s; waiting for {what}")
 
-    return IndexClient(settings, cache_folder=cache_folder(), offline=options.offline, progress=progress)
+    return IndexClient(settings, cache_folder=cache_folder(), offline=offline, progress=progress)
 
 
 def settings_of(options: Options, wishes: Wishes, facts: Facts) -> Settings:

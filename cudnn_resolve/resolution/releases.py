@@ -373,11 +373,12 @@ def catalog_of(book: Book, machine: Machine, request: OpenRequest) -> Catalog:
     """The catalog for a machine, shared by all resolutions over one book for which it is the same; the last few are kept."""
     place = (machine.python, machine.free_threaded, machine.arch, machine.glibc)
     own = (machine.toolkits, machine.cudnn, machine.of_jetpack) if machine.pip else ()  # what a vendor's build is told by
+    there = (*machine.pip.items(), *machine.requires.items())
     # A catalog holds what these identities are of, so that none is taken for another as long as it is kept.
-    identities = (id(machine.pip), id(machine.requires), id(request.source), id(request.direct) if request.direct else 0)
+    identities = (id(request.source), id(request.direct) if request.direct else 0)
     wishes = (request.device, request.pre, tuple(accepted_hashes(request, book).items()), incomplete_packages(request, book))
 
-    key = (*place, *own, *identities, *wishes)
+    key = (*place, *own, there, *identities, *wishes)
     catalogs: dict[tuple[object, ...], tuple[Offers, Releases, dict[str | None, ReleaseMetadata]]]
     catalogs = book.remember("catalogs", None, dict)
     found = catalogs.get(key)
