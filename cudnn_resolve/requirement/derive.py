@@ -141,6 +141,15 @@ _SPECIFIED = re.compile(r"[<>=!~]")
 
 def accepts(target: Target, build: Build, book: Book) -> bool:
     """True where a build is what the target asks for: PEP 440, its extras, withdrawn builds only where one version is named."""
+    asked = target.framework, target.package, target.extras, target.pre, target.specifier
+    known: dict[int, tuple[Build, bool]] = book.remember("accepted builds", asked, dict)
+    found = known.get(id(build))
+    if found is None:  # searches come back to it: many, where a conflict is explained
+        found = known[id(build)] = build, _accepts(target, build, book)
+    return found[1]
+
+
+def _accepts(target: Target, build: Build, book: Book) -> bool:
     if not fits(book, target, build):
         return False
     if target.package is not None and build.package != target.package:
