@@ -133,7 +133,7 @@ class _Exchange:
         while True:
             now = time.monotonic()
             if now >= give_up:
-                return "exit" if self._has_exited() else "time"
+                return self._rest() if self._has_exited() else "time"
             if not self._selector.get_map():
                 if self._has_exited():
                     return "exit"
@@ -147,6 +147,13 @@ class _Exchange:
             if not ready and give_up == deadline and self._has_exited():
                 # Something that it left behind holds the pipes open.
                 give_up = min(deadline, now + _GRACE_SECONDS)
+
+    def _rest(self) -> str:
+        """`exit`, once what it said before is passed: on a busy machine the moment in which that is awaited may be over before we look."""
+        while (ready := self._selector.select(0)) and max(self._sizes.values()) <= self._limit:
+            for key, _ in ready:
+                self._pass(key)
+        return "exit"
 
     def close(self) -> None:
         """Nothing of the program is left running and nothing of it is open."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.host import process
 from cudnn_resolve.host.process import run_process
 from cudnn_resolve.host.protocol import CommandResult
 
@@ -102,6 +103,14 @@ def test_what_it_leaves_behind_does_not_hold_us_up() -> None:
 
     assert (result.returncode, result.stdout) == (3, "done\n")
     assert time.monotonic() - before < 10
+
+
+def test_what_a_program_said_before_it_ended_is_heard_however_busy_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    waitid = os.waitid
+    monkeypatch.setattr(os, "waitid", lambda kind, pid, options: waitid(kind, pid, options & ~os.WNOHANG))
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
+
+    assert run_process(["sh", "-c", "sleep 0.2; echo said"], timeout_seconds=30, env=os.environ).stdout == "said\n"
 
 
 def test_output_without_end_is_cut_and_stopped() -> None:
