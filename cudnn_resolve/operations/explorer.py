@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +16,7 @@ from cudnn_resolve._version import __version__
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.resolution.joint_map import Pair
+from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -46,24 +47,30 @@ class Site(Struct, frozen=True, kw_only=True):
 
 
 class _Kept(Struct, frozen=True, kw_only=True):
-    """A line of the cache."""
+    """A line of the cache of pairs."""
 
     asked: tuple[str, str]
     found: Pair
+
+
+class _Reached(Struct, frozen=True, kw_only=True):
+    """A line of the cache of frameworks: the places of its builds in their table, each with where it runs."""
+
+    framework: str
+    found: tuple[tuple[int, dict[str, Drivers]], ...]
+
+
+_Line = TypeVar("_Line", _Kept, _Reached)
 
 
 def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, releases: int = RELEASES) -> Site:
     """Write the pages into a folder; the joint maps have so many `releases` of each framework. UsageError for a file in its place."""
     from cudnn_resolve.host.files import write_atomic
     from cudnn_resolve.report.explorer import Look, pages
-    from cudnn_resolve.resolution.joint_map import reach
 
     _check_folder(folder)
     book = _book(layers)
-    reaches = {}
-    for name in (*JOINT, *(one for one in book.frameworks() if one not in JOINT)):
-        listener.tell(f"reading the releases of {name}")
-        reaches[name] = reach(book, name)
+    reaches = _reaches(book, listener)
     joints, computed = joint_maps(layers, releases, listener)
     listener.tell("writing the pages")
     style, script = (_asset(f"explorer.{kind}") for kind in ("css", "js"))
@@ -105,6 +112,26 @@ def _book(layers: Layers) -> Book:
     return open_book(*layers)
 
 
+def _reaches(book: Book, listener: Listener) -> dict[str, Sequence[BuildReach]]:
+    """Where the builds of each framework run."""
+    from cudnn_resolve.resolution.joint_map import reach
+
+    path = _path(book, "reach")
+    known = {one.framework: one.found for one in _read(path, _Reached)}
+    names = (*JOINT, *(one for one in book.frameworks() if one not in JOINT))
+    reaches: dict[str, Sequence[BuildReach]] = {}
+    for number, name in enumerate(names, start=1):
+        builds = book.framework(name).builds
+        if name in known:
+            reaches[name] = [BuildReach(build=builds[place], pythons=pythons) for place, pythons in known[name]]
+            continue
+        listener.tell(f"reading the releases of {name}, {number} of {len(names)} frameworks")
+        reaches[name] = reach(book, name)
+        places = {id(build): place for place, build in enumerate(builds)}
+        _keep(path, _Reached(framework=name, found=tuple((places[id(one.build)], one.pythons) for one in reaches[name])))
+    return reaches
+
+
 def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tuple[list[Joint], int]:
     """The joint maps, and how many of their pairs were computed for them; the others an earlier run left in the cache."""
     from cudnn_resolve.report.explorer import Joint
@@ -117,13 +144,12 @@ def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tu
         for old in shown[first]
         for new in shown[second]
     }
-    path = _path(book)
-    known = dict(_read(path)) if path is not None else {}
+    path = _path(book, "joint")
+    known = {one.asked: one.found for one in _read(path, _Kept)}
     missing = [asked for asked in places if asked not in known]
     for asked, found in _compute(layers, missing, listener):
         known[asked] = found
-        if path is not None:
-            disk.append(path, msgspec.json.encode(_Kept(asked=asked, found=found)) + b"\n", synced=True)
+        _keep(path, _Kept(asked=asked, found=found))
     joints = [
         Joint(
             first=first,
@@ -176,8 +202,8 @@ def _pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
     return pair(_book(layers), *asked)
 
 
-def _path(book: Book) -> str | None:
-    """The file of the cache for these tables and this program; None where nothing can be kept."""
+def _path(book: Book, what: str) -> str | None:
+    """The file of that cache for these tables and this program; None where nothing can be kept."""
     from cudnn_resolve.host.tablecache import cache_folder, checksum
 
     folder = cache_folder()
@@ -185,15 +211,18 @@ def _path(book: Book) -> str | None:
         return None
     files = sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py"))
     program = checksum(disk.content(path, _LARGEST_BYTES) or b"" for path in files)
-    disk.make_folder(os.path.join(folder, "joint"), 0o700)
-    return os.path.join(folder, "joint", f"{book.version}.{program}.jsonl")
+    disk.make_folder(os.path.join(folder, what), 0o700)
+    return os.path.join(folder, what, f"{book.version}.{program}.jsonl")
 
 
-def _read(path: str) -> Iterator[tuple[tuple[str, str], Pair]]:
+def _keep(path: str | None, line: _Kept | _Reached) -> None:
+    """Write a line for later runs."""
+    if path is not None:
+        disk.append(path, b"\n" + msgspec.json.encode(line), synced=True)  # what a kill cut off ends before it
+
+
+def _read(path: str | None, kind: type[_Line]) -> Iterator[_Line]:
     """What is kept; a line that a kill cut off is passed over."""
-    for line in (disk.content(path, _LARGEST_BYTES) or b"").splitlines():
-        try:
-            kept = msgspec.json.decode(line, type=_Kept)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-        yield kept.asked, kept.found
+    for line in ((disk.content(path, _LARGEST_BYTES) if path is not None else None) or b"").splitlines():
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield msgspec.json.decode(line, type=kind)

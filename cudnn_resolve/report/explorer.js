@@ -28,12 +28,15 @@ function tell(p,text){const bad=p.typed&&!p.driver;form.driver.setAttribute('ari
  form.querySelector('output').textContent=(bad?'“'+p.typed+'” is no driver such as 550.54.15 and is left out. ':'')+text}
 function releases(p){let count=0;
  for(const body of document.querySelectorAll('[data-release]')){const v=body.dataset.release,no=why(D.rows[v],p);
-  body.classList.toggle('off',!!no);count+=!no;
-  body.querySelector('.verdict').textContent=no?'Does not run with '+machine(p)+': '+no+'.':machine(p)?'Runs with '+machine(p)+'.':'';
-  body.querySelector('.command').textContent='cudnn-resolve plan -f '+D.targets[v]+options(p)}
+  body.classList.toggle('off',!!no);count+=!no;if(body.rows[1])judge(body,no,p)}
  tell(p,machine(p)?count+' of '+Object.keys(D.rows).length+' releases run':'')}
+function judge(body,no,p){body.querySelector('.verdict').textContent=no?'Does not run with '+machine(p)+': '+no+'.':machine(p)?'Runs with '+machine(p)+'.':'';
+ body.querySelector('.command').textContent='cudnn-resolve plan -f '+D.targets[body.dataset.release]+options(p)}
+/* the row under a release is made when it is first opened */
 function open_(v,is){const body=document.querySelector('[data-release="'+CSS.escape(v)+'"]');if(!body)return;
- body.querySelector('button').setAttribute('aria-expanded',is);body.querySelector('.detail').hidden=!is}
+ if(!body.rows[1]){const row=body.insertRow(),cell=row.insertCell(),p=picked();row.className='detail';cell.colSpan=body.rows[0].cells.length;
+  cell.innerHTML='<p class=verdict role=status></p><pre class=command></pre>'+D.details[v];judge(body,why(D.rows[v],p),p)}
+ body.querySelector('button').setAttribute('aria-expanded',is);body.rows[1].hidden=!is}
 function judged(key,p){const[a,b]=key.split(' '),[answers]=D.rows[key];
  const no=[why(D.alone[0][a],p),why(D.alone[1][b],p)],mine=answers.filter(x=>!p.python||x[0]===p.python);
  const fit=mine.find(x=>!refusal(x[1],p));

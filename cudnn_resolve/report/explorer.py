@@ -147,18 +147,20 @@ def _framework(book: Book, name: str, reaches: Sequence[BuildReach]) -> tuple[st
         "GPU": data.gpus,
     }
     has_names = len({one.package for one in builds}) > 3
-    rows, targets = [], {}
+    rows, targets, details = [], {}, {}
     for version in sorted(of, key=Version, reverse=True):
         found = of[version]
+        told = [entries[id(one.build)] for one in found]
         data.rows[version] = [data.build(one) for one in found]
         targets[version] = f"{name if has_names else found[0].build.package}=={version}"
-        rows.append(_release(book, framework, [entries[id(one.build)] for one in found], _marks(data, found, scales)))
+        details[version] = f"{_list(_builds(book, framework, told))}{_list(_remarks(book, framework, version))}"
+        rows.append(_release(told, _marks(data, found, scales)))
     shown = {**scales, "GPU": [f"{one} {row.name if (row := book.architecture(one)) else ''}" for one in gpus(book)]}
     axes = "".join(f"<th scope=col>{escape(one)}{_axis(scale)}</th>" for one, scale in shown.items() if scale)
     head = f"<thead><tr><th scope=col>Release</th>{axes}<th scope=col>Driver from</th></tr></thead>"
-    told = "What each release was built with, and where it runs. It takes the cuDNN that it was built with, or a newer minor of that major."
+    lead = "What each release was built with, and where it runs. It takes the cuDNN that it was built with, or a newer minor of that major."
     table = _region(f"releases of {framework.title}", f"<table class=releases>{head}{''.join(rows)}</table>")
-    return f"{_picker(book)}<p>{told}</p>{table}", {**data.plain(), "targets": targets}
+    return f"{_picker(book)}<p>{lead}</p>{table}", {**data.plain(), "targets": targets, "details": details}
 
 
 def _marks(data: _Data, found: Sequence[BuildReach], scales: Mapping[str, Sequence[str]]) -> list[_Mark]:
@@ -175,18 +177,15 @@ def _marks(data: _Data, found: Sequence[BuildReach], scales: Mapping[str, Sequen
     return [(name, scale, marked[name]) for name, scale in scales.items() if scale]
 
 
-def _release(book: Book, framework: Framework, entries: Sequence[Entry], marks: Sequence[_Mark]) -> str:
-    """The row of a release, and under it what a click shows."""
+def _release(entries: Sequence[Entry], marks: Sequence[_Mark]) -> str:
+    """The row of a release. What a click shows under it is added by the script: hundreds of hidden rows would make the page slow."""
     version = entries[0].build.version
-    cells = "".join(f'<td class="{name.lower()}">{_strip(scale, marked)}</td>' for name, scale, marked in marks)
+    cells = "".join(_strip(name.lower(), scale, marked) for name, scale, marked in marks)
     driver = min((one.driver_minor for one in entries if one.driver_minor is not None), default="")
     day = next((one.date for one in entries if one.date), "")
-    inside = f"{_list(_builds(book, framework, entries))}{_list(_remarks(book, framework, version))}"
     return (
         f'<tbody data-release="{escape(version)}"><tr><th scope=row><button type=button aria-expanded=false>{escape(version)}</button>'
-        f"<small>{escape(day)}</small></th>{cells}<td>{escape(str(driver))}</td></tr>"
-        f"<tr class=detail hidden><td colspan={len(marks) + 2}><p class=verdict role=status></p><pre class=command></pre>{inside}</td></tr>"
-        "</tbody>"
+        f"<small>{escape(day)}</small></th>{cells}<td>{escape(str(driver))}</td></tr></tbody>"
     )
 
 
@@ -367,8 +366,8 @@ def _axis(scale: Sequence[str]) -> str:
     return f"<svg class=axis width={len(scale) * _STEP} height={high} aria-hidden=true>{''.join(texts)}</svg>"
 
 
-def _strip(scale: Sequence[str], marked: set[str]) -> str:
-    """The places of a scale that are marked, those side by side as one bar; the same in words for who does not see it."""
+def _strip(kind: str, scale: Sequence[str], marked: set[str]) -> str:
+    """The cell of the places of a scale that are marked, those side by side as one bar; the same in words for who does not see it."""
     path, start = "", None
     for place in range(len(scale) + 1):
         is_marked = place < len(scale) and scale[place] in marked
@@ -380,7 +379,7 @@ def _strip(scale: Sequence[str], marked: set[str]) -> str:
             start = None
     told = escape(", ".join(one for one in scale if one in marked) or "none")
     size = f"width={len(scale) * _STEP} height={_HIGH}"
-    return f'<svg {size} role=img aria-label="{told}"><title>{told}</title><path d="{path}"/></svg>'
+    return f'<td class={kind} title="{told}"><svg {size} role=img aria-label="{told}"><path d="{path}"/></svg></td>'
 
 
 def _sources(book: Book, table: str, row: Row) -> str:

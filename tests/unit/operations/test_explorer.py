@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,12 @@ from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.operations import explorer
 from cudnn_resolve.operations.explorer import joint_maps, newest_of_minors
+from cudnn_resolve.report import explorer as report
+from cudnn_resolve.resolution import joint_map
+from cudnn_resolve.resolution.joint_map import BuildReach
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.book import Book
 
 SHIPPED: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
@@ -45,6 +52,29 @@ def test_what_an_earlier_run_computed_is_read_and_half_a_line_is_computed_again(
     again, computed = joint_maps(SHIPPED, 1)
     assert computed == 1
     assert again == joints
+    assert joint_maps(SHIPPED, 1) == (joints, 0)
+
+
+def test_where_frameworks_run_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reach(book: Book, framework: str) -> tuple[BuildReach, ...]:
+        asked.append(framework)
+        return tuple(BuildReach(build=one, pythons={"3.11": ("525.60.13", None)}) for one in book.framework(framework).builds[:2])
+
+    def draw(_book: Book, reaches: dict[str, list[BuildReach]], *_: object) -> dict[str, str]:
+        shown.append({name: list(one) for name, one in reaches.items()})
+        return {}
+
+    asked: list[str] = []
+    shown: list[dict[str, list[BuildReach]]] = []
+    monkeypatch.setattr(joint_map, "reach", reach)
+    monkeypatch.setattr(explorer, "joint_maps", lambda *_: ((), 0))
+    monkeypatch.setattr(report, "pages", draw)
+
+    for _ in range(2):
+        explorer.write_site(SHIPPED, str(tmp_path))
+
+    assert asked == list(shown[0])
+    assert shown[0] == shown[1]
 
 
 def test_pages_need_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
