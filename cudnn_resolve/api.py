@@ -217,11 +217,11 @@ def clean(request: CleanRequest) -> CleanResult:
     return operation(request)
 
 
-def doctor(request: DoctorRequest) -> DoctorResult:
+def doctor(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResult:
     """The findings of a log, of the machine, or of both together."""
     from cudnn_resolve.operations.doctor import diagnose
 
-    return diagnose(_here(request))
+    return diagnose(_here(request), listener)
 
 
 def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:

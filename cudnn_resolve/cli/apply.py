@@ -10,7 +10,7 @@ from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, draw, message_style, message_width, print_json, require_output, show
+from cudnn_resolve.cli.printing import Messages, clear_status, draw, message_style, message_width, print_json, require_output, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ApplyRequest
 
@@ -152,6 +152,7 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
 
             text = render(plan, style=message_style(output), width=message_width(), verbose=output.verbose > 0)
             draw(text + "\n", output)
+        clear_status()
         return bool(args.yes or args.dry_run or not terminal.can_answer() or terminal.ask("Carry this out?"))
 
     return Interaction(reporter=Progress(quiet=output.quiet > 0), confirm=confirm, listener=Messages(output))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
-from cudnn_resolve.cli.printing import emit, say, show
+from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import DoctorRequest, Options, said
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--fix changes this machine, and {elsewhere} says that the log is of another", code="usage-contradiction", hint="run it there"
         )
-    diagnosis = api.doctor(replace(request, ranges=output.format == "html"))
+    diagnosis = api.doctor(replace(request, ranges=output.format == "html"), Messages(output))
     _print(diagnosis, output)
     if args.fix:
         return mend(diagnosis, args, output)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.parser import Parser, nearest
-from cudnn_resolve.cli.printing import clear_status, show_error
+from cudnn_resolve.cli.printing import clear_status, expect, show_error
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError, out_of_memory
 from cudnn_resolve.host import terminal
 from cudnn_resolve.report.text import wrap
@@ -29,13 +29,24 @@ VERBS = MappingProxyType(
         "apply": "carry a plan out, and put everything back if it fails",
         "bundle": "write a lock with every file that it names, to install from without a network",
         "why": "print the chain of reasons behind one pin, or behind its absence",
-        "fleet": "detect, plan, lock and check for many machines at once",
+        "fleet": "detect, plan, lock, check, apply and validate for many machines at once",
         "matrix": "look up which versions work together",
         "clean": "show and free what undo and caches hold of the disk",
         "completion": "print the script by which bash, zsh or fish completes these commands",
     }
 )
 """Each verb is the module of that name: `add_arguments(parser)` and `run(args)`, which answers the exit code."""
+_AWAITED = {
+    "detect": "looking at the machine",
+    "doctor": "reading the log and the machine",
+    "check": "judging what is installed or listed",
+    "validate": "looking at the environment",
+    "fleet": "reading the facts of the machines",
+    "matrix": "reading the tables",
+    "clean": "counting what lies on the disk",
+    **dict.fromkeys(("plan", "lock", "why", "bundle", "apply"), "looking for a stack that works"),
+}
+"""What a verb is about when nothing has been said of it for a second."""
 _VALUED = ("-o", "--output", "--format")
 """Options before the verb whose next word is their value."""
 INTERRUPTED = 130
@@ -108,6 +119,8 @@ def _run(words: list[str]) -> int:
         args = parser.parse(["--help"] if first == "help" else rest)
     except SystemExit:  # argparse, after --help
         return ExitCode.OK
+    if not getattr(args, "quiet", 0):
+        expect(_AWAITED.get(name, ""))
     return int(module.run(args))
 
 

@@ -71,13 +71,22 @@ _STATUS: list[StatusLine] = []
 
 def tell(text: str, options: Output) -> None:
     """Show on the last line of a terminal what is going on, until something else is printed."""
-    if options.quiet:
-        return
+    if not options.quiet:
+        _line().show(text)
+
+
+def expect(text: str) -> None:
+    """Show on the last line of a terminal what is waited for, once it has taken a second."""
+    if terminal.is_live(sys.stderr):
+        _line().expect(text)
+
+
+def _line() -> StatusLine:
     if not _STATUS:
         from cudnn_resolve.cli.progress import StatusLine
 
         _STATUS.append(StatusLine())
-    _STATUS[0].show(text)
+    return _STATUS[0]
 
 
 class Shown(Protocol):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host import clock, terminal
+from cudnn_resolve.host.background import Delayed
 from cudnn_resolve.report.clean import mib
 from cudnn_resolve.report.text import clean
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.text import Text
 
+_WAIT_SECONDS = 1.0
 _TERMINAL_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
 
@@ -33,16 +35,29 @@ class StatusLine:
         self._live: Live | None = None
         self._text = ""
         self._began = 0.0
+        self._first = Delayed()
+        _LINES.append(self)
+
+    def expect(self, text: str) -> None:
+        """Show `text`, or what is to be shown by then, once a second has passed in which nothing was printed."""
+        if terminal.is_live(sys.stderr):
+            self._text, self._began = clean(text), clock.seconds()
+            self._first.begin(_WAIT_SECONDS, self._draw)
 
     def show(self, text: str) -> None:
         """Show `text` on the line, and how long it has taken since there is one; time goes on where nothing else does."""
         if not terminal.is_live(sys.stderr):
             return
+        with self._first.turn:
+            self._text = clean(text)
+            if not self._first.is_due:
+                self._draw()
+
+    def _draw(self) -> None:
         from rich.live import Live
 
-        self._text = clean(text)
         if self._live is None:
-            self._began = clock.seconds()
+            self._began = self._began or clock.seconds()
             self._live = Live(
                 get_renderable=self._line,
                 console=_console(),
@@ -62,9 +77,16 @@ class StatusLine:
 
     def clear(self) -> None:
         """Clear the line."""
-        live, self._live = self._live, None
-        if live is not None:
-            live.stop()
+        with self._first.turn:
+            self._first.give_up()
+            live, self._live = self._live, None
+            self._began = 0.0
+            if live is not None:
+                live.stop()
+
+
+_LINES: list[StatusLine] = []
+"""Those that may stand on the terminal: a bar takes their place."""
 
 
 class Progress(Reporter):
@@ -89,6 +111,8 @@ class Progress(Reporter):
     def begin(self, what: str, total: int | None = None) -> None:
         """Show what begins."""
         self.end()
+        for line in _LINES:
+            line.clear()
         self._what, self._total, self._count = what, total, 0
         self._began = self._shown = clock.seconds()
         if self._live:

@@ -45,6 +45,37 @@ class Once(Generic[T]):
             return self._found[0]
 
 
+class Delayed:
+    """A call that is made after some seconds unless it is given up; who holds `turn` is not disturbed by it."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self._timer: threading.Timer | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """True where the call is still to be made."""
+        return self._timer is not None
+
+    def begin(self, seconds: float, call: Callable[[], None]) -> None:
+        """Make the call after so many seconds."""
+        self._timer = threading.Timer(seconds, self._make, (call,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def give_up(self) -> None:
+        """Make no call any more."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _make(self, call: Callable[[], None]) -> None:
+        with self.turn:
+            if self._timer is not None:
+                self._timer = None
+                call()
+
+
 class Gate:
     """Holds back whoever comes until it is opened, or until it is clear that it never will be."""
 

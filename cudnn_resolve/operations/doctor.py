@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from cudnn_resolve.diagnosis.model import Diagnosis
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.files import STDIN
 from cudnn_resolve.operations.gather import gather_book, gather_facts
+from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import DoctorRequest
 from cudnn_resolve.operations.results import Result, grown
 
@@ -33,7 +37,7 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
         return document(DoctorDocument, self, overlays=self.overlays or UNSET, ranges=self.ranges or UNSET)
 
 
-def diagnose(request: DoctorRequest) -> DoctorResult:
+def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResult:
     """The findings, the most likely cause first."""
     from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
     from cudnn_resolve.diagnosis.match import Reader
@@ -47,7 +51,7 @@ def diagnose(request: DoctorRequest) -> DoctorResult:
 
         for text in request.framework:
             parse_target(text, book)
-    reader = Reader(book.symptoms()).read(read_log(request.log)) if request.log is not None else None
+    reader = Reader(book.symptoms()).read(_followed(request.log, read_log(request.log), listener)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
     found = weigh(reader, facts, book, request_without_targets(request))
     if facts is None or not request.ranges:
@@ -55,6 +59,18 @@ def diagnose(request: DoctorRequest) -> DoctorResult:
     from cudnn_resolve.operations.judge import ranges_of_facts
 
     return grown(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
+
+
+def _followed(path: str, pieces: Iterable[bytes], listener: Listener) -> Iterator[bytes]:
+    """The pieces of a log; who waits for a long one hears how much is read and, of a file, how long the rest will take."""
+    began, read, size = clock.seconds(), 0, 0 if path == STDIN else disk.size_of(path)
+    for piece in pieces:
+        yield piece
+        read += len(piece)
+        rate = read / max(clock.seconds() - began, 0.001)
+        left = int(max(size - read, 0) / rate)
+        of, rest = (f" of {size / 1e6:.0f}", f", {left // 60}:{left % 60:02} left") if size else ("", "")
+        listener.tell(f"reading the log: {read / 1e6:.0f}{of} MB, {rate / 1e6:.0f} MB/s{rest}")
 
 
 def _refuse_contradictions(request: DoctorRequest) -> None:

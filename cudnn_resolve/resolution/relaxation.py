@@ -42,7 +42,11 @@ def relaxations(trials: Trials) -> tuple[Relaxation, ...]:
     request = replace(trials.request, budget=Budget(ALL_ROUNDS))
     trials = replace(trials, request=request)
     ways = (_fresh, _broken, _options, _one_of_two, _versions, _without_extras, _extras, _pythons, _separate, _gpus, other_drivers, _glibc)
-    found = [relaxation for way in ways for relaxation in way(trials)]
+    found: list[Relaxation] = []
+    for number, way in enumerate(ways):
+        if request.tell is not None:
+            request.tell(f"what would work instead: {number} of {len(ways)} kinds of changes are tried, {len(found)} found")
+        found += way(trials)
     without_gpu = any(is_cpu_only(trials.book, target) for target in request.targets)
     if without_gpu or not found or all(relaxation.distance >= 5 for relaxation in found):
         found += _cpu(trials)

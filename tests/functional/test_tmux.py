@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.apply_world import lend_pip
+from tests.small_wheels import write_wheel
 from tests.tmux import ROOT, Terminal
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here; .ci/run installs it")
@@ -87,9 +90,13 @@ WORK = """
 import time
 from cudnn_resolve.cli.progress import Progress, StatusLine
 line = StatusLine()
+line.expect("over before a second has passed")
+line.clear()
+line.expect("reading the tables")
+time.sleep(2.5)
 line.show("asking an index " + "x" * 200)
 time.sleep(1.2)
-line.clear()
+line.expect("what a bar takes the place of")
 progress = Progress()
 progress.begin("fetching 3 files", 40 << 20)
 for _ in range(40):
@@ -107,11 +114,44 @@ def test_a_bar_shows_rate_and_time_left_and_survives_a_terminal_that_becomes_nar
     shown = terminal(100)
     shown.type(f"clear; {shlex.quote(sys.executable)} work.py")
 
-    assert any(line.startswith("1 s  asking an index") for line in shown.wait("1 s  asking"))
+    assert "1 s  reading the tables" in shown.wait("1 s  reading")
+    assert any(line.startswith("3 s  asking an index") for line in shown.wait("3 s  asking"))
     assert any("/s" in line and "MiB" in line and "0:" in line for line in shown.wait("MB/s"))
     shown.resize(60)
     lines = [line for line in shown.wait("all done") if line.strip()]
 
     end = lines.index("all done")  # the shell's prompt may be there already
     assert lines[end - 1].startswith("fetching 3 files, 40 MiB, ")
+    assert not any("s  " in line for line in lines[:end])
+    assert shown.has_cursor()
+
+
+def test_a_long_log_is_told_with_rate_and_time_left_and_leaves_no_line(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(80)
+    shown.type("mkfifo part; (for piece in 1 2 3 4; do head -c 1500000 /dev/zero | tr '\\0' 'a\\n'; sleep 1; done; echo done) >part &")
+    shown.program("doctor", "-", "--no-facts", after="< part")
+
+    assert any("MB/s" in line for line in shown.wait("reading the log: "))
+    lines = shown.wait("code=0")
+    assert not any("reading the log" in line for line in lines)
+    assert shown.has_cursor()
+
+
+def test_ctrl_c_at_the_question_of_apply_changes_nothing(terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    environment = tmp_path / "venv"
+    venv.create(environment, symlinks=True, with_pip=False)
+    lend_pip(next(environment.glob("lib/python3*/site-packages")))
+    file = write_wheel(tmp_path / "wheels", "demo", "1.0")
+    place = f'{{name = "{file.filename}", path = "wheels/{file.filename}", hashes = {{sha256 = "{file.hashes["sha256"]}"}}}}'
+    lock = ['lock-version = "1.0"', 'created-by = "a test"', "", "[[packages]]", 'name = "demo"', 'version = "1.0"', f"wheels = [{place}]"]
+    (tmp_path / "pylock.toml").write_text("\n".join([*lock, ""]))
+    shown = terminal(60, XDG_STATE_HOME=str(tmp_path / "state"))
+    shown.program("apply", "--python", str(environment), after="")
+    shown.wait("Carry this out? [y/N]")
+    shown.press("C-c")
+
+    lines = shown.wait("code=130")
+
+    assert "Traceback" not in "".join(lines)
+    assert not list(environment.glob("lib/python3*/site-packages/demo*"))
     assert shown.has_cursor()
