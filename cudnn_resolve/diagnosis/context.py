@@ -235,9 +235,11 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
 
 
 def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
-    """True where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
+    """True for an image for the CPU, or where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
     if features & {"gpu-seen", "cuda-opened", "gpu-works", "smi-table", "docker-gpus"}:
         return False
+    if "cpu-image" in features:
+        return True
     names = {one.symptom.id for one in matches}
     missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
     no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names

@@ -97,8 +97,8 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
         return "lib_not_on_path", 4, text, []
     is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
     if any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not is_looked_for and not lib.startswith(_OPENED_FIRST):
-        text = "and the other parts of cuDNN 9 are not found: an older cuDNN is installed, or its directory is not searched"
-        return "cudnn_major_mismatch", 2, text, []
+        text = "and the other parts of cuDNN 9 are not found: the loader does not look in its directory, or an older cuDNN is installed"
+        return "lib_not_on_path", 2, text, []
     if not majors and "gpu-seen" in case.features:
         text = (
             "is a name without a version, and not found although CUDA works: "

@@ -17,6 +17,16 @@ _CUDA_STEMS = (
     r"(?:cudart|cublas(?:Lt)?|cufftw?|curand|cusolver(?:Mg)?|cusparse(?:Lt)?|nvrtc(?:-builtins)?|nvJitLink|nvjpeg|npp[a-z]{1,6}|nccl"
     r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|cudss|nvfatbin|nvvm|nvblas)"
 )
+_CUDA_FAILED = (
+    r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cuda(?:Get|Set)\w{2,20})\b.{0,40}?\b(?:err(?:or)?|failure|failed|fails|returned|returns)"
+    r"(?: with)?(?: err(?:or)?)?(?:[: ]{0,2}(?:code|status|number))?[ :=(#]{1,4}|THCudaCheck FAIL .{0,160}error=|== cudaSuccess\)? {0,2}\()"
+)
+"""What stands before a number of CUDA."""
+_CUDA_SAYS = (
+    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}|failed to initialize CUDA|Triton Error \[CUDA\]|GPUassert"
+    r"|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} |== cudaSuccess\b.{0,24})[\s:,('\"-]{1,4}(?:CUDA: )?)"
+)
+"""What stands before the words of an error of CUDA, which alone would be anybody's."""
 
 
 class FieldKind(Struct, frozen=True, kw_only=True):
@@ -106,6 +116,9 @@ KINDS: dict[str, FieldKind] = {
     "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
     "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
+    "cudafailed": FieldKind(pattern=_CUDA_FAILED, take=str),
+    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| ?vs\b))""", take=str),
+    "cudasays": FieldKind(pattern=_CUDA_SAYS, take=str),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
     "text": FieldKind(pattern=r".{0,400}?", take=str),
