@@ -191,7 +191,7 @@ def apply(
     interaction = Interaction(reporter=Progress())
     words = together(ApplyWords, options, framework=framework, lock=lock, dry_run=dry_run)
     if undo is False or undo is None:
-        return api.call(lambda request: api.apply(request, interaction), ApplyRequest, words)
+        return api.call(lambda request: api.apply(api.pictured(request), interaction), ApplyRequest, words)
     number = api.undo_number(undo, words)
     return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words)
 
@@ -334,7 +334,7 @@ def _fleet(verb: str, words: Mapping[str, Any]) -> FleetResult:
     from cudnn_resolve import api
     from cudnn_resolve.operations.options import FleetRequest
 
-    return api.call(api.fleet, FleetRequest, {**words, "verb": verb})
+    return api.call(lambda request: api.fleet(api.pictured(request)), FleetRequest, {**words, "verb": verb})
 
 
 def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:

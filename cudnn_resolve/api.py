@@ -302,7 +302,7 @@ def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) ->
         raise
 
 
-P = TypeVar("P", CheckRequest, DoctorRequest, LockRequest, PlanRequest, ValidateRequest, WhyRequest)
+P = TypeVar("P", ApplyRequest, CheckRequest, DoctorRequest, FleetRequest, LockRequest, PlanRequest, ValidateRequest, WhyRequest)
 
 
 def pictured(request: P) -> P:

@@ -22,7 +22,7 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
-from cudnn_resolve.operations.plan import PlanResult, plan_of, plan_of_lock_file, refuse_broken
+from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_file, ranges_of, refuse_broken
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task |
     if path is not None:
         plan = plan_of_lock_file(path, request)
     else:
-        plan = plan_of(request, interaction.listener, "plan" if request.dry_run else "apply")
+        answer = answered(request, interaction.listener, "plan" if request.dry_run else "apply")
+        plan = grown(PlanResult, answer.plan, ranges=ranges_of(answer)) if request.ranges else answer.plan
     return plan, task_of(plan, gather_book(request).framework_of) if plan.is_satisfiable else None
 
 

@@ -254,7 +254,7 @@ class LockRequest(Options, frozen=True, kw_only=True):
         return (*((("--upgrade", ""),) if self.upgrade else ()), *(("--upgrade-package", name) for name in self.upgrade_package))
 
 
-_OF_ONE_RUN = frozenset({"packages", "lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix"})
+_OF_ONE_RUN = frozenset({"packages", "ranges", "lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix"})
 """Fields of `ApplyRequest` that a later run finds out or is told by itself, or that are no options."""
 
 
@@ -275,6 +275,8 @@ class BundleRequest(Options, frozen=True, kw_only=True):
 class ApplyRequest(Options, frozen=True, kw_only=True):
     """What `apply` is asked."""
 
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
     lock: str | None = None
     has_targets: bool = False
     """True where the caller himself names what he wants, and not only the project's settings."""

@@ -93,11 +93,6 @@ def command_of(plan: Plan, request: PlanRequest, asked: Request | None) -> str |
     return f"cudnn-resolve plan{words} --format sh -o setup.sh" if elsewhere else f"cudnn-resolve apply{words}"
 
 
-def plan_of(options: Options, listener: Listener = NOBODY, verb: str = "plan") -> Plan:
-    """The plan behind the options, as a command asks for it."""
-    return answered(options, listener, verb).plan
-
-
 class Answered(Struct, frozen=True, kw_only=True):
     """A plan, the question behind it, and what the resolution answered."""
 

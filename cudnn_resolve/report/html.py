@@ -104,19 +104,19 @@ def _packages(plan: Mapping[str, Any]) -> Iterator[str]:
     rows = [one for one in plan.get("pip", ()) if one.get("action") != "keep"]
     if rows:
         changes = ((*_change(one), "; ".join(one.get("because", ()))) for one in rows)
-        yield _details(f"{len(rows)} package{'' if len(rows) == 1 else 's'}", _table(changes))
+        yield _details(_many(len(rows), "package"), _table(changes))
     overrides = plan.get("overrides", ())
     if overrides:
         columns = ("package", "requested_by", "declared", "chosen", "reason")
         lines = _table([[one.get(name) for name in columns] for one in overrides], ("package", "of", "declares", "chosen", "why"))
-        yield _details(f"{len(overrides)} pin{'' if len(overrides) == 1 else 's'} of wheels left", lines)
+        yield _details(f"{_many(len(overrides), 'pin')} of wheels left", lines)
 
 
 def _steps(plan: Mapping[str, Any]) -> Iterator[str]:
     """What would be typed without this program."""
     steps = [f"<p>{escape(str(one.get('why')))}</p>" + _command(shlex.join(one.get("argv") or ())) for one in plan.get("steps", ())]
     if steps:
-        yield _details(f"{len(steps)} step{'' if len(steps) == 1 else 's'} by hand", "".join(steps))
+        yield _details(f"{_many(len(steps), 'step')} by hand", "".join(steps))
 
 
 def _command(text: str | None) -> str:
@@ -144,7 +144,7 @@ def _lock(result: Mapping[str, Any]) -> Iterator[str]:
         yield _details(f"{len(rows)} packages", _table(rows))
     changed = [(one.get("name"), one.get("action"), one.get("old") or "", one.get("new") or "") for one in result.get("changes", ())]
     if changed:
-        yield _details(f"{len(changed)} change{'' if len(changed) == 1 else 's'} against the lock before", _table(changed))
+        yield _details(f"{_many(len(changed), 'change')} against the lock before", _table(changed))
     yield from _list(map(str, result.get("warnings", ())))
     if result.get("path"):
         yield _command(f"uv pip sync {shlex.quote(str(result['path']))}")
@@ -230,7 +230,7 @@ def _fleet(result: Mapping[str, Any]) -> Iterator[str]:
     classes = result.get("classes", ())
     color, word = _FLEET.get(str(result.get("status")), (_GRAY, ""))
     head = _head(f"{result.get('verb')}: {word}", color)
-    yield f"<p>{head} {result.get('hosts')} hosts in {len(classes)} classes</p>"
+    yield f"<p>{head} {_many(result.get('hosts', 0), 'host')} in {_many(len(classes), 'class', 'es')}</p>"
     one = result.get("one_lock")
     if one:
         path = one.get("path")
@@ -292,7 +292,8 @@ def _reasons(reasons: Iterable[Mapping[str, Any]], depth: int) -> Iterator[str]:
 
 
 def _history(result: Mapping[str, Any]) -> Iterator[str]:
-    yield _table((one.get("id"), one.get("at"), one.get("state"), ", ".join(one.get("targets", ()))) for one in result.get("applies", ()))
+    rows = [(one.get("id"), one.get("at"), one.get("state"), ", ".join(one.get("targets", ()))) for one in result.get("applies", ())]
+    yield _table(rows, ("number", "begun", "state", "targets")) if rows else _head("nothing was applied to this environment", _GRAY)
 
 
 def _bundle(result: Mapping[str, Any]) -> Iterator[str]:
@@ -319,13 +320,13 @@ def _matrix(result: Mapping[str, Any]) -> Iterator[str]:
     elif "framework" in result:
         yield _head(str(result["framework"].get("title")), _GRAY)
         columns = ("version", "variant", "pythons", "cuda_built", "cudnn_built", "driver_min")
-        yield _table((columns, *([_cell(one.get(name)) for name in columns] for one in result.get("builds", ()))))
+        yield _table(([_cell(one.get(name)) for name in columns] for one in result.get("builds", ())), columns)
     else:
         for name, rows in result.items():
             if isinstance(rows, list) and rows:
                 yield _head(name, _GRAY)
                 columns = tuple(dict.fromkeys(column for row in rows for column in row if column != "source"))
-                yield _table((columns, *([_cell(row.get(column)) for column in columns] for row in rows)))
+                yield _table(([_cell(row.get(column)) for column in columns] for row in rows), columns)
 
 
 def _cell(value: Any) -> str:
@@ -358,6 +359,10 @@ def _change(one: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _head(text: str, color: str) -> str:
     return f'<b class="{_CLASSES[color]}" style="color:{color}">{escape(text)}</b>'
+
+
+def _many(count: int, what: str, ending: str = "s") -> str:
+    return f"{count} {what}{'' if count == 1 else ending}"
 
 
 def _details(summary: str, body: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import venv
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -254,6 +255,32 @@ def test_why_gives_the_chain_behind_a_pin() -> None:
     assert found.chain is not None
     assert found.chain.chosen == found["chosen"] == "9.1.0.70"
     assert "torch" in found._repr_html_()
+
+
+def test_every_kind_of_result_draws_itself_and_never_an_empty_cell() -> None:
+    kinds = [getattr(cudnn_resolve, name) for name in cudnn_resolve.__all__ if name.endswith("Result")]
+    past = cudnn_resolve.HistoryResult()
+    shown = cudnn_resolve.matrix_show("torch", "2.6.0")._repr_html_()
+
+    assert len(kinds) > 12
+    assert all(callable(one._repr_html_) for one in kinds)
+    assert "nothing was applied to this environment" in past._repr_html_()
+    assert '<th scope="col">variant</th>' in shown
+
+
+def test_a_notebook_shows_what_each_party_allows_of_what_would_be_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = tmp_path / "venv"
+    venv.create(environment, symlinks=True, with_pip=False)
+    monkeypatch.setattr("cudnn_resolve.operations.notebook.in_notebook", lambda: True)
+
+    found = cudnn_resolve.apply("torch==2.6.0", python=str(environment), offline=True, dry_run=True)
+    plain = cudnn_resolve.fleet_plan("torch==2.6.0", from_folder=str(NOTEBOOK), offline=True)
+
+    assert found.status == "dry-run"
+    assert plain.classes[0].ranges
+    assert found.plan is not None
+    assert "cuDNN" in [one.name for one in found.plan.ranges]
+    assert "<svg" in found._repr_html_()
 
 
 def test_every_result_draws_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
