@@ -1,0 +1,34 @@
+"""A release of PyTorch that came to the index today is in the plans of today, without a row of its own."""
+
+from __future__ import annotations
+
+import json
+
+from tests.index_server import IndexServer
+from tests.program import run
+
+RUNTIME = {"nvidia-cuda-runtime": "13.0.96", "nvidia-cublas": "13.1.0.3", "nvidia-cudnn-cu13": "9.13.0.50", "nvidia-nccl-cu13": "2.27.7"}
+MACHINE = ("--gpu", "H100", "--driver", "580.65.06", "--python-version", "3.12", "--platform", "linux_x86_64", "--glibc", "2.35")
+
+
+def test_a_new_torch_is_planned_the_day_it_comes() -> None:
+    with IndexServer(metadata_beside=True) as index:
+        for name, version in {**RUNTIME, "filelock": "3.20.0"}.items():
+            index.add_wheel(name, version)
+        index.add_wheel(
+            "torch",
+            "99.1.0",
+            requires=["filelock", *(f"{name}=={version}" for name, version in RUNTIME.items())],
+            tag="cp312-cp312-manylinux_2_28_x86_64",
+        )
+        words = ("-f", "torch", *MACHINE, "--index-url", index.url, "--no-variant-indexes")
+        done = run("plan", *words, "--format", "json")
+        shown = run("plan", *words).stdout
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = json.loads(done.stdout)
+    (torch,) = plan["stack"]["frameworks"]
+    assert (torch["version"], torch["cuda_built"], torch["cudnn_built"]) == ("99.1.0", "13.0", "9.13.0.50")
+    assert {one["name"]: one["version"] for one in plan["pip"]} == {"torch": "99.1.0", "filelock": "3.20.0", **RUNTIME}
+    assert [one["code"] for one in plan["warnings"] if one["code"] == "provisional"] == ["provisional"]
+    assert "99.1.0" in shown
