@@ -246,7 +246,7 @@ def _fleet(result: Mapping[str, Any]) -> Iterator[str]:
         )
         for each in classes
     )
-    yield _table(rows, ("class", "", "hosts", *about, "names"))
+    yield _table(rows, ("class", "answer", "hosts", *about, "names"))
     for each in classes:
         body = "".join(_fleet_class(each, ranges))
         yield f"<h2>{escape(str(each.get('name')))}</h2>{body}" if body else ""

@@ -17,10 +17,13 @@ h1{font-size:1.4rem;margin:0 0 1rem}h2{font-size:1.1rem;margin:2rem 0 .5rem}
 b,strong{font-size:1.05rem}
 table{border-collapse:collapse;margin:.5rem 0;display:block;overflow-x:auto;max-width:100%}
 td,th{border-bottom:1px solid var(--line);padding:.25rem .75rem .25rem 0;text-align:left;vertical-align:top}
-td:last-child{overflow-wrap:anywhere}
-@media(max-width:40rem){td,th{overflow-wrap:anywhere}.wide{display:none}.narrow{display:block!important}}
+td:last-child:not(:first-child){overflow-wrap:anywhere;min-width:7rem}
+@media(max-width:40rem){td,th{overflow-wrap:break-word;padding-right:.6rem}.wide{display:none}.narrow{display:block!important}
+table:not(:has(th)) tr:has(>td:is(:nth-child(3),:nth-child(4)):last-child){display:flex;flex-wrap:wrap;border-bottom:1px solid var(--line)}
+table:not(:has(th)) tr:has(>td:is(:nth-child(3),:nth-child(4)):last-child)>td{border:0}
+table:not(:has(th)) td:is(:nth-child(3),:nth-child(4)):last-child{flex:0 0 100%}}
 main>div>b:first-child,main>div>p:first-child>b{display:block;padding:.6rem .9rem;background:var(--soft)}
-main>div>b:first-child,main>div>p:first-child>b{border-left:.3rem solid;border-radius:6px}
+main>div>b:first-child,main>div>p:first-child>b{border-left:.3rem solid;border-radius:6px;margin-bottom:.5rem}
 svg{max-width:none}li{margin:.2rem 0}td:first-child{color:var(--mute)}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.75rem 5rem .75rem .75rem}
 pre{overflow-x:auto;position:relative;white-space:pre-wrap}
@@ -30,10 +33,14 @@ pre button{position:absolute;top:.4rem;right:.4rem;font-size:.8rem}
 footer{margin-top:3rem;color:var(--mute);font-size:.85rem}
 @media(prefers-color-scheme:dark){
 .good{color:#3fb950!important}.bad{color:#f85149!important}.warn{color:#d29922!important}.quiet{color:#9198a1!important}}
+[hidden]{display:none!important}
 @media print{body{max-width:none;padding:0}button,input{display:none}}
 """
 _SCRIPT = """
 addEventListener('beforeprint',()=>{for(const one of document.querySelectorAll('details'))one.open=true});
+const tables=new ResizeObserver(all=>{for(const{target}of all)  // one that scrolls is reached by keyboard
+ target.scrollWidth>target.clientWidth?target.tabIndex=0:target.removeAttribute('tabindex')});
+for(const table of document.querySelectorAll('table'))tables.observe(table);
 for(const pre of document.querySelectorAll('pre')){
  const button=document.createElement('button');button.type='button';button.textContent='Copy';
  const text=pre.textContent;
@@ -88,6 +95,6 @@ def _title(result: Mapping[str, Any]) -> str:
     """The verb and what it was asked: `plan: torch==2.6.0, tensorflow==2.18.0`."""
     verb = str(result.get("schema", "")).split("/")[1:2]
     about = [*result.get("targets", ()), *dict.fromkeys(one["what"] for one in result.get("verdicts", ()))]
-    about += [f"{result['verb']} of {result['hosts']} hosts"] if "verb" in result else []
+    about += [f"{result['verb']} of {result['hosts']} host{'' if result['hosts'] == 1 else 's'}"] if "verb" in result else []
     about += [str(result["package"])] if "package" in result else []
     return f"cudnn-resolve {verb[0] if verb else ''}" + (f": {', '.join(map(str, about))}" if about else "")

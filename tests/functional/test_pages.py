@@ -117,6 +117,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "check": ("check", "requirements.txt", "--machine", "colab-t4", "--python-version", "3.11"),
         "doctor": ("doctor", "a.log", "--no-facts"),
         "validate": ("validate",),
+        "fleet": ("fleet", "plan", "torch==2.6.0", "--offline", "--from", str(ROOT / "tests/machines/workstation.json")),
     }
     for name, words in commands.items():
         run(*words, "--format", "html", "-o", f"{name}.html", cwd=folder)
@@ -127,7 +128,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
-@pytest.mark.parametrize("name", ["plan", "conflict", "why", "check", "doctor", "validate", "lock"])
+@pytest.mark.parametrize("name", ["plan", "conflict", "why", "check", "doctor", "validate", "lock", "fleet"])
 def test_a_page_is_readable_everywhere(browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     with seen(browser, pages[name].as_uri(), width, scheme) as found:
         found.page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -146,6 +147,16 @@ def test_the_picture_that_fits_the_screen_is_shown(browser: Browser, pages: dict
 
         assert not found.page.locator(hidden).is_visible()
         assert drawn.evaluate("one => one.getBoundingClientRect().right") <= width
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["fleet", "validate"])
+def test_no_word_of_a_table_is_broken_into_letters_on_a_telephone(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    with seen(browser, pages[name].as_uri(), 360, "light") as found:
+        cells = found.page.locator("table").first.locator("th, td")
+        narrow = "all => all.filter(one => one.innerText.length > 3 && one.clientWidth < 30).map(one => one.innerText)"
+
+        assert cells.evaluate_all(narrow) == []
 
 
 @pytest.mark.browser
