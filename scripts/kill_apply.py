@@ -60,7 +60,7 @@ class Trial:
             process = self.world.start("apply")
             time.sleep(self.seconds * chance.uniform(0.3, 0.95))
             self.world.kill(process)
-            process.communicate(timeout=60)
+            process.communicate(timeout=600)
 
     def strike(self, instant: float, turn: int) -> tuple[int, str]:
         """The exit code and words of the command that got the signal."""
@@ -72,7 +72,7 @@ class Trial:
             send = os.kill if turn % 4 < 2 else os.killpg
             with contextlib.suppress(ProcessLookupError):
                 send(process.pid, self.number)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=600)
         return process.returncode, output
 
     def now(self) -> str:

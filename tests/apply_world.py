@@ -129,7 +129,7 @@ class ApplyWorld:
     def finish(self, verb: str, *more: str) -> tuple[int, str]:
         """The exit code of the program and what it said."""
         process = self.start(verb, *more)
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=600)
         return process.returncode, output
 
     def former(self) -> dict[str, str]:
