@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.host import bundle as on_disk
 from cudnn_resolve.host import disk
+from tests.examples import examples
 from tests.functional.test_apply_cli import Bench
 from tests.program import ROOT, Done, run
 from tests.small_wheels import tree, write_wheel
@@ -248,7 +249,7 @@ def test_what_was_verified_is_read_again_where_it_was_touched(small: Path, tmp_p
 
 
 @given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 def test_a_byte_that_is_changed_anywhere_is_found(small: Path, data: st.DataObject) -> None:
     files = sorted(path for path in (small / "b").rglob("*") if path.is_file() and path.name != ".lock")
     path = data.draw(st.sampled_from([*files, small / "b.tar"]))

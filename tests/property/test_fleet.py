@@ -11,6 +11,7 @@ from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.resolve import resolve
+from tests.examples import examples
 from tests.fleet_maker import CARDS, classes, told
 from tests.program import shipped
 from tests.worlds.load import request
@@ -25,7 +26,7 @@ def planned(facts: dict[str, Any]) -> object:
     return [(one.name, one.version) for one in found.pip] if isinstance(found, Resolution) else "none"
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12))
 @given(st.sampled_from(sorted(CARDS)), st.sampled_from(DRIVERS), st.sampled_from(DRIVERS))
 def test_hosts_of_one_class_have_one_plan(card: str, one: str, other: str) -> None:
     hosts = {"a": told("a", card, one), "b": told("b", card, other)}

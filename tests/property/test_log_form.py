@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.diagnosis.log_form import formed
+from tests.examples import examples
 from tests.written_logs import judged
 
 LOG = [
@@ -58,7 +59,7 @@ def test_a_traceback_in_one_string_is_read_line_by_line() -> None:
     assert told[0].evidence[0].line == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\x1f"), max_size=200), max_size=30))
 def test_lines_keep_their_numbers(lines: list[str]) -> None:
     found = formed("\n".join(lines))
@@ -66,7 +67,7 @@ def test_lines_keep_their_numbers(lines: list[str]) -> None:
     assert not lines or found.numbers[-1] <= len(lines)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(["a" * 40, "b" * 60, "word another", "", "x" * 79 + "y"]), max_size=12))
 def test_nothing_is_lost_where_lines_are_joined(lines: list[str]) -> None:
     assert sorted("".join(formed("\n".join(lines)).text.split())) == sorted("".join("".join(lines).split()))

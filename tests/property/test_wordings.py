@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.written_logs import judged, loud
 
 CUDNN = ["libcudnn.so", "libcudnn.so.8", "libcudnn.so.9", "libcudnn_ops_infer.so.8", "cudnn64_7.dll", "cudnn_ops64_9.dll", "cuDNN"]
@@ -30,7 +31,7 @@ BEGINNINGS = ["error: {}", "RuntimeError: {}", "OSError: {}", "fatal error: {}",
 QUOTES = ["{}", "'{}'", '"{}"', "`{}`", "({})"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_a_library_that_is_not_found_has_its_family(data: st.DataObject) -> None:
     names, family = data.draw(st.sampled_from([(CUDNN, MISSING), (CUDA, MISSING), (DRIVER, ABSENT | {"lib_not_on_path"})]))
@@ -42,7 +43,7 @@ def test_a_library_that_is_not_found_has_its_family(data: st.DataObject) -> None
     assert loud(told), line
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.sampled_from(["cuInit", "cuCtxCreate", "cudaMalloc", "cudaGetDeviceCount", "cublasCreate", "cudnnCreate", "nvmlInit_v2"]),
     st.sampled_from(["{}() failed", "call to {} failed with error 3", "error: {} failed", "{} returned an error: 7"]),
@@ -82,7 +83,7 @@ COMPILERS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_what_a_compiler_or_a_linker_misses_has_its_family(data: st.DataObject) -> None:
     names, family = data.draw(st.sampled_from(LINKED))
@@ -94,7 +95,7 @@ def test_what_a_compiler_or_a_linker_misses_has_its_family(data: st.DataObject) 
     assert loud(told), line
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(["the library", "this build", "your card", "module x", "the engine"]),
     st.sampled_from(["is not supported", "is incompatible", "is too old", "crashed", "was refused", "is corrupt", "does not support it"]),

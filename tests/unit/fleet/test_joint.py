@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.fleet.joint import joint, left_out
 from cudnn_resolve.fleet.model import FleetClass
+from tests.examples import examples
 from tests.fleet_maker import classes, told
 from tests.program import shipped
 
@@ -21,7 +22,7 @@ def made(name: str, count: int, python: str = "3.11") -> FleetClass:
     return FleetClass(name=name, hosts=hosts, about={}, facts=Facts(python=Python(version=python)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.sets(st.frozensets(st.integers(0, 5), min_size=1, max_size=3), max_size=4))
 def test_no_other_choice_leaves_out_fewer_hosts(counts: list[int], clashes: set[frozenset[int]]) -> None:
     fleet = [made(chr(97 + number), count) for number, count in enumerate(counts)]
