@@ -152,6 +152,19 @@ def compiled_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def fetched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache of uv for all tests marked `network`: gigabytes are fetched and unpacked once, and then linked."""
+    if not any(one.get_closest_marker("network") for one in request.session.items):
+        yield
+        return
+    folder = tmp_path_factory.mktemp("uv")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_CACHE_DIR", str(folder))
+        yield
+    shutil.rmtree(folder)
+
+
 class Homes:
     """Homes for tests; one that a test left as it was serves the next one, since making it takes longer than most tests."""
 

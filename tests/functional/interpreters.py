@@ -49,6 +49,11 @@ def make_environment(version: str, folder: Path, *options: str) -> str:
     return str(folder / "bin/python")
 
 
+def uv(*words: str | Path) -> None:
+    """Run the uv beside this Python; what it fetches for tests marked `network` lies in one cache."""
+    subprocess.run([Path(sys.executable).with_name("uv"), *words], check=True, timeout=1200)
+
+
 def site_packages(folder: Path) -> Path:
     """Where a virtual environment keeps its packages."""
     (found,) = folder.glob("lib/python3.*/site-packages")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.interpreters import uv
 from tests.native.build import c_compiler
 from tests.small_wheels import write_wheel
 
@@ -44,15 +45,16 @@ print(json.dumps(asyncio.run(main(json.load(sys.stdin)))))
 """
 
 
+def make_kernel(python: str, place: Path) -> Path:
+    """An environment with a kernel and with what this program needs."""
+    uv("venv", "-q", "--seed", "--python", python, place)
+    uv("pip", "install", "-q", "--python", place / "bin/python", "-r", ROOT / "pyproject.toml", "ipykernel", "nbclient", "nbformat")
+    return place
+
+
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with a kernel and with what this program needs."""
-    place = tmp_path_factory.mktemp("kernel") / "venv"
-    uv = str(Path(sys.executable).parent / "uv")
-    subprocess.run([uv, "venv", "-q", "--seed", "--python", sys.executable, str(place)], check=True)
-    words = ["-r", str(ROOT / "pyproject.toml"), "ipykernel", "nbclient", "nbformat"]
-    subprocess.run([uv, "pip", "install", "-q", "--python", str(place / "bin/python"), *words], check=True)
-    return place
+    return make_kernel(sys.executable, tmp_path_factory.mktemp("kernel") / "venv")
 
 
 @pytest.fixture
@@ -146,8 +148,7 @@ def test_the_notebook_of_a_plan_is_executed(kernel: Path, project: Path) -> None
 
 
 def test_cells_run_in_another_environment_and_doctor_judges_the_last_error(kernel: Path, tmp_path: Path) -> None:
-    uv = str(Path(sys.executable).parent / "uv")
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(tmp_path / "other")], check=True)
+    uv("venv", "-q", "--python", sys.executable, tmp_path / "other")
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "IPYTHONDIR": str(tmp_path / "ipython"), "PATH": f"{kernel}/bin:{os.environ['PATH']}"}
     cells = [
         "%load_ext cudnn_resolve",

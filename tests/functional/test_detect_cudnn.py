@@ -259,7 +259,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]
         name, _, version = wanted.partition("==")
         begin = f"{name.replace('-', '_')}-{version}-"
         if not any(path.name.startswith(begin) for path in store.glob("*.whl")):
-            argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(store), wanted]
+            argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-cache-dir", "--no-deps", "--dest", str(store), wanted]
             subprocess.run(argv, check=True, timeout=900)
         unpacked[wanted] = tmp_path_factory.mktemp("wheel")
         with zipfile.ZipFile(next(path for path in store.glob("*.whl") if path.name.startswith(begin))) as archive:

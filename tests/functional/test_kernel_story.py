@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.interpreters import interpreter
-from tests.functional.test_apply_kernel import DRIVER, ROOT
+from tests.functional.test_apply_kernel import DRIVER, ROOT, make_kernel
 from tests.small_wheels import write_wheel
 
 pytestmark = pytest.mark.network
@@ -33,11 +33,7 @@ class Jupyter:
 
     def __init__(self, python: str, base: Path) -> None:
         self.base = base
-        self.venv = base / "server"
-        uv = str(Path(sys.executable).parent / "uv")
-        subprocess.run([uv, "venv", "-q", "--seed", "--python", python, str(self.venv)], check=True)
-        words = ["-r", str(ROOT / "pyproject.toml"), "ipykernel", "nbclient", "nbformat"]
-        subprocess.run([uv, "pip", "install", "-q", "--python", str(self.venv / "bin/python"), *words], check=True)
+        self.venv = make_kernel(python, base / "server")
 
     @property
     def environ(self) -> dict[str, str]:

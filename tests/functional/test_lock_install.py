@@ -22,6 +22,7 @@ from cudnn_resolve.locking.model import Asked, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.resolution.model import Override
+from tests.functional.interpreters import uv
 from tests.lock_maker import entry, lock_with
 from tests.wheel_maker import made_wheel
 
@@ -38,8 +39,8 @@ def locked(path: Path, *, base: Path | None = None) -> PackageWheel:
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of an environment with the newest pip and uv."""
     root = tmp_path_factory.mktemp("tools")
-    subprocess.run([sys.executable, "-m", "venv", root], check=True, capture_output=True)
-    subprocess.run([root / "bin/python", "-m", "pip", "install", "-q", "-U", "pip>=26", "uv"], check=True, capture_output=True)
+    uv("venv", "-q", "--python", sys.executable, root)
+    uv("pip", "install", "-q", "--python", root / "bin/python", "pip>=26", "uv")
     return root / "bin"
 
 

@@ -25,6 +25,7 @@ from cudnn_resolve.locking.listing import Choice
 from cudnn_resolve.operations.mend import Edit, edit
 from cudnn_resolve.operations.subject import Subject, subject_of_file
 from cudnn_resolve.requirement.machine import machine_of
+from tests.functional.interpreters import uv
 
 pytestmark = pytest.mark.network
 
@@ -83,8 +84,8 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def made(name: str) -> Path:
         place = root / name
         if not place.exists():
-            subprocess.run([UV, "venv", "-q", "--seed", "--python", sys.executable, place], check=True, timeout=120)
-            subprocess.run([UV, "pip", "install", "-q", "--python", place / "bin/python", *TOOLS[name]], check=True, timeout=300)
+            uv("venv", "-q", "--seed", "--python", sys.executable, place)
+            uv("pip", "install", "-q", "--python", place / "bin/python", *TOOLS[name])
         return place / "bin"
 
     return made

@@ -19,7 +19,7 @@ from pathlib import Path
 import check_wheel
 import pytest
 
-from tests.functional.interpreters import interpreter
+from tests.functional.interpreters import interpreter, uv
 from tests.functional.test_apply_kernel import DRIVER
 from tests.functional.test_setup_cells import CELLS, asked
 from tests.program import ROOT
@@ -32,13 +32,9 @@ _RECORDED = {name: version for name, version in _ALL.items() if re.fullmatch(r"[
 _NEEDED = ("ipykernel", "requests", "packaging", "platformdirs", "rich", "urllib3")
 
 
-def uv(*words: str) -> None:
-    subprocess.run([str(Path(sys.executable).parent / "uv"), *words], check=True)
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The wheel of this checkout, what drives a kernel, and a cache of what is fetched."""
+    """The wheel of this checkout, and what drives a kernel."""
     base = tmp_path_factory.mktemp("shared")
     check_wheel.build(ROOT, base / "wheels", "wheel")
     uv("venv", "-q", "--python", sys.executable, str(base / "driver"))
@@ -93,7 +89,7 @@ class Place:
         own = {name: str(self.base / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "IPYTHONDIR", "JUPYTER_DATA_DIR", "HOME")}
         (self.base / "HOME").mkdir(exist_ok=True)
         more = {"PATH": ":".join(path), "JUPYTER_PATH": str(self.base / "jupyter"), "PIP_FIND_LINKS": str(self.shared / "wheels")}
-        environ = {**os.environ, **own, **more, "UV_CACHE_DIR": str(self.shared / "uv"), "PYTHONPATH": ""}
+        environ = {**os.environ, **own, **more, "PYTHONPATH": ""}
         if (self.image / "conda-meta").exists():
             environ |= {"CONDA_PREFIX": str(self.image), "CONDA_DEFAULT_ENV": "base"}
         driver = DRIVER.replace("timeout=120", "timeout=1500, startup_timeout=600")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.companions import COMPANIONS, companions_of, judge_on_gpu
 from cudnn_resolve.validation.model import Check, VisibleGpu
 from cudnn_resolve.validation.payload_companion import JOBS
-from tests.functional.interpreters import make_environment, site_packages
+from tests.functional.interpreters import make_environment, site_packages, uv
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda
 from tests.schemas import fit
 
@@ -231,7 +230,7 @@ def test_every_job_is_there() -> None:
 @pytest.mark.network
 def test_a_real_numba_compiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     python = make_environment(THIS, tmp_path / "venv")
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", "numba"], check=True, timeout=600)
+    uv("pip", "install", "-q", "--python", python, "numba")
 
     checks = validated(tmp_path / "venv", capsys)
 

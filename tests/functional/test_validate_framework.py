@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.case import CLASSES, WIDE
 from cudnn_resolve.validation.judge_numbers import judge_cases
 from cudnn_resolve.validation.model import subjects_of
-from tests.functional.interpreters import make_environment, site_packages
+from tests.functional.interpreters import make_environment, site_packages, uv
 
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -97,7 +96,7 @@ def test_the_last_words_of_an_import_go_to_the_doctor(tmp_path: Path, capsys: py
 def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str, packages: list[str]) -> None:
     """The mathematics of a payload is right: what it gives lies within the tolerances, for every class that the CPU can do."""
     python = make_environment(THIS, tmp_path / "venv")
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages], check=True, timeout=600)
+    uv("pip", "install", "-q", "--python", python, *packages)
     facts = Facts(frameworks=(InstalledFramework(name=name, version="1"),))
     bench = Bench(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu", everything=True)
 
@@ -134,7 +133,7 @@ onnxruntime.InferenceSession = Session
 @pytest.mark.parametrize(("name", "packages"), [("jax", ["jax[cpu]"]), ("onnxruntime", ["onnxruntime"])])
 def test_a_real_framework_that_computes_wrongly_fails_in_every_class(tmp_path: Path, name: str, packages: list[str]) -> None:
     python = make_environment(THIS, tmp_path / "venv")
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages], check=True, timeout=600)
+    uv("pip", "install", "-q", "--python", python, *packages)
     (site_packages(tmp_path / "venv") / "sitecustomize.py").write_text(PLANTED[name], "utf-8")
     facts = Facts(frameworks=(InstalledFramework(name=name, version="1"),))
     bench = Bench(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu")
@@ -150,7 +149,7 @@ def test_a_real_framework_that_computes_wrongly_fails_in_every_class(tmp_path: P
 def test_a_real_cudnn_is_whole_without_a_driver(tmp_path: Path, capsys: pytest.CaptureFixture[str], wheel: str) -> None:
     """The one ends the process where there is no libcuda.so, a part of the other needs libcuda.so.1."""
     python = make_environment(THIS, tmp_path / "venv")
-    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", wheel], check=True, timeout=1200)
+    uv("pip", "install", "-q", "--python", python, wheel)
 
     code = main(["validate", "--python", python, "--format", "json"])
 
