@@ -61,7 +61,7 @@ def test_the_manual_of_the_wheel_can_be_read(wheel: Path, tmp_path: Path) -> Non
 
 def test_installed_wheel_runs_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     target = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--no-compile", "--target", str(target), str(wheel)]
     subprocess.run(install, check=True, cwd=tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(target), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     where = [sys.executable, "-c", "import cudnn_resolve; print(cudnn_resolve.__file__)"]
