@@ -129,7 +129,7 @@ class Reader:
                     continue
                 message = joined(line, span) if span > 1 and not across else text
                 begun |= span > 1
-                for fields, at in form.find(message, across):
+                for fields, at in form.find(message, low if message is text else message.lower(), across):
                     found = True
                     said |= form.symptom.id not in _FAILED
                     self._keep(form.symptom, line, (message, at, across or ((len(text),) if message != text else ())), fields)
@@ -162,10 +162,10 @@ class _Form:
         self._patterns: list[tuple[str, str, re.Pattern[str] | None]] | None = None
         self._kinds: dict[str, str] = {}
 
-    def find(self, text: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
+    def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
+        """What the patterns find in a text, which `low` is in lower case, and where."""
         if self._patterns is None:
             self._patterns = [(literal_of(one), one, None) for one in self.symptom.pattern]
-        low = text.lower()
         for place, (literal, source, compiled) in enumerate(self._patterns):
             if literal not in low:
                 continue

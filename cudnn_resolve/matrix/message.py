@@ -23,10 +23,19 @@ _CUDA_FAILED = (
 )
 """What stands before a number of CUDA."""
 _CUDA_SAYS = (
-    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}|failed to initialize CUDA|Triton Error \[CUDA\]|GPUassert"
-    r"|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} |== cudaSuccess\b.{0,24})[\s:,('\"-]{1,4}(?:CUDA: )?)"
+    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}|failed to initialize CUDA|Triton Error \[CUDA\]"
+    r"|GPUassert|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} |== cudaSuccess\b.{0,24})[\s:,('\"-]{1,4}(?:CUDA: )?)"
 )
 """What stands before the words of an error of CUDA, which alone would be anybody's."""
+_ABSENT = (
+    r"(?:not (?:be )?(?:found|find|load(?:ed)?|open(?:ed)?|locate[d]?|available|installed|detect(?:ed)?|present|exist)"
+    r"|can(?:not|'t| not) (?:be )?(?:find|found|load|open|locate|import|detect|access)|couldn't (?:find|load|open|locate)"
+    r"|unable to (?:find|load|open|locate|import|access|detect)"
+    r"|fail(?:ed|ure|s)? to (?:find|load|open|locate|import|dlopen|initialize|init)|[\"'] {0,2}failed\b"
+    r"|missing|no such|unavailable|undefined"
+    r"|nicht gefunden|introuvable|no encontrado|не найден|找不到|未找到|無法|见つかりません|見つかりません)"
+)
+"""What is said of something that is not there."""
 
 
 class FieldKind(Struct, frozen=True, kw_only=True):
@@ -116,6 +125,30 @@ KINDS: dict[str, FieldKind] = {
     "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
     "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
+    "absent": FieldKind(pattern=_ABSENT, take=str),
+    "wanted": FieldKind(
+        pattern=r"\b(?:no(?: valid| usable| compatible| supported| system| working)?|(?:re)?install(?: the| a)?)", take=str
+    ),
+    "oldversion": FieldKind(
+        pattern=r"(?:version.{0,30}(?:mismatch|not supported|unsupported|incompatible)|too old\b|outdated|out of date"
+        r"|or (?:newer|higher|later)\b)",
+        take=str,
+    ),
+    "wrongversion": FieldKind(
+        pattern=r"\b(?:unsupported|incompatible|mismatched|outdated|update (?:your|the)|upgrade (?:your|the)|(?:requires?|needs?) a newer)",
+        take=str,
+    ),
+    "drivername": FieldKind(
+        pattern=r"(?<![A-Za-z])(?:libcuda\b|nvcuda|lib?nvml|nvml|libnvidia-ml|nvidia[- ]smi"
+        r"|nvidia (?:gpu |graphics |display )?driver|cuda driver|nvidia gpu|cuda(?:-capable|-enabled)? (?:gpu|device)|gpu device)",
+        take=str,
+    ),
+    "cudaword": FieldKind(
+        pattern=r"(?<![A-Za-z])(?:lib)?(?:cudart|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nvvm|nccl|cupti|nvtoolsext|nvjpeg"
+        r"|nvshmem|cudadevrt|cufile|cutensor|nvinfer|nvonnxparser|tensorrt|libnpp[a-z]{1,6}|nvcc"
+        r"|cuda[_ -](?:runtime|toolkit|home|path|libraries|library|compiler)|cuda\.h|cuda_runtime\.h)\w{0,40}",
+        take=str,
+    ),
     "cudafailed": FieldKind(pattern=_CUDA_FAILED, take=str),
     "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| ?vs\b))""", take=str),
     "cudasays": FieldKind(pattern=_CUDA_SAYS, take=str),

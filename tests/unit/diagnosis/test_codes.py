@@ -135,3 +135,58 @@ def test_a_library_that_only_tensorrt_wants_is_noise() -> None:
 def test_a_driver_that_works_and_a_torch_that_sees_none() -> None:
     log = ">>> torch.cuda.is_available()\nFalse\n| NVIDIA-SMI 550.54    Driver Version: 550.54    CUDA Version: 12.4 |\n"
     assert judged(log).findings[0].cause == "cpu_only_build"
+
+
+DRIVER = {"driver_not_loaded", "gpu_hidden_by_env", "wsl_driver_shadowed"}
+RUNTIME = {"cuda_runtime_missing", "cudnn_missing"}
+NAMES = {
+    "CUDA driver": DRIVER,
+    "NVIDIA drivers": DRIVER,
+    "libcuda": DRIVER,
+    "CUDA-capable GPU": DRIVER,
+    "CUDA-enabled device": DRIVER,
+    "NVML": DRIVER,
+    "CUDA toolkit": RUNTIME,
+    "CUDA compiler": RUNTIME,
+    "cuBLAS": RUNTIME,
+    "nvcc": RUNTIME,
+    "cuDNN library": RUNTIME,
+    "ptxas": {"ptxas_or_libdevice_missing"},
+}
+ABSENT = (
+    *("No {} found", "{} not found", "{} is not installed", "{} could not be loaded", "Unable to find {}", "Failed to load {}"),
+    *("{} is missing", "No {} detected", "No {} available", "Please install {}", "{} unavailable", "Cannot find {}"),
+)
+UNFIT = (
+    "{} version is too old",
+    "Unsupported {} version",
+    "{} version 10.2 is not supported",
+    "requires a newer {}",
+    "Please update your {}",
+)
+OLD = {"NVIDIA driver": "driver_too_old", "cuDNN": "cudnn_too_old_for_framework", "NCCL": "nccl_mix", "TensorRT": "framework_pkg_mismatch"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_general_words_say_what_is_not_there(name: str) -> None:
+    logs = [f"RuntimeError: {one.format(name)}\n" for one in ABSENT]
+    assert not [(log, found.cause) for log in logs if (found := judged(log).findings[0]).cause not in NAMES[name]]
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_general_words_say_what_does_not_fit(name: str) -> None:
+    logs = [f"RuntimeError: {one.format(name)}\n" for one in UNFIT]
+    assert not [(log, found.cause) for log in logs if (found := judged(log).findings[0]).cause != OLD[name]]
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("nvidia-modeset: Version mismatch: nvidia.ko(378.13) nvidia-modeset(375.26)", "driver_library_mismatch"),
+        ("Building DKMS module 'nvidia-410.73' for kernel-4.18.16_1... FAILED!", "driver_not_loaded"),
+        ("cuFuncSetAttribute is missing from CUDA shared library.", "driver_too_old"),
+        ("| Debug: No system CUDA driver found", "driver_not_loaded"),
+    ],
+)
+def test_words_of_modules_and_programs(line: str, cause: str) -> None:
+    assert judged(f"{line}\n").findings[0].cause == cause
