@@ -94,7 +94,7 @@ def answer(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is our mistake, and is said in one line
         return _explain_bug(error, words)
     finally:
-        clear_status()
+        clear_status(is_over=True)
     return code
 
 

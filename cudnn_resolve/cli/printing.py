@@ -110,6 +110,11 @@ class Messages:
         """Print it to standard error."""
         say(text, self._options, least=least)
 
+    def state(self, name: str, state: str, of: str = "") -> None:
+        """Show it in a table on a terminal, and in a line elsewhere."""
+        if not self._options.quiet and sys.stderr is not None:
+            _line().state(clean(name), state, clean(of))
+
 
 def print_value(result: Shown, options: Output) -> None:
     """Print a result as its object, or as the page of it."""
@@ -138,10 +143,12 @@ def show(result: Shown, options: Output, draw: Callable[[Style, int], str]) -> N
     emit(draw(style_of(options), width) + remark_lines(getattr(result, "overlays", ()), width), options)
 
 
-def clear_status() -> None:
-    """Clear the line of `tell`."""
+def clear_status(*, is_over: bool = False) -> None:
+    """Clear the line of `tell`, and the table of states; where the command is not over, the table comes back with the next state."""
     for line in _STATUS:
         line.clear()
+        if is_over:
+            line.forget()
 
 
 def show_error(error: CudnnResolveError) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host import clock, terminal
 from cudnn_resolve.host.background import Delayed
+from cudnn_resolve.operations.listener import WAITS
 from cudnn_resolve.report.clean import mib
 from cudnn_resolve.report.text import clean
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.live import Live
     from rich.progress import Progress as Bar
     from rich.text import Text
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _WAIT_SECONDS = 1.0
 _TERMINAL_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
+_ROWS = 15
+"""Rows of the table: the last that changed."""
 
 
 def _console() -> Console:
@@ -29,12 +33,16 @@ def _console() -> Console:
 
 
 class StatusLine:
-    """One line at the bottom of a terminal that says what is going on; nothing where standard error is no terminal."""
+    """One line at the bottom of a terminal that says what is going on; nothing where standard error is no terminal.
+
+    Where many are worked on, a table above it says what has become of each; elsewhere that is a line for each.
+    """
 
     def __init__(self) -> None:
         self._live: Live | None = None
         self._text = ""
         self._began = 0.0
+        self._rows: dict[str, dict[str, str]] = {}
         self._first = Delayed()
         _LINES.append(self)
 
@@ -43,6 +51,16 @@ class StatusLine:
         if terminal.is_live(sys.stderr):
             self._text, self._began = clean(text), clock.seconds()
             self._first.begin(_WAIT_SECONDS, self._draw)
+
+    def state(self, name: str, state: str, of: str) -> None:
+        """Show what has become of one of many, in the row of its class where it has one."""
+        row = self._rows.pop(of or name, {})
+        row[name] = state
+        self._rows[of or name] = row  # the last ones to change are below
+        if terminal.is_live(sys.stderr):
+            self.show(self._text)
+        elif state != WAITS:
+            print(f"{of}: {name}: {state}" if of else f"{name}: {state}", file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
         """Show `text` on the line, and how long it has taken since there is one; time goes on where nothing else does."""
@@ -59,7 +77,7 @@ class StatusLine:
         if self._live is None:
             self._began = self._began or clock.seconds()
             self._live = Live(
-                get_renderable=self._line,
+                get_renderable=self._shown,
                 console=_console(),
                 refresh_per_second=2,
                 transient=True,
@@ -69,20 +87,38 @@ class StatusLine:
             self._live.start()
         self._live.refresh()
 
+    def _shown(self) -> RenderableType:
+        if not self._rows:
+            return self._line()
+        from rich.console import Group
+        from rich.table import Table
+
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for row, states in list(self._rows.items())[-_ROWS:]:
+            counts = Counter(list(states.values()))  # they may change meanwhile
+            one = len(states) == 1 and row in states
+            table.add_row(row, next(iter(counts)) if one else ", ".join(f"{count} {state}" for state, count in counts.items()))
+        done = Counter(state != WAITS for states in list(self._rows.values()) for state in list(states.values()))
+        return Group(table, f"{done[True]} of {done.total()}", self._line())
+
     def _line(self) -> Text:
         from rich.text import Text
 
         seconds = int(clock.seconds() - self._began)
         return Text(f"{seconds} s  {self._text}" if seconds else self._text, no_wrap=True, overflow="ellipsis")
 
+    def forget(self) -> None:
+        """Drop the rows of the table."""
+        self._rows.clear()
+
     def clear(self) -> None:
         """Clear the line."""
         with self._first.turn:
             self._first.give_up()
             live, self._live = self._live, None
-            self._began = 0.0
             if live is not None:
                 live.stop()
+            self._began = 0.0
 
 
 _LINES: list[StatusLine] = []

@@ -54,14 +54,21 @@ class Place:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners:  # others may write where it lies, as in /tmp
             raise RefusedError("{} belongs to another user".format(self.aside))
         handle = os.open(self.aside, os.O_RDONLY | os.O_DIRECTORY)
+        busy = "{}: another run is changing it".format(self.path)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise RefusedError(busy) from None
+        try:
+            if not os.fstat(handle).st_nlink:  # another run has just removed it
+                raise RefusedError(busy)
             self.held = (handle,)
             yield
-        except BlockingIOError:
-            raise RefusedError("{}: another run is changing it".format(self.path)) from None
         finally:
             self.held = ()
+            with contextlib.suppress(OSError):
+                os.rmdir(self.aside)  # where nothing is in it
             os.close(handle)
 
     def discard(self, path: str) -> None:
@@ -328,10 +335,24 @@ def undo(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
         return {"changed": False, "before": installed(place.path), "after": installed(place.path)}
     later = place.previous if place.read().get("had") else ""
     before = installed(place.path)
+    refuse_loss(place, before, job)
     if job.get("check"):
         return {"changed": True, "before": before, "after": installed(later) if later else {}}
     with place.alone():
         return {"changed": back(place), "before": before, "after": installed(place.path)}
+
+
+def refuse_loss(place: Place, there: "dict[str, str]", job: "dict[str, Any]") -> None:
+    """Refuse to undo what somebody has worked on since: it would be lost."""
+    made = own(place.path)
+    plan = made.get("plan")
+    if job.get("replace") or place.read().get("state") != "done" or not isinstance(plan, dict):
+        return
+    meant = {normalized(one["name"]): one["version"] for one in (*plan.get("apart", ()), *plan.get("packages", ()))}
+    since = ["{} {}".format(name, there[name]) for name in sorted(there) if name not in TOOLS and there[name] != meant.get(name)]
+    if since:
+        few = ", ".join(since[:5]) + (" and {} more".format(len(since) - 5) if len(since) > 5 else "")
+        raise RefusedError("{}: installed since, and lost by an undo: {}; --replace undoes it all the same".format(place.path, few))
 
 
 def room(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":

@@ -32,8 +32,11 @@ class Hold:
             os.close(self.handle)
 
 
-def hold(folder: str, *, wait_seconds: float = 0.0) -> Hold | None:
-    """The hold on a folder; None where another process has it and does not let go in time. WorldError where it cannot be opened."""
+def hold(folder: str, *, wait_seconds: float = 0.0, shared: bool = False) -> Hold | None:
+    """The hold on a folder; None where another process has it and does not let go in time. WorldError where it cannot be opened.
+
+    Those that are `shared` keep out only one that is not.
+    """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -41,7 +44,7 @@ def hold(folder: str, *, wait_seconds: float = 0.0) -> Hold | None:
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:  # noqa: PERF203 - it waits anyway
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 return Hold(handle, is_locked=False)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -37,6 +38,7 @@ def spread(
     `prepare` is called first in each process.
     """
     pool = ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST), initializer=_begin, initargs=(prepare,))
+    others = frozenset(active_children())
     try:
         waiting = {pool.submit(function, one): one for one in items}
         for future in as_completed(waiting):
@@ -46,6 +48,10 @@ def spread(
                 hint = "mostly memory ran out; run it again: it goes on from there"
                 raise WorldError("a process that computes was killed", code="worker-killed", hint=hint) from None
             yield waiting[future], found
+    except BaseException:  # Ctrl-C ends at once, and nobody wants the rest after an error
+        for child in frozenset(active_children()) - others:
+            child.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -10,6 +10,7 @@ from msgspec import Struct, to_builtins
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.space import free, holdings
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.operations.options import CleanRequest
 from cudnn_resolve.operations.results import Result
@@ -70,8 +71,11 @@ def clean(request: CleanRequest) -> CleanResult:
         if folder is None or not size:
             continue
         due = request.all and not request.dry_run
-        if due:
+        held = hold(folder) if due else None
+        if held is not None:
             with suppress(WorldError):  # another command may be filling it
                 disk.remove_tree(folder)
-        parts.append(Part(what=what, path=folder, bytes=size, freed=due, why=why))
+            held.release()
+        told = "in use by another command" if due and held is None else why
+        parts.append(Part(what=what, path=folder, bytes=size, freed=held is not None, why=told))
     return CleanResult(parts=tuple(parts))

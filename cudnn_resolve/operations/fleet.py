@@ -69,6 +69,7 @@ def doctor(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
         told = [f"{each.severity}: {each.summary}" for each in findings if each.severity != "info"]
         is_wrong = any(each.severity == "error" for each in findings)
         answers.append(ClassAnswer(group=one, status="no" if is_wrong else "ok", message="; ".join(told) or "no finding"))
+        listener.state(one.name, answers[-1].message)
     return FleetResult(verb=request.verb, classes=tuple(answers), faults=faults)
 
 

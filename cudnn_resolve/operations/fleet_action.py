@@ -125,10 +125,20 @@ def environment(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
     state = words.get("state", "present")
     if not path or not isinstance(path, str) or not path.startswith(("/", "~/")):
         raise InputError("path: name the environment by its full path", code="usage-path")
-    exchange = "execution/payload_exchange.py"
     if state == "previous":
-        done = carrier.answer(exchange, {"do": "undo", "path": path, "check": carrier.check})
+        done = carrier.answer(
+            "execution/payload_exchange.py", {"do": "undo", "path": path, "check": carrier.check, "replace": bool(words.get("replace"))}
+        )
         return _told(path, done)
+    from cudnn_resolve.operations.fleet_bundles import in_use
+
+    with in_use():
+        return _exchanged(carrier, words, path)
+
+
+def _exchanged(carrier: Carrier, words: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The new environment in the place of the one that is there, or what is there where it is put back."""
+    exchange = "execution/payload_exchange.py"
     bundle = _bundle(carrier, words)
     plan = _plan(bundle)
     job = {"path": path, "plan": plan, "replace": bool(words.get("replace"))}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 
 from msgspec.structs import replace
@@ -69,3 +71,14 @@ def lock_for(targets: tuple[str, ...], facts: Facts) -> str:
 def _folder() -> str:
     """Where bundles and locks of fleets lie."""
     return disk.private_folder(f"{disk.state_folder()}/fleet")
+
+
+@contextmanager
+def in_use() -> Iterator[None]:
+    """Keep `clean` away from them; several may need them at the same time."""
+    held = hold(_folder(), wait_seconds=_WAIT_SECONDS, shared=True)
+    try:
+        yield
+    finally:
+        if held is not None:
+            held.release()

@@ -42,8 +42,8 @@ def check(request: FleetRequest, listener: Listener) -> FleetResult:
     classes, faults = classes_of(request, book, listener)
     answers = []
     for one in classes:
-        listener.tell(f"check of {one.name}")
         answers.append(_checked(one, locks, book))
+        listener.state(one.name, answers[-1].status)
     changes = None if before is None else tuple(changed(before, classes))
     return FleetResult(verb=request.verb, classes=tuple(answers), faults=faults, changes=changes, is_strict=request.strict)
 

@@ -21,7 +21,7 @@ from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, Host
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.pool import spread
 from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems, share
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
 from cudnn_resolve.operations.results import Result
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _UUID = re.compile(rb'"uuid"\s*:\s*"[A-Za-z0-9-]{1,80}"')
 _GAP = re.compile(rb'\s*[{,]\s*"([^"\\]{0,100})"\s*:\s*')
 _END = re.compile(rb"\s*\{?\s*\}\s*")
+_LABEL = re.compile(rb"[ \t]*([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(?: |(?=\r?\n)|$)")
+"""What `srun --label`, pdsh and clush write before each line of a host."""
 _LONG = 1024
 _MOST_BYTES = 16 << 20
 """Text whose meaning is kept; what is different on every host would fill the memory."""
@@ -56,7 +58,7 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -
     """The hosts in their classes, and those of which nothing is known; an error where that is all of them."""
     found = Classes(book, whole=request.verb in _WHOLE, policy=request.driver_policy)
     faults = []
-    for number, one in enumerate(hosts(request, book), start=1):
+    for number, one in enumerate(hosts(request, book, listener), start=1):
         if number % 500 == 0:
             listener.tell(f"facts of {number} hosts")
         try:
@@ -80,18 +82,20 @@ def by_class(
 ) -> tuple[ClassAnswer, ...]:
     """The answer for each class; those of several are computed in child processes, one for each processor."""
     done: dict[str, ClassAnswer] = {}
+    for group, _ in tasks:
+        listener.state(group.name, WAITS)
     here = copy_context()
     here.run(share)
-    for (group, request), answer in spread(work, tasks, share) if len(tasks) >= _SEVERAL else ((one, here.run(work, one)) for one in tasks):
+    for (group, _), answer in spread(work, tasks, share) if len(tasks) >= _SEVERAL else ((one, here.run(work, one)) for one in tasks):
         done[group.name] = answer
-        listener.tell(f"{request.verb}: {len(done)} of {len(tasks)} classes; {group.name}: {answer.status}")
+        listener.state(group.name, answer.status)
     return tuple(done[group.name] for group, _ in tasks)
 
 
 _SEVERAL = 4
 
 
-def hosts(request: FleetRequest, book: Book) -> Iterator[HostReport]:
+def hosts(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> Iterator[HostReport]:
     """What each host says of itself; one that says nothing that can be read is reported with the reason, and stops nobody."""
     if bool(request.inventory) == bool(request.from_folder):
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"
@@ -99,7 +103,7 @@ def hosts(request: FleetRequest, book: Book) -> Iterator[HostReport]:
     if request.inventory:
         from cudnn_resolve.operations.fleet_machines import reports
 
-        yield from reports(request)
+        yield from reports(request, listener)
         return
     seen: set[str] = set()
     for one in _from_files(request.from_folder, book):
@@ -150,8 +154,11 @@ class _Reader:
         if facts is not None:
             yield HostReport(name=name, facts=facts)
             return
-        nodes = _nodes(raw) if raw is not None else []
-        if not nodes:
+        parts = _labelled(raw) if raw is not None and facts is None else {}
+        for label, text in parts.items():
+            yield from self._labelled_host(label, text)
+        nodes = _nodes(raw) if raw is not None and not parts else []
+        if not nodes and not parts:
             yield HostReport(name=name, facts=read_facts(path, self._book))
         for number, node in enumerate(nodes, start=1):
             own = _name_of(node) or f"{name}-{number}"
@@ -159,6 +166,14 @@ class _Reader:
                 yield HostReport(name=own, facts=facts_of_text(json.dumps(node), own, self._book))
             except CudnnResolveError as error:
                 yield HostReport(name=own, fault=f"{error}")
+
+    def _labelled_host(self, label: str, text: bytes) -> Iterator[HostReport]:
+        """One host of the output of `srun --label`, whose number or name stands before each of its lines."""
+        try:
+            facts = self._joined(text) or facts_of_text(text.decode("utf-8", "replace"), label, self._book)
+            yield HostReport(name=label, facts=facts)
+        except CudnnResolveError as error:
+            yield HostReport(name=label, fault=f"{error}")
 
     def _joined(self, raw: bytes) -> Facts | None:
         """The facts of a file that `detect` wrote, put together of its parts; None for another file, and for a faulty one."""
@@ -214,6 +229,21 @@ class _Reader:
 def _alone(name: str, text: bytes) -> Facts:
     """The facts of a file that has one entry only."""
     return from_mapping(parse_object(f'{{"{name}":{text.decode()}}}', name), name)
+
+
+def _labelled(raw: bytes) -> dict[str, bytes]:
+    """The outputs of several hosts, told apart by what stands before each line: `12: {`, `node7: {`; nothing where the text is none."""
+    if _LABEL.match(raw) is None:
+        return {}
+    found: dict[str, list[bytes]] = {}
+    for line in raw.splitlines(keepends=True):
+        label = _LABEL.match(line)
+        if label is not None:
+            found.setdefault(label[1].decode(), []).append(line[label.end() :])
+        elif line.strip():
+            return {}
+    made = {f"task{label}" if label.isdigit() else label: b"".join(lines) for label, lines in found.items()}
+    return made if all(text.lstrip().startswith(b"{") for text in made.values()) or all(map(str.isdigit, found)) else {}
 
 
 def _nodes(raw: bytes) -> list[dict[str, Any]]:

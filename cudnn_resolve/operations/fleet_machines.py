@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -12,8 +12,8 @@ from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, HostReport, Outcome, Status
 from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
-from cudnn_resolve.operations.fleet_bundles import bundle_of, lock_for
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for
+from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -28,7 +28,7 @@ def reports(request: FleetRequest, listener: Listener = NOBODY) -> Iterator[Host
     found: list[HostReport] = []
 
     def hear(answer: HostAnswer) -> None:
-        listener.tell(f"{answer.host}: {answer.state}")
+        listener.state(answer.host, answer.state, "facts")
         try:
             facts = from_mapping(dict(answer.result["facts"]), answer.host) if answer.state == "ok" else None
         except (CudnnResolveError, KeyError, TypeError, ValueError) as error:
@@ -56,9 +56,11 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     words = {"path": path, "bundle": "{{ cudnn_resolve_bundles[inventory_hostname] }}", **_said(request)}
     bundles = {host: locks[one.name] for one in ready for host in one.hosts}
     play = Play(module="cudnn_env", words=words, variables={"cudnn_resolve_bundles": bundles})
-    told = _on([one.hosts[0] for one in ready], play, request, listener)
+    for host, of in _groups(ready).items():
+        listener.state(host, WAITS, of)
+    told = _on({one.hosts[0]: one.name for one in ready}, play, request, listener)
     good = [one for one in ready if told.get(one.hosts[0], _NOTHING).status in GOOD]
-    rest = [host for one in good for host in one.hosts[1:]]
+    rest = {host: one.name for one in good for host in one.hosts[1:]}
     told |= _on(rest, replace(play, serial=request.serial, max_fail=request.max_fail), request, listener)
     for one in ready:
         canary = told.get(one.hosts[0], _NOTHING)
@@ -70,7 +72,7 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
 
 def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
     """What was there before the last change, on each host."""
-    words = {"path": _environment(request), "state": "previous"}
+    words = {"path": _environment(request), "state": "previous", "replace": request.replace}
     return _everywhere(classes, Play(module="cudnn_env", words=words, serial=request.serial, max_fail=request.max_fail), request, listener)
 
 
@@ -83,7 +85,7 @@ def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Lis
 
 
 def _everywhere(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
-    told = _on([host for one in classes for host in one.hosts], play, request, listener)
+    told = _on(_groups(classes), play, request, listener)
     left = Outcome(host="", status="left", detail="its batch was not begun, too many had failed")
     return tuple(_answer(one, tuple(told.get(host) or replace(left, host=host) for host in one.hosts)) for one in classes)
 
@@ -104,15 +106,20 @@ def _answer(group: FleetClass, outcomes: tuple[Outcome, ...]) -> ClassAnswer:
 _NOTHING = Outcome(host="", status="left")
 
 
-def _on(hosts: Sequence[str], play: Play, request: FleetRequest, listener: Listener) -> dict[str, Outcome]:
-    """What became of a play on those hosts."""
+def _groups(classes: Sequence[FleetClass]) -> dict[str, str]:
+    """The class of each host."""
+    return {host: one.name for one in classes for host in one.hosts}
+
+
+def _on(hosts: Mapping[str, str], play: Play, request: FleetRequest, listener: Listener) -> dict[str, Outcome]:
+    """What became of a play on those hosts, each with its class."""
     told: dict[str, Outcome] = {}
     if not hosts:
         return told
 
     def hear(answer: HostAnswer) -> None:
         told[answer.host] = outcome_of(answer)
-        listener.tell(f"{len(told)} of {len(hosts)} hosts; {answer.host}: {told[answer.host].status}")
+        listener.state(answer.host, told[answer.host].status, hosts.get(answer.host, ""))
 
     run_play(replace(play, hosts=tuple(hosts)), request.inventory, request.limit, hear)
     return told
@@ -198,5 +205,6 @@ def check(request: FleetRequest) -> None:
 def work(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
     """What the verb of the request does on the hosts."""
     if request.verb == "apply":
-        return apply(classes, request, book, listener)
+        with in_use():
+            return apply(classes, request, book, listener)
     return undo(classes, request, listener) if request.verb == "undo" else validate(classes, request, listener)

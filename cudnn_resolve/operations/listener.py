@@ -14,6 +14,9 @@ class Listener(Protocol):
     def note(self, text: str, *, least: int = 0) -> None:
         """A message that stays; `least` is how verbose one must be to read it."""
 
+    def state(self, name: str, state: str, of: str = "") -> None:
+        """What has become of one of many that are worked on; `of` names the class it belongs to."""
+
 
 class Nobody:
     """A listener that drops everything."""
@@ -24,5 +27,10 @@ class Nobody:
     def note(self, text: str, *, least: int = 0) -> None:
         """Drop it."""
 
+    def state(self, name: str, state: str, of: str = "") -> None:
+        """Drop it."""
 
+
+WAITS = "waits"
+"""The state of what nothing has been done for yet."""
 NOBODY = Nobody()

@@ -18,8 +18,10 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Outcome
 from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.operations.clean import clean
+from cudnn_resolve.operations.fleet_bundles import in_use
 from cudnn_resolve.operations.fleet_hosts import FleetResult
-from cudnn_resolve.operations.options import FleetRequest
+from cudnn_resolve.operations.options import CleanRequest, FleetRequest
 from tests.fleet_maker import CARDS, told, write
 from tests.lock_project import TARGET, Project
 from tests.program import Done, run
@@ -101,6 +103,36 @@ def test_other_programs_outputs_and_nodes_of_kubernetes_are_hosts(tmp_path: Path
 
     assert {host for one in found["classes"] for host in one["hosts"]} == {"n1", "n2", "login"}
     assert [one["host"] for one in found["faults"]] == ["cluster-3"]
+
+
+def test_the_labelled_output_of_srun_is_a_host_for_each_label(tmp_path: Path) -> None:
+    lines = [f"{label}: {line}" for line in json.dumps(told("x"), indent=1).splitlines() for label in (" 0", "12")]
+    lines += ["7: name, driver_version", "7: Tesla T4, 550.90.07", "8: {", "8: "]
+    (tmp_path / "out.txt").write_text("\n".join(lines), "utf-8")
+    (tmp_path / "pdsh.txt").write_text("".join(f"{name}: {json.dumps(told(name))}\n" for name in ("n1", "n2")), "utf-8")
+
+    found = answer("detect", tmp_path)
+
+    assert {host for one in found["classes"] for host in one["hosts"]} == {"task0", "task12", "task7", "n1", "n2"}
+    assert [one["host"] for one in found["faults"]] == ["task8"]
+
+
+def test_what_has_become_of_each_class_is_a_line_in_a_pipe(nodes: Path) -> None:
+    said = fleet("plan", nodes, "torch==2.7.0", "--offline").stderr.splitlines()
+    assert {"a100sxm4-r550-py311: ok", "k80-r470-py311: no"} <= set(said)
+    assert fleet("plan", nodes, "torch==2.7.0", "--offline", "-q").stderr == ""
+
+
+def test_files_of_a_fleet_are_not_freed_while_they_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with in_use(), in_use():
+        file = next(tmp_path.rglob("fleet")) / "lock.toml"
+        file.write_text("x")
+        (kept,) = (one for one in clean(CleanRequest(all=True)).parts if one.what == "fleet")
+        assert (kept.freed, kept.why, file.exists()) == (False, "in use by another command", True)
+    clean(CleanRequest(all=True))
+    assert not file.exists()
 
 
 def test_each_class_has_its_plan(nodes: Path) -> None:

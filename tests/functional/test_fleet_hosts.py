@@ -69,10 +69,12 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
     words = ("pylock.toml", "--env", "/opt/dl", "--format", "json")
     assert list((fleet.machines["a1"].root / "opt").iterdir()) == []
     before = {name: tree(one.root / "etc") for name, one in fleet.machines.items()}
-    cut = threading.Thread(target=cut_off, args=(fleet, "d2"))
+    over = threading.Event()
+    cut = threading.Thread(target=cut_off, args=(fleet, "d2", over))
     cut.start()
 
     first = fleet("apply", *words, "--serial", "2")
+    over.set()
     cut.join()
     told = outcomes(first)
 
@@ -94,11 +96,12 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
     assert "put back what a run that was cut off had left" in second.stdout
     assert fleet.machines["d2"].versions() == ["demo-1.0", "other-2.0"]
 
-    third = fleet("undo", "--env", "/opt/dl", "--format", "json", "--limit", "a1:a2")
+    (next((fleet.machines["a3"].root / "opt/dl").glob("lib/python3.*/site-packages")) / "mine-1.0.dist-info").mkdir()
+    third = fleet("undo", "--env", "/opt/dl", "--format", "json", "--limit", "a1:a2:a3")
 
-    assert outcomes(third) == {"a1": "changed", "a2": "changed"}, third.stdout
+    assert outcomes(third) == {"a1": "changed", "a2": "changed", "a3": "failed"}, third.stdout
     assert fleet.machines["a1"].versions() == []
-    assert fleet.machines["a3"].versions() == ["demo-1.0", "other-2.0"]
+    assert fleet.machines["a3"].versions() == ["demo-1.0", "mine-1.0", "other-2.0"]
 
     shutil.copytree(fleet.base / "wheels", fleet.machines["a1"].root / "srv")
     (fleet.machines["a1"].root / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /srv\n")
@@ -110,10 +113,10 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
     assert fleet.machines["a2"].versions() == []
 
 
-def cut_off(fleet: Fleet, name: str) -> None:
+def cut_off(fleet: Fleet, name: str, over: threading.Event) -> None:
     """Kill everything on a host once its environment is half made."""
     machine = fleet.machines[name]
-    for _ in range(6000):
+    while not over.is_set():
         if (machine.root / "opt/dl/pyvenv.cfg").exists():
             machine.kill()
             return
@@ -126,7 +129,7 @@ def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
     encrypt = [f"{ansible}/ansible-vault", "encrypt_string", "--vault-password-file", "password", SECRET, "--name", "index_token"]
     text = subprocess.run(encrypt, cwd=fleet.base, env=fleet.environ, capture_output=True, text=True, check=True).stdout
     (fleet.base / "group_vars").mkdir()
-    (fleet.base / "group_vars/all.yml").write_text(text)
+    (fleet.base / "group_vars/all.yml").write_text(text + 'ansible_become_password: "{{ index_token }}"\n')
     (fleet.base / "ansible.cfg").write_text("[defaults]\nvault_password_file = password\n")
     play = {
         "hosts": "a1",
@@ -147,15 +150,38 @@ def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
         check=False,
     )
     asked = fleet("detect", "--limit", "a1", "--format", "json", "-vv")
+    page = fleet("detect", "--limit", "a1", "--format", "html", "-o", "page.html")
     over.set()
     watch.join()
 
     assert done.returncode == 0, done.stdout
     assert asked.returncode == 0, asked.stderr
+    assert page.returncode == 0, page.stderr
     shown = done.stdout + done.stderr + asked.stdout.encode() + asked.stderr.encode() + b"".join(seen)
     assert SECRET.encode() not in shown
     left = subprocess.run(["grep", "-rl", SECRET, str(fleet.base)], capture_output=True, text=True, check=False)
     assert left.stdout == ""
+
+
+def test_a_host_behind_another_is_reached_as_the_inventory_says(fleet: Fleet) -> None:
+    first, far = fleet.machines["a1"], fleet.machines["b1"]
+    strict = f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={fleet.base}/known"
+    jump = f"ssh -i {fleet.key} {strict} -W %h:%p -p {first.port} root@127.0.0.1"
+    with fleet.inventory.open("a") as stream:
+        stream.write("\n[far]\nj1\n")
+    (fleet.base / "host_vars").mkdir()
+    said = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": far.port,
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": str(fleet.key),
+        "ansible_ssh_common_args": f'{strict} -o ProxyCommand="{jump}"',
+    }
+    (fleet.base / "host_vars/j1.yml").write_text(json.dumps(said))
+
+    found = json.loads(fleet("detect", "--limit", "j1", "--format", "json").stdout)
+
+    assert [(one["hosts"], one["about"]["gpus"]) for one in found["classes"]] == [(["j1"], "Tesla T4 (7.5)")]
 
 
 def watched(seen: list[bytes], over: threading.Event) -> None:

@@ -143,6 +143,26 @@ def test_packages_that_the_lock_does_not_have_are_not_thrown_away(node: Node) ->
     assert exchange.main({**node.job("1.0"), "do": "put", "replace": True})["changed"]
 
 
+def test_an_undo_does_not_lose_what_was_installed_since(node: Node) -> None:
+    node.put("1.0")
+    node.put("2.0")
+    site = next(node.path.glob("lib/*/site-packages"))
+    (site / "mine-3.0.dist-info").mkdir()
+    (site / "pip-24.0.dist-info").mkdir()
+    assert "mine 3.0; --replace" in node.do("undo")["error"]
+    assert "mine" in node.do("undo", check=True)["error"]
+    assert node.there["mine"] == "3.0"
+    assert node.do("undo", replace=True)["changed"]
+    assert node.there == {"demo": "1.0"}
+
+
+def test_a_refusal_leaves_nothing_beside_the_environment(node: Node) -> None:
+    node.path.mkdir()
+    (node.path / "file").write_text("mine")
+    assert "error" in node.put("1.0")
+    assert {one.name for one in node.base.iterdir()} == {"dl", "bundle"}
+
+
 def test_a_folder_that_is_no_environment_is_left_alone(node: Node) -> None:
     node.path.mkdir()
     (node.path / "work").touch()
@@ -187,6 +207,7 @@ def test_a_run_does_not_keep_what_another_has_made_meanwhile(node: Node) -> None
 def test_a_start_script_that_goes_on_holds_off_the_next_run(node: Node) -> None:
     place = exchange.Place(str(node.path))
     with place.alone():
+        place.write({"state": "begun", "had": False, "before": {}, "run": "1"})
         handle = os.dup(place.held[0])  # what the script has
     assert "another run" in node.put("1.0")["error"]
     os.close(handle)

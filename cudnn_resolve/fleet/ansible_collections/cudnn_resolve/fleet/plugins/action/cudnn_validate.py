@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ..plugin_utils.work import Work  # noqa: TID252 - the name of the collection is given by Ansible
 
 
-class ActionModule(ActionBase):
-    """Does the work with programs that are carried to the host."""
+class ActionModule(Work):
+    """Does the work of `cudnn_validate`."""
 
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _supports_async = False
-
-    def run(self, tmp=None, task_vars=None):
-        """The result of the task."""
-        try:
-            from cudnn_resolve.operations import fleet_action as action
-        except ImportError as error:
-            raise AnsibleActionFail(f"cudnn-resolve is not installed beside ansible-core: {error}") from error
-        result = super().run(tmp, task_vars)
-        result.update(action.perform(action.validate, self, task_vars or {}))
-        return result
+    work = "validate"

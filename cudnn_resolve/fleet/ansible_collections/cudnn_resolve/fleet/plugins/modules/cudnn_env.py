@@ -45,7 +45,7 @@ options:
     choices: [controller, host]
     default: controller
   replace:
-    description: Also replace an environment that holds packages which the lock does not.
+    description: Also where an environment holds packages which the lock does not, and which are lost then.
     type: bool
     default: false
   validate:
