@@ -55,6 +55,20 @@ def test_commands_options_and_words_are_completed(script: Path) -> None:
     assert completed(script, "matrix", "sh") == ["show"]
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+def test_fish_completes_frameworks_with_versions_and_names_of_gpus(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(run("completion", "fish").stdout, encoding="utf-8")
+    asked = ("cudnn-resolve plan --gpu A1", "cudnn-resolve plan -f torch==2.6", "cudnn-resolve check --machine g5")
+    lines = ["source $argv[1]", *(f"complete -C '{one}'" for one in asked)]
+
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", "; ".join(lines), str(tmp_path / "script")], capture_output=True, text=True, check=True
+    )
+
+    offered = {line.partition("\t")[0] for line in done.stdout.splitlines()}
+    assert {"A100", "torch==2.6.0", "g5."} <= offered
+
+
 def test_a_shell_that_is_none_is_told(tmp_path: Path) -> None:
     done = run("completion", "tcl", cwd=tmp_path)
 

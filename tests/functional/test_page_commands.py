@@ -19,7 +19,10 @@ import pytest
 
 from tests.program import ROOT
 
-PAGES = sorted((ROOT / "docs").glob("situations/*.md")) + [ROOT / "docs" / name for name in ("plan.md", "check.md", "rows.md", "start.md")]
+_MORE = ("check", "errors", "explorer", "fleet", "index", "locks", "notebooks", "plan", "rows", "start")
+PAGES = sorted((ROOT / "docs").glob("situations/*.md")) + [ROOT / "docs" / f"{name}.md" for name in _MORE]
+_BEFORE = {"ci": "cudnn-resolve lock torch==2.6.0", "docs/fleet": "cudnn-resolve fleet lock torch==2.6.0 --from facts -o locks"}
+"""What a page says in words, or what a job has in its repository."""
 ELSEWHERE = (
     "sh stack/start",
     "tar xf",
@@ -28,6 +31,7 @@ ELSEWHERE = (
     "--undo",
     "--history",
     "pip wheel",
+    "uv pip sync",
     ".whl",
     "python3 -m venv .venv && .venv",
 )
@@ -58,8 +62,10 @@ def lines_of(page: Path) -> list[str]:
     """What a page shows to be typed, in blocks of a shell and in steps of a CI job."""
     text = page.read_text("utf-8")
     typed = [line for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
-    typed = ["cudnn-resolve lock torch==2.6.0", *typed] if page.stem == "ci" else typed  # which a job has in its repository
     typed += [line.removeprefix("- run: ") for line in re.findall(r"^- run: .*$", text, re.MULTILINE)]
+    before = _BEFORE.get(page.stem) or _BEFORE.get(f"{page.parent.name}/{page.stem}")
+    place = next((number for number, line in enumerate(typed) if "fleet" in line), 0)
+    typed = [*typed[:place], before, *typed[place:]] if before else typed
     return [line.partition("  #")[0].strip() for line in typed if line.strip() and not any(word in line for word in ELSEWHERE)]
 
 
@@ -72,7 +78,7 @@ def test_no_situation_is_left_out() -> None:
 
 def case(page: Path) -> object:
     is_asking = ASK_AN_INDEX.search("\n".join(lines_of(page)))
-    return pytest.param(page, marks=[pytest.mark.network] if is_asking else [], id=page.stem)
+    return pytest.param(page, marks=[pytest.mark.network] if is_asking else [], id=str(page.relative_to(ROOT / "docs").with_suffix("")))
 
 
 @pytest.mark.parametrize("page", [case(page) for page in PAGES if lines_of(page)])
@@ -89,6 +95,9 @@ def test_the_commands_of_a_page_work_where_it_shows_them(page: Path, tmp_path: P
     for name, text in re.findall(r"<!-- file: (.*?) -->\n```toml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         (work / name).parent.mkdir(parents=True)
         (work / name).write_text(text)
+    if page.stem == "locks":
+        (work / "requirements.txt").write_text("requests\n")  # those of the lists are what `check` is shown with: they break
+    (work / "train.py").write_text("raise OSError('libcudnn.so.9: cannot open shared object file: No such file or directory')\n")
     script = "\n".join(
         f"echo {shlex.quote('$ ' + line)}\n{line}\ncode=$?; [ $code -le 1 ] || {{ echo exit code $code; exit 9; }}"
         for line in lines_of(page)
