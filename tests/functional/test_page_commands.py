@@ -51,7 +51,10 @@ esac
 PYTHONPATH={root} exec {python} -m cudnn_resolve "$verb" "$@"
 """
 OTHERS = {
-    "srun": 'while [ "${1#-}" != "$1" ]; do case "$1" in -p) shift;; esac; shift; done; exec "$@"',
+    "srun": """out=/dev/stdout label=
+while [ "${1#-}" != "$1" ]; do case "$1" in -p) shift;; -o) out=$2; shift;; --label) label='0: ';; esac; shift; done
+[ -n "$label" ] || exec "$@"
+"$@" | sed "s/^/$label/" >"$out\"""",
     "nvidia-smi": f'[ "$1" = -q ] && exec cat {ROOT}/tests/outputs/nvidia-smi-q.txt; exec cat {ROOT}/tests/outputs/nvidia-smi.txt',
     "conda": """[ "$1" != list ] || echo '[{"name": "torch", "version": "2.6.0", "channel": "pypi"}]'""",
     "pip": 'case "$*" in *cudnn-resolve*) exit 0;; esac; exit 1',
