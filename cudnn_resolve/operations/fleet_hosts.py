@@ -154,7 +154,7 @@ class _Reader:
         if facts is not None:
             yield HostReport(name=name, facts=facts)
             return
-        parts = _labelled(raw) if raw is not None and facts is None else {}
+        parts = _labelled(raw) if raw is not None else {}
         for label, text in parts.items():
             yield from self._labelled_host(label, text)
         nodes = _nodes(raw) if raw is not None and not parts else []
@@ -173,7 +173,8 @@ class _Reader:
             facts = self._joined(text) or facts_of_text(text.decode("utf-8", "replace"), label, self._book)
             yield HostReport(name=label, facts=facts)
         except CudnnResolveError as error:
-            yield HostReport(name=label, fault=f"{error}")
+            said = text.decode("utf-8", "replace").strip()
+            yield HostReport(name=label, fault=f"{error}" if said.startswith("{") else f"no facts: {said[:300] or 'nothing was written'}")
 
     def _joined(self, raw: bytes) -> Facts | None:
         """The facts of a file that `detect` wrote, put together of its parts; None for another file, and for a faulty one."""
@@ -240,10 +241,18 @@ def _labelled(raw: bytes) -> dict[str, bytes]:
         label = _LABEL.match(line)
         if label is not None:
             found.setdefault(label[1].decode(), []).append(line[label.end() :])
-        elif line.strip():
+        if len(found) > _NODES or (label is None and line.strip()):
             return {}
     made = {f"task{label}" if label.isdigit() else label: b"".join(lines) for label, lines in found.items()}
-    return made if all(text.lstrip().startswith(b"{") for text in made.values()) or all(map(str.isdigit, found)) else {}
+    return made if all(map(str.isdigit, found)) or any(map(_is_object, made.values())) else {}
+
+
+def _is_object(text: bytes) -> bool:
+    """True for one whole JSON object."""
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
 
 
 def _nodes(raw: bytes) -> list[dict[str, Any]]:

@@ -117,6 +117,26 @@ def test_the_labelled_output_of_srun_is_a_host_for_each_label(tmp_path: Path) ->
     assert [one["host"] for one in found["faults"]] == ["task8"]
 
 
+def test_a_host_that_wrote_something_else_loses_no_other_of_the_same_file(tmp_path: Path) -> None:
+    lines = ["n8: bash: line 1: cudnn-resolve: command not found", f"n1: {json.dumps(told('n1'))}", "srun: error: n8: task 3", "n9: "]
+    (tmp_path / "out.txt").write_text("\n".join(lines), "utf-8")
+
+    found = answer("detect", tmp_path)
+
+    assert [one["hosts"] for one in found["classes"]] == [["n1"]]
+    assert [(one["host"], one["why"]) for one in found["faults"]] == [
+        ("n8", "no facts: bash: line 1: cudnn-resolve: command not found"),
+        ("srun", "no facts: error: n8: task 3"),
+        ("n9", "no facts: nothing was written"),
+    ]
+
+
+def test_a_file_of_more_labels_than_there_are_hosts_is_one_fault(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(told("a")), "utf-8")
+    (tmp_path / "log.txt").write_text("".join(f"{number}: x\n" for number in range(20_001)), "utf-8")
+    assert [one["host"] for one in answer("detect", tmp_path)["faults"]] == ["log"]
+
+
 def test_what_has_become_of_each_class_is_a_line_in_a_pipe(nodes: Path) -> None:
     said = fleet("plan", nodes, "torch==2.7.0", "--offline").stderr.splitlines()
     assert {"a100sxm4-r550-py311: ok", "k80-r470-py311: no"} <= set(said)
