@@ -52,7 +52,7 @@ PYTHONPATH={root} exec {python} -m cudnn_resolve "$verb" "$@"
 """
 OTHERS = {
     "srun": """out=/dev/stdout label=
-while [ "${1#-}" != "$1" ]; do case "$1" in -p) shift;; -o) out=$2; shift;; --label) label='0: ';; esac; shift; done
+while [ "${1#-}" != "$1" ]; do case "$1" in -p|-e) shift;; -o) out=$2; shift;; --label) label='0: ';; esac; shift; done
 [ -n "$label" ] || exec "$@"
 "$@" | sed "s/^/$label/" >"$out\"""",
     "nvidia-smi": f'[ "$1" = -q ] && exec cat {ROOT}/tests/outputs/nvidia-smi-q.txt; exec cat {ROOT}/tests/outputs/nvidia-smi.txt',
