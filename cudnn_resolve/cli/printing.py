@@ -113,7 +113,7 @@ class Messages:
     def state(self, name: str, state: str, of: str = "") -> None:
         """Show it in a table on a terminal, and in a line elsewhere."""
         if not self._options.quiet and sys.stderr is not None:
-            _line().state(clean(name), state, clean(of))
+            _line().state(clean(name), clean(state), clean(of))
 
 
 def print_value(result: Shown, options: Output) -> None:

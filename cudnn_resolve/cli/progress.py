@@ -43,6 +43,8 @@ class StatusLine:
         self._text = ""
         self._began = 0.0
         self._rows: dict[str, dict[str, str]] = {}
+        self._awaited: set[str] = set()
+        """Rows of which it is known how many there are."""
         self._first = Delayed()
         _LINES.append(self)
 
@@ -57,6 +59,8 @@ class StatusLine:
         row = self._rows.pop(of or name, {})
         row[name] = state
         self._rows[of or name] = row  # the last ones to change are below
+        if state == WAITS:
+            self._awaited.add(of or name)
         if terminal.is_live(sys.stderr):
             self.show(self._text)
         elif state != WAITS:
@@ -98,7 +102,8 @@ class StatusLine:
             counts = Counter(list(states.values()))  # they may change meanwhile
             one = len(states) == 1 and row in states
             table.add_row(row, next(iter(counts)) if one else ", ".join(f"{count} {state}" for state, count in counts.items()))
-        done = Counter(state != WAITS for states in list(self._rows.values()) for state in list(states.values()))
+        counted = (states for row, states in list(self._rows.items()) if not self._awaited or row in self._awaited)
+        done = Counter(state != WAITS for states in counted for state in list(states.values()))
         return Group(table, f"{done[True]} of {done.total()}", self._line())
 
     def _line(self) -> Text:
@@ -110,6 +115,7 @@ class StatusLine:
     def forget(self) -> None:
         """Drop the rows of the table."""
         self._rows.clear()
+        self._awaited.clear()
 
     def clear(self) -> None:
         """Clear the line."""

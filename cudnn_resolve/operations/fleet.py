@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass
-from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, by_class, classes_of
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 
@@ -64,6 +64,7 @@ def doctor(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
 
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = []
+    announce(classes, listener)
     for one in classes:
         findings = diagnose(DoctorRequest(given=one.facts, framework=request.framework, matrix=request.matrix)).findings
         told = [f"{each.severity}: {each.summary}" for each in findings if each.severity != "info"]

@@ -17,7 +17,7 @@ from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES as LOCK_BYTES
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.select import select
-from cudnn_resolve.operations.fleet_hosts import FleetResult, classes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, classes_of
 from cudnn_resolve.operations.fleet_lock import judged, lock_name
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.requirement.machine import machine_of
@@ -41,6 +41,7 @@ def check(request: FleetRequest, listener: Listener) -> FleetResult:
     before = None if since is None else earlier(read_bounded(since, _EARLIER_BYTES, "earlier answer"), since)
     classes, faults = classes_of(request, book, listener)
     answers = []
+    announce(classes, listener)
     for one in classes:
         answers.append(_checked(one, locks, book))
         listener.state(one.name, answers[-1].status)

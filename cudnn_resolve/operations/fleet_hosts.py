@@ -82,14 +82,19 @@ def by_class(
 ) -> tuple[ClassAnswer, ...]:
     """The answer for each class; those of several are computed in child processes, one for each processor."""
     done: dict[str, ClassAnswer] = {}
-    for group, _ in tasks:
-        listener.state(group.name, WAITS)
+    announce([group for group, _ in tasks], listener)
     here = copy_context()
     here.run(share)
     for (group, _), answer in spread(work, tasks, share) if len(tasks) >= _SEVERAL else ((one, here.run(work, one)) for one in tasks):
         done[group.name] = answer
         listener.state(group.name, answer.status)
     return tuple(done[group.name] for group, _ in tasks)
+
+
+def announce(classes: Iterable[FleetClass], listener: Listener) -> None:
+    """Say which classes are about to be worked on."""
+    for one in classes:
+        listener.state(one.name, WAITS)
 
 
 _SEVERAL = 4

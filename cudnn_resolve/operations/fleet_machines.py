@@ -56,8 +56,7 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     words = {"path": path, "bundle": "{{ cudnn_resolve_bundles[inventory_hostname] }}", **_said(request)}
     bundles = {host: locks[one.name] for one in ready for host in one.hosts}
     play = Play(module="cudnn_env", words=words, variables={"cudnn_resolve_bundles": bundles})
-    for host, of in _groups(ready).items():
-        listener.state(host, WAITS, of)
+    _groups(ready, listener)
     told = _on({one.hosts[0]: one.name for one in ready}, play, request, listener)
     good = [one for one in ready if told.get(one.hosts[0], _NOTHING).status in GOOD]
     rest = {host: one.name for one in good for host in one.hosts[1:]}
@@ -85,7 +84,7 @@ def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Lis
 
 
 def _everywhere(classes: Sequence[FleetClass], play: Play, request: FleetRequest, listener: Listener) -> tuple[ClassAnswer, ...]:
-    told = _on(_groups(classes), play, request, listener)
+    told = _on(_groups(classes, listener), play, request, listener)
     left = Outcome(host="", status="left", detail="its batch was not begun, too many had failed")
     return tuple(_answer(one, tuple(told.get(host) or replace(left, host=host) for host in one.hosts)) for one in classes)
 
@@ -106,9 +105,12 @@ def _answer(group: FleetClass, outcomes: tuple[Outcome, ...]) -> ClassAnswer:
 _NOTHING = Outcome(host="", status="left")
 
 
-def _groups(classes: Sequence[FleetClass]) -> dict[str, str]:
-    """The class of each host."""
-    return {host: one.name for one in classes for host in one.hosts}
+def _groups(classes: Sequence[FleetClass], listener: Listener) -> dict[str, str]:
+    """The class of each host, all of which are waited for."""
+    found = {host: one.name for one in classes for host in one.hosts}
+    for host, of in found.items():
+        listener.state(host, WAITS, of)
+    return found
 
 
 def _on(hosts: Mapping[str, str], play: Play, request: FleetRequest, listener: Listener) -> dict[str, Outcome]:

@@ -119,6 +119,29 @@ def test_what_takes_a_while_is_drawn_and_leaves_nothing_behind_but_what_was_done
     assert shown.raw.count("\x1b[?25l") == shown.raw.count("\x1b[?25h")  # the cursor is there again
 
 
+STATES = """
+from cudnn_resolve.cli.arguments import Output
+from cudnn_resolve.cli.printing import Messages, clear_status
+messages = Messages(Output())
+for host in ("n1", "n2", "n3"):
+    messages.state(host, "ok", "facts")
+for name in ("t4", "a100"):
+    messages.state(name, "waits")
+messages.state("t4", "no: \x1b[2J[/bold]")
+clear_status(is_over=True)
+"""
+
+
+def test_a_table_counts_those_that_are_waited_for_and_says_what_others_wrote_as_text(tmp_path: Path) -> None:
+    shown = on_terminal((), 60, cwd=tmp_path, code=STATES)
+
+    assert shown.returncode == 0, shown.text
+    assert "1 of 2" in shown.raw
+    assert "4 of 5" not in shown.raw
+    assert "no: \\x1b[2J[/bold]" in shown.raw
+    assert [line for line in shown.lines if line] == []
+
+
 def test_what_takes_a_while_is_said_in_plain_lines_in_a_pipe(tmp_path: Path) -> None:
     code = f"{PROGRESS}import sys; assert not any(name.startswith('rich') for name in sys.modules)"
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
