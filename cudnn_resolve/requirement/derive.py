@@ -141,7 +141,7 @@ _SPECIFIED = re.compile(r"[<>=!~]")
 
 def accepts(target: Target, build: Build, book: Book) -> bool:
     """True where a build is what the target asks for: PEP 440, its extras, withdrawn builds only where one version is named."""
-    asked = target.framework, target.package, target.extras, target.pre, target.specifier
+    asked = target.framework, target.package, target.extras, target.pre, str(target.specifier)  # packaging 23: ===2.0 equals ===2.0.0
     known: dict[int, tuple[Build, bool]] = book.remember("accepted builds", asked, dict)
     found = known.get(id(build))
     if found is None:  # searches come back to it: many, where a conflict is explained

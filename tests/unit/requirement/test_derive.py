@@ -90,6 +90,8 @@ def test_a_limit_that_is_none(text: str) -> None:
         ("south==1.0", ["1.0"]),
         ("south<2", ["1.1", "1.1"]),
         ("south-gpu", ["1.1"]),
+        ("north===2.0", ["2.0"]),
+        ("north===2.0.0", []),
     ],
 )
 def test_the_builds_that_a_target_accepts(text: str, accepted: list[str]) -> None:
