@@ -333,26 +333,26 @@ def undo(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
     """Put back what was there before the last exchange."""
     if not place.read():
         return {"changed": False, "before": installed(place.path), "after": installed(place.path)}
-    later = place.previous if place.read().get("had") else ""
-    before = installed(place.path)
-    refuse_loss(place, before, job)
     if job.get("check"):
-        return {"changed": True, "before": before, "after": installed(later) if later else {}}
-    with place.alone():
+        before = refuse_loss(place, job)
+        return {"changed": True, "before": before, "after": installed(place.previous) if place.read().get("had") else {}}
+    with place.alone():  # what is judged is what is put back, whoever was here before
+        before = refuse_loss(place, job)
         return {"changed": back(place), "before": before, "after": installed(place.path)}
 
 
-def refuse_loss(place: Place, there: "dict[str, str]", job: "dict[str, Any]") -> None:
-    """Refuse to undo what somebody has worked on since: it would be lost."""
-    made = own(place.path)
-    plan = made.get("plan")
+def refuse_loss(place: Place, job: "dict[str, Any]") -> "dict[str, str]":
+    """The packages of an environment; refuse to undo what somebody has worked on since: it would be lost."""
+    there = installed(place.path)
+    plan = own(place.path).get("plan")
     if job.get("replace") or place.read().get("state") != "done" or not isinstance(plan, dict):
-        return
+        return there
     meant = {normalized(one["name"]): one["version"] for one in (*plan.get("apart", ()), *plan.get("packages", ()))}
     since = ["{} {}".format(name, there[name]) for name in sorted(there) if name not in TOOLS and there[name] != meant.get(name)]
     if since:
         few = ", ".join(since[:5]) + (" and {} more".format(len(since) - 5) if len(since) > 5 else "")
         raise RefusedError("{}: installed since, and lost by an undo: {}; --replace undoes it all the same".format(place.path, few))
+    return there
 
 
 def room(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":

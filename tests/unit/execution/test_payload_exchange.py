@@ -156,6 +156,20 @@ def test_an_undo_does_not_lose_what_was_installed_since(node: Node) -> None:
     assert node.there == {"demo": "1.0"}
 
 
+def test_an_undo_judges_what_is_there_when_its_turn_has_come(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.put("1.0")
+    node.put("2.0")
+    alone = exchange.Place.alone
+
+    def late(place: exchange.Place) -> Any:
+        (next(node.path.glob("lib/*/site-packages")) / "mine-3.0.dist-info").mkdir()
+        return alone(place)
+
+    monkeypatch.setattr(exchange.Place, "alone", late)
+    assert "mine 3.0; --replace" in node.do("undo")["error"]
+    assert node.there["mine"] == "3.0"
+
+
 def test_a_refusal_leaves_nothing_beside_the_environment(node: Node) -> None:
     node.path.mkdir()
     (node.path / "file").write_text("mine")
