@@ -33,6 +33,9 @@ _BLOCK = 512
 """Of a tar file."""
 _TICK_NS = 2_000_000_000
 """The coarsest clock of a file system."""
+_MOUNTS = "/proc/self/mountinfo"
+_TIMED = frozenset({"btrfs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4", "overlay", "tmpfs", "xfs", "zfs"})
+"""File systems with a time of change that no program sets: FAT, exFAT and most of those in user space have none."""
 _ARRIVING = ".arriving-"
 _FORGOTTEN_SECONDS = 24 * 3600.0
 _LOCK = ".lock"
@@ -128,12 +131,12 @@ def verify(folder: str, files: Iterable[Kept], progress: Progress | None = None)
 def verify_touched(folder: str, files: Sequence[Kept], progress: Progress | None = None) -> None:
     """As `verify`, but nothing is read where an earlier run of this user found every file as listed and none was written to since.
 
-    Whoever writes to a file changes its time of change, which no program sets. What was changed moments ago is not remembered: it may
-    change again within one tick of its clock.
+    Whoever writes to a file changes its time of change, which no program sets where the file system is known to keep one. What was changed
+    moments ago is not remembered: it may change again within one tick of its clock.
     """
     from cudnn_resolve.host.tablecache import Copies, cache_folder
 
-    cache = cache_folder()
+    cache = cache_folder() if _file_system(folder) in _TIMED else None
     if cache is None:
         return verify(folder, files, progress)
     memory, name = Copies(f"{cache}/bundles"), hashlib.sha256(os.path.realpath(folder).encode("utf-8", "surrogateescape")).hexdigest()
@@ -147,6 +150,18 @@ def verify_touched(folder: str, files: Sequence[Kept], progress: Progress | None
     if newest < (began - _TICK_NS,) and _state(folder, files) == state:
         memory.keep(name, state, found)
     return None
+
+
+def _file_system(folder: str) -> str:
+    """The kind of file system that a folder lies on, `ext4`; empty where nothing tells."""
+    path, found = f"{os.path.realpath(folder)}/", (0, "")
+    for line in (disk.content(_MOUNTS, _LARGEST_SUMS) or b"").decode("utf-8", "surrogateescape").splitlines():
+        mount, _, kind = line.partition(" - ")
+        name = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), mount.split(" ", 5)[4] if mount.count(" ") > 3 else "-")
+        point = f"{name.rstrip('/')}/"
+        if path.startswith(point) and len(point) >= found[0]:  # of two at one place, the later lies on top
+            found = len(point), kind.partition(" ")[0]
+    return found[1]
 
 
 def _state(folder: str, files: Iterable[Kept]) -> bytes:

@@ -220,6 +220,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_was_verified_is_read_again_where_it_was_touched(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    mounts, point = tmp_path / "mounts", str(tmp_path.resolve()).replace(" ", "\\040")
+    monkeypatch.setattr(on_disk, "_MOUNTS", str(mounts))
+    mounts.write_text(f"1 0 8:1 / / rw - vfat /dev/a rw\n2 1 8:2 / {point} rw,relatime shared:1 - ext4 /dev/b rw\n")
     folder = str(shutil.copytree(small / "b", tmp_path / "b"))
     read: list[str] = []
     whole = on_disk.verify
@@ -246,6 +249,9 @@ def test_what_was_verified_is_read_again_where_it_was_touched(small: Path, tmp_p
         verify()
     wheel.write_bytes(raw)
     assert (verify(), verify()) == (1, 0)
+    with mounts.open("a") as stream:
+        stream.write(f"3 1 8:3 / {point}/b rw - exfat /dev/c rw\n")
+    assert (verify(), verify()) == (1, 1), "a file system without a time of change of its own tells nothing"
 
 
 @given(data=st.data())
