@@ -34,6 +34,13 @@ _EVIDENCE = 320
 _FAILED = frozenset({"context-failed", "context-bad-end", "context-alarm"})
 """Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
 
+_CODE = re.compile(
+    r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s|(?:el)?if .{0,200}[\"'] in \w"
+    r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
+    r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped))\b)"
+)
+"""Source code that names errors, what is being compiled, and tests that passed: nothing of it is said by a program that failed."""
+
 
 class Reader:
     """Reads one log; afterwards `matches` and `counts` hold what was found in it, by the id of the symptom."""
@@ -111,6 +118,8 @@ class Reader:
 
         With `across`, of lines without the breaks between them only what goes over one of those places counts.
         """
+        if _CODE.match(text):
+            return False, False, False
         low = text.lower()
         found = begun = said = False
         tried: set[int] = set()

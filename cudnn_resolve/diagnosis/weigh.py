@@ -18,6 +18,12 @@ FINDING = 30
 """From this weight on a cause is a finding of its own severity; below it is mentioned (info) where there is nothing else."""
 _FAR = 20
 """A cause that weighs less by more than this explains nothing of the other."""
+_WITHOUT = re.compile(
+    r"\b(?:skipp(?:ed|ing)|optional|not (?:needed|required)|is recommended|for (?:the )?(?:best|better|optimal|full) performance"
+    r"|(?:using|back to|switch\w{0,4} to|continu\w{1,4} (?:on|with)) (?:the )?cpu)\b",
+    re.IGNORECASE,
+)
+"""What is said of a thing that a program does without, which is not why it ended."""
 _MORE = 3
 _MOST_MORE = 9
 _MOST_SHOWN = 6
@@ -37,7 +43,8 @@ def suspects(matches: Iterable[Match], features: frozenset[str], *, has_failed: 
     if any(one.weight >= FINDING for one in found.values()) or (not has_failed and any(one.symptom.role == "harmless" for one in known)):
         return found
     lines = {one.line for one in known if one.symptom.role != "context"}
-    return _suspects([one for one in spoken if not one.symptom.last or one.line not in lines])
+    general = [one for one in spoken if one.symptom.last and one.line not in lines and not (has_failed and _WITHOUT.search(one.text))]
+    return _suspects([*known, *general])
 
 
 def _suspects(matches: Iterable[Match]) -> Suspects:
