@@ -107,8 +107,10 @@ def gather_question(
 
         found = with_new_releases(book, request, machine, source)
         if found is not book:
-            files = machine.python, machine.free_threaded, machine.arch, machine.glibc
-            book = _common((id(book), found.layers[-1].version(), files), lambda: found)
+            books: list[Book] = _common(("new releases", id(book)), list)
+            book = next((one for one in books if one.layers[-1] == found.layers[-1]), found)
+            if book is found:
+                books.append(found)
     return Question(book=book, facts=facts, machine=machine, request=request, source=source)
 
 

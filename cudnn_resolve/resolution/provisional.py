@@ -47,6 +47,11 @@ class NewReleases:
     def __init__(self, tables: dict[str, Table]) -> None:
         self._tables = tables
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NewReleases) and self._tables == other._tables
+
+    __hash__ = object.__hash__
+
     def names(self) -> Sequence[str]:
         """Every table with a provisional row."""
         return tuple(self._tables)
