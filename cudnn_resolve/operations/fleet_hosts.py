@@ -93,6 +93,7 @@ def by_class(
 
 def announce(classes: Iterable[FleetClass], listener: Listener) -> None:
     """Say which classes are about to be worked on."""
+    listener.tell("working on the classes")
     for one in classes:
         listener.state(one.name, WAITS)
 

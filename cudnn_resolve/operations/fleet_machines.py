@@ -108,6 +108,7 @@ _NOTHING = Outcome(host="", status="left")
 def _groups(classes: Sequence[FleetClass], listener: Listener) -> dict[str, str]:
     """The class of each host, all of which are waited for."""
     found = {host: one.name for one in classes for host in one.hosts}
+    listener.tell("working on the hosts")
     for host, of in found.items():
         listener.state(host, WAITS, of)
     return found

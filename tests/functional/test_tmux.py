@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -134,6 +135,22 @@ def test_a_long_log_is_told_with_rate_and_time_left_and_leaves_no_line(terminal:
     assert any("MB/s" in line for line in shown.wait("reading the log: "))
     lines = shown.wait("code=0")
     assert not any("reading the log" in line for line in lines)
+    assert shown.has_cursor()
+
+
+def test_a_table_of_classes_stands_while_they_are_worked_on_and_ctrl_c_ends_it_at_once(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(80)
+    shown.program("fleet", "plan", "torch", "tensorflow", "jax", "--offline", "--from", str(ROOT / "tests/machines"))
+    lines = shown.wait("  waits")
+    assert any("working on the classes" in line for line in lines), lines
+    assert any(re.fullmatch(r"\d+ of \d+", line.strip()) for line in lines), lines
+    shown.press("C-c")
+
+    lines = [line for line in shown.wait("code=") if line.strip()]
+
+    assert lines[lines.index("code=130") - 1] == "interrupted"
+    assert not any("waits" in line for line in lines)
+    assert "Traceback" not in "".join(lines)
     assert shown.has_cursor()
 
 
