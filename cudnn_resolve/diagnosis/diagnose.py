@@ -19,7 +19,7 @@ from cudnn_resolve.matrix.symptom import Cause
 from cudnn_resolve.requirement.model import Request
 
 _CERTAIN = 0.98
-_PAIR = "framework_pkg_mismatch"
+_PAIR, _OLD_DRIVER = "framework_pkg_mismatch", "driver_too_old"
 _SURE = 0.9
 """From here on nothing is said to be undecided."""
 _FRAMES = "context-traceback"
@@ -238,13 +238,20 @@ def _together(log: list[Finding], machine: list[Finding]) -> list[Finding]:
 
 
 def _explained(log: list[Finding], machine: list[Finding]) -> list[Finding]:
-    """All findings, the log's first; before them a pair of packages that is proven not to pair and that explains the first one."""
+    """All findings, the log's first; before them what is proven of the machine and explains the first one.
+
+    That is a pair of packages that does not pair, and a driver that is too old for what looks like a lack of memory.
+    """
     first = log[0] if log else None
-    if first is not None and first.cause in ("cuda_runtime_missing", "lib_not_on_path"):
+    if first is not None:
+        explained = {
+            _PAIR: ("cuda_runtime_missing", "lib_not_on_path"),
+            _OLD_DRIVER: ("out_of_memory",) if first.confidence < _SURE else (),
+        }
         for one in machine:
-            if one.cause == _PAIR and one.severity == "error":
-                pair = replace(one, evidence=(*one.evidence, *first.evidence))
-                return [pair, *log, *(other for other in machine if other is not one)]
+            if one.severity == "error" and first.cause in explained.get(one.cause, ()):
+                found = replace(one, evidence=(*one.evidence, *first.evidence))
+                return [found, *log, *(other for other in machine if other is not one)]
     return [*log, *machine]
 
 

@@ -152,3 +152,17 @@ def test_the_environment_parts_what_the_log_does_not(given: Given) -> None:
     facts = from_mapping(HOST | given.facts, "test")
     found = diagnose(Reader(book().symptoms()).read([given.log.encode()]), facts, book()).findings
     assert found[0].cause == given.cause, [(one.cause, one.severity, one.summary) for one in found[:3]]
+
+
+@pytest.mark.parametrize("driver", ["450.80.02", "550.54.15"])
+def test_a_driver_that_is_too_old_goes_before_what_looks_like_a_lack_of_memory(driver: str) -> None:
+    old = from_mapping({**HOST, "driver": {"version": driver}, "packages": {"pip": {"torch": "2.6.0+cu124"}}}, "test")
+    statuses = (
+        "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    )
+    for status in statuses:
+        found = diagnose(Reader(book().symptoms()).read([f"RuntimeError: {status}\n".encode()]), old, book()).findings
+        assert found[0].cause == ("driver_too_old" if driver < "5" else "out_of_memory")
+    told = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.78 GiB total capacity; 14.00 GiB already allocated)\n"
+    assert diagnose(Reader(book().symptoms()).read([told.encode()]), old, book()).findings[0].cause == "out_of_memory"
