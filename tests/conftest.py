@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 with suppress(ImportError):
     from hypothesis import HealthCheck, settings
 
+    from tests.examples import THOROUGH
+
     # Nothing is judged by a clock, which on a busy machine says little.
     UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     SAME = settings(UNTIMED, derandomize=True, database=None) if os.environ.get("CI") else UNTIMED
     settings.register_profile("quick", SAME, max_examples=10)
-    settings.register_profile("thorough", SAME, max_examples=100)
+    settings.register_profile("thorough", SAME, max_examples=THOROUGH)
     settings.load_profile("quick")  # --hypothesis-profile=thorough comes after this
 
 INDEX_PREFIXES = ("PIP_", "UV_")
