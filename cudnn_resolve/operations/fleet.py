@@ -41,7 +41,8 @@ def plan(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
     """A plan for each class."""
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = by_class(_planned, [(one, request) for one in classes], listener)
-    return FleetResult(verb=request.verb, classes=answers, faults=faults)
+    notes = sorted({note for one in answers if one.plan is not None for note in one.plan.notes})  # of indexes, which classes share
+    return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=tuple(notes))
 
 
 def at_work(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:

@@ -143,6 +143,14 @@ def test_what_has_become_of_each_class_is_a_line_in_a_pipe(nodes: Path) -> None:
     assert fleet("plan", nodes, "torch==2.7.0", "--offline", "-q").stderr == ""
 
 
+def test_what_is_said_of_an_index_is_said_once_for_all_classes(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "http://index.example/simple")
+    found = answer("plan", nodes, "torch==2.7.0", "--offline")
+    (note,) = (one for one in found["notes"] if "index.example" in one)
+    assert "http://index.example/simple, which is not https" in note
+    assert "note: pip leaves out" in fleet("plan", nodes, "torch==2.7.0", "--offline").stdout
+
+
 def test_files_of_a_fleet_are_not_freed_while_they_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
