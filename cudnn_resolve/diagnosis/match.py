@@ -35,7 +35,8 @@ _FAILED = frozenset({"context-failed", "context-bad-end", "context-alarm"})
 """Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
 
 _CODE = re.compile(
-    r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s|(?:el)?if .{0,200}[\"'] in \w"
+    r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
+    r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
     r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
     r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped))\b)"
 )

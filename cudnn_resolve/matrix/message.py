@@ -17,7 +17,7 @@ _CUDA_STEMS = (
     r"(?:cudart|cublas(?:Lt)?|cufftw?|curand|cusolver(?:Mg)?|cusparse(?:Lt)?|nvrtc(?:-builtins)?|nvJitLink|nvjpeg|npp[a-z]{1,6}|nccl"
     r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|cudss|nvfatbin|nvvm|nvblas)"
 )
-_MEASURED = r"\b(?:(?:val(?!u)|train|epoch|step|iter|loss|vs\b)|(?:max|min|mean|avg|sum|rel|abs|test|eval|rms)\w{0,7}[ _-]{0,2}err)"
+_MEASURED = r"\b(?:(?:epoch|step|loss|vs)\b|(?:val|train|iter|max|min|mean|avg|sum|rel|abs|test|eval|rms)\w{0,7}[ _-]{0,2}err)"
 """Words of an error that is measured, as that of a training."""
 _CUDA_FAILED = (
     r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cuda(?:Get|Set)\w{2,20}|(?:nvidia|gpu) (?:device|driver)(?=.{0,60}\b(?:err|fail)))\b"

@@ -50,6 +50,7 @@ STATUSES = {
     "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND": "driver_not_loaded",
     "E0822 1 factory.go:115] Failed to initialize NVML: ERROR_UNKNOWN.": "container_gpu_detached",
     "Allocate failed: unable to get device link information: error calling nvml.Init: Unknown Error": "container_gpu_detached",
+    "CUDA validation failed with error 35": "driver_too_old",
     "pynvml.NVMLError_LibRmVersionMismatch: RM has detected it": "driver_library_mismatch",
     "nvmlInit_v2() failed: Insufficient External Power": "hardware_fault",
     "Failed to start nvml with error: could not load NVML library.": "container_toolkit_missing",
