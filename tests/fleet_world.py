@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -139,6 +140,7 @@ class Fleet:
 
     def __init__(self, base: Path, kinds: dict[str, Kind]) -> None:
         self.base = base
+        self._sockets = tempfile.TemporaryDirectory(prefix="cp-", dir="/tmp")  # the path of a socket has 108 bytes
         base.mkdir(parents=True, exist_ok=True)
         self.key = base / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
@@ -166,7 +168,7 @@ class Fleet:
     def environ(self) -> dict[str, str]:
         own = {"XDG_STATE_HOME": str(self.base / "state"), "XDG_CACHE_HOME": str(self.base / "cache"), "ANSIBLE_HOME": str(self.base / "a")}
         short = {
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.base / "cp"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": self._sockets.name,
             "ANSIBLE_TIMEOUT": "20",
             "ANSIBLE_FORKS": "4",
         }
@@ -180,6 +182,7 @@ class Fleet:
         """End every machine."""
         for one in self.machines.values():
             one.stop()
+        self._sockets.cleanup()
 
 
 def free_ports(count: int) -> list[int]:

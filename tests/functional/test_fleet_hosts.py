@@ -70,7 +70,7 @@ def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -
     assert list((fleet.machines["a1"].root / "opt").iterdir()) == []
     before = {name: tree(one.root / "etc") for name, one in fleet.machines.items()}
     over = threading.Event()
-    cut = threading.Thread(target=cut_off, args=(fleet, "d2", over))
+    cut = threading.Thread(target=cut_off, args=(fleet, "d2", over), daemon=True)
     cut.start()
 
     first = fleet("apply", *words, "--serial", "2")
@@ -140,7 +140,7 @@ def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
     environ = {**fleet.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "cudnn_resolve/fleet")}
     seen: list[bytes] = []
     over = threading.Event()
-    watch = threading.Thread(target=watched, args=(seen, over))
+    watch = threading.Thread(target=watched, args=(seen, over), daemon=True)
     watch.start()
     done = subprocess.run(
         [f"{ansible}/ansible-playbook", "-vvv", "-i", str(fleet.inventory), "play.yml"],
