@@ -83,13 +83,12 @@ class StatusLine:
             self._live = Live(
                 get_renderable=self._shown,
                 console=_console(),
-                refresh_per_second=2,
+                refresh_per_second=4,  # by a thread: Ctrl-C never stops a drawing halfway, and a thousand hosts cost no more than one
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-            self._live.start()
-        self._live.refresh()
+            self._live.start(refresh=True)
 
     def _shown(self) -> RenderableType:
         if not self._rows:
