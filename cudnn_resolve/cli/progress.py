@@ -83,7 +83,7 @@ class StatusLine:
             self._live = Live(
                 get_renderable=self._shown,
                 console=_console(),
-                refresh_per_second=4,  # by a thread: Ctrl-C never stops a drawing halfway, and a thousand hosts cost no more than one
+                refresh_per_second=4,  # by a thread: Ctrl-C stops no redrawing halfway, and a thousand hosts cost no more than one
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,

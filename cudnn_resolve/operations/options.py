@@ -383,7 +383,7 @@ class FleetRequest(Options, frozen=True, kw_only=True):
     fetch: Annotated[
         Literal["controller", "host"], _option("apply: who fetches the files: this machine, once, or each host with its own pip and index")
     ] = "controller"
-    replace: Annotated[bool, _option("apply, undo: also where packages are lost that the lock does not have")] = False
+    replace: Annotated[bool, _option("apply, undo: go on even where packages that the lock does not have are lost")] = False
     output: str | None = None
     """The lock, or the folder for those of all classes."""
     one_lock: Annotated[bool, _option("lock: one that fits every host, instead of one for each class")] = False

@@ -45,7 +45,7 @@ options:
     choices: [controller, host]
     default: controller
   replace:
-    description: Also where an environment holds packages which the lock does not, and which are lost then.
+    description: Replace or undo an environment even where it holds packages which the lock does not; they are lost.
     type: bool
     default: false
   validate:
