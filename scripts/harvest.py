@@ -8,6 +8,7 @@
 Per release: version, day of upload, Requires-Python, wheel tags and Requires-Dist. The index is pip's (`pip config`, PIP_INDEX_URL) or
 --index-url. Wheels are never downloaded, only their metadata, which is kept in a cache outside the repository, so that a second
 run reads pages and nothing else, and an interrupted one goes on where it was. A table whose rows are as they were is not touched.
+With --new, what a release requires stays as its table says, cache or no cache, unless its files are others than then.
 
 The form of a release row:
 
@@ -39,9 +40,9 @@ from operator import itemgetter
 from typing import Any
 
 from harvest_archive import Metadata
-from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
+from harvest_index import CONNECTIONS, Index, IndexFailure, Progress, RemoteFile, ask_names_once, configured_index
 from harvest_marker import ARCHITECTURES
-from harvest_table import Content, Release, Span, Table, releases, table
+from harvest_table import Content, Release, Span, Table, plain_row, releases, table
 from harvest_text import expanded, rendered
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -76,6 +77,8 @@ class Harvest:
     releases: dict[str, list[Release]] = field(default_factory=dict)
     metadata: dict[str, Metadata] = field(default_factory=dict)
     """By the URL of the file."""
+    kept: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """By package and version, what releases require on each architecture that need not be asked for it."""
     unread: set[str] = field(default_factory=set)
     """Packages of which something could not be read; their tables stay as they are."""
     failures: list[str] = field(default_factory=list)
@@ -90,6 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     index = Index(options.index_url or configured_index(), options.cache)
     harvest = Harvest()
     _read_pages(index, groups, harvest)
+    if options.new:
+        for group in groups:
+            for name in group.packages:
+                harvest.kept[name] = _kept(os.path.join(options.out, f"{name}.toml"), harvest.releases.get(name, ()), group.content)
     wanted = dict(_wanted(groups, harvest))
     if len(wanted) > options.most:
         print(f"harvest: {len(wanted)} files to ask, more than --most {options.most}", file=sys.stderr)
@@ -99,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, group in sorted(((name, one) for one in groups for name in one.packages), key=itemgetter(0)):
         found = harvest.releases.get(name)
         if found and name not in harvest.unread:
-            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.content)
+            rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.content, harvest.kept.get(name))
             changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
@@ -114,6 +121,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="harvest", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--package", action="append", metavar="NAME", help="only this package of the list; may be repeated")
     parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
+    parser.add_argument("--new", action="store_true", help="ask only for the metadata of releases that the tables do not have like this")
     parser.add_argument("--missing", action="store_true", help="name what the newest releases require and no table holds")
     parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
     parser.add_argument(
@@ -177,8 +185,10 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
         except IndexFailure as failure:
             return failure
 
+    progress = Progress("page", len(asked))
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         for (name, group), files in zip(asked, pool.map(read, asked), strict=True):
+            progress.step(name)
             if isinstance(files, IndexFailure):
                 harvest.failures.append(str(files))
             else:
@@ -191,6 +201,8 @@ def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, tu
         for name in group.packages:
             found = harvest.releases.get(name, [])
             for release in found if group.newest is None else found[-group.newest :]:
+                if str(release.version) in harvest.kept.get(name, ()):
+                    continue
                 served = {arch: release.speakers(arch, each_python=group.content.each_python) for arch in ARCHITECTURES}
                 asked = [arch for arch in group.architectures if served[arch]]
                 for arch in asked or ARCHITECTURES:
@@ -204,15 +216,34 @@ def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harv
         except IndexFailure as failure:
             return failure
 
+    progress = Progress("metadata of file", len(wanted))
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for number, (url, known) in enumerate(zip(wanted, pool.map(read, wanted.values()), strict=True), 1):
+        for url, known in zip(wanted, pool.map(read, wanted.values()), strict=True):
+            progress.step(wanted[url][1].name)
             if isinstance(known, IndexFailure):
                 harvest.failures.append(str(known))
                 harvest.unread.add(wanted[url][0])
             elif known is not None:
                 harvest.metadata[url] = known
-            if number % 1000 == 0:
-                print(f"harvest: {number} of {len(wanted)} files", file=sys.stderr)
+
+
+def _kept(path: str, found: Iterable[Release], chosen: Content) -> dict[str, dict[str, Any]]:
+    """What the table says that releases require on each architecture, of those whose files are as it says."""
+    try:
+        with open(path, "rb") as stream:
+            before = expanded(tomllib.load(stream))
+    except FileNotFoundError:
+        return {}
+    entries = {one["id"]: {key: value for key, value in one.items() if key != "id"} for one in before["metadata"]}
+    kept = {}
+    rows = {row["version"]: {**row, **({"date": row["date"].isoformat()} if "date" in row else {})} for row in before["release"]}
+    for release in found:
+        row = rows.get(str(release.version), {})
+        ids = row.pop("metadata", {})
+        if row == plain_row(release, dates=chosen.dates):
+            numbers = ids if isinstance(ids, dict) else dict.fromkeys(ARCHITECTURES, ids)
+            kept[str(release.version)] = {arch: entries[number] for arch, number in numbers.items()}
+    return kept
 
 
 def _settle(rows: Table, path: str, *, write: bool) -> bool:

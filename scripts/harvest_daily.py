@@ -7,7 +7,8 @@
 
 usage: harvest_daily.py [--check] [--index-url URL] [--cache DIR]
 
-The wheel tables are harvested again (harvest.py), then the wheels of releases that are newer than the evidence (harvest_evidence.py --new).
+The wheel tables are harvested again (harvest.py --new), then the wheels of releases that are newer than the evidence
+(harvest_evidence.py --new): what is known stays known, so that pages and new releases are all that is read, with or without a cache.
 One line for each package tells what is new, gone or changed. A new release of a framework needs no row of its own: a plan makes a
 provisional one of its metadata.
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [
         word for name in ("index_url", "cache") if (value := getattr(options, name)) for word in (f"--{name.replace('_', '-')}", value)
     ]
-    status = harvest.main([*words, *_places(options, "packages", "wheel"), *(["--check"] if options.check else [])])
+    status = harvest.main([*words, *_places(options, "packages", "wheel"), "--new", *(["--check"] if options.check else [])])
     if options.check:
         return status
     return max(status, harvest_evidence.main([*words, *_places(options, "evidence", "evidence"), "--new"]))

@@ -27,7 +27,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import requests
-from harvest_index import TIMEOUT_S, Index, IndexFailure, RemoteFile, configured_index
+from harvest_index import TIMEOUT_S, Index, IndexFailure, Progress, RemoteFile, configured_index
 from harvest_marker import ARCHITECTURES
 from harvest_table import Release, Span, Wheel, releases
 from packaging.utils import canonicalize_name
@@ -53,8 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         groups = tomllib.load(stream)["group"]
     index = Index(options.index_url or configured_index(), options.cache)
     failures = changes = 0
+    progress = Progress("wheels of package", sum(len(group["packages"]) for group in groups))
     for group in groups:
         for name in group["packages"]:
+            progress.step(name)
             if options.package and name not in options.package:
                 continue
             path = os.path.join(options.out, f"{name}.toml")

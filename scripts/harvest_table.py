@@ -191,29 +191,45 @@ class Content:
         return self.drop_extras | (frozenset(map(canonicalize_name, declared)) - self.keep_extras)
 
 
-def table(project: str, found: Sequence[Release], metadata: Callable[[RemoteFile], Metadata | None], chosen: Content) -> Table:
-    """The table of a project; `metadata` gives that of a file, None where it is not wanted or cannot be read."""
+def table(
+    project: str,
+    found: Sequence[Release],
+    metadata: Callable[[RemoteFile], Metadata | None],
+    chosen: Content,
+    kept: Mapping[str, Mapping[str, dict[str, Any]]] | None = None,
+) -> Table:
+    """The table of a project; `metadata` gives that of a file, None where it is not wanted or cannot be read.
+
+    `kept` are entries of releases that are known already, by version and architecture.
+    """
     ids: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for release in found:
         numbers: dict[str, int] = {}
         for arch in ARCHITECTURES:
-            said = {python: metadata(file) for python, file in release.speakers(arch, each_python=chosen.each_python)}
-            entries_of = {python: _entry(known, chosen.dropped(known.extras)) for python, known in said.items() if known}
-            if not entries_of:
+            if kept is not None and str(release.version) in kept:
+                entry = kept[str(release.version)].get(arch)
+            else:
+                said = {python: metadata(file) for python, file in release.speakers(arch, each_python=chosen.each_python)}
+                entry = merged({python: _entry(known, chosen.dropped(known.extras)) for python, known in said.items() if known})
+            if entry is None:
                 continue
-            entry = merged(entries_of)
             number = ids.setdefault(json.dumps(entry), len(ids) + 1)
             if number > len(entries):
                 entries.append({"id": number, **entry})
             numbers[arch] = number
-        rows.append({**_plain_row(release, dates=chosen.dates), **_numbered(numbers)})
+        rows.append({**plain_row(release, dates=chosen.dates), **_numbered(numbers)})
     return Table(package=project, release=rows, metadata=entries)
 
 
-def merged(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """One entry for the wheels of several Pythons, oldest first: what only some of them require gets a marker that says which."""
+def merged(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """One entry for the wheels of several Pythons, oldest first: what only some of them require gets a marker that says which.
+
+    None where there is none.
+    """
+    if not entries:
+        return None
     lines = {python: entry.get("requires", []) for python, entry in entries.items()}
     newest_first = [line for python in reversed(lines) for line in lines[python]]
     requires = []
@@ -237,7 +253,8 @@ def _narrowed(line: str, asking: Sequence[str], pythons: Sequence[str]) -> str:
     return str(requirement)
 
 
-def _plain_row(release: Release, *, dates: bool) -> dict[str, Any]:
+def plain_row(release: Release, *, dates: bool) -> dict[str, Any]:
+    """What the page of the index says of a release."""
     row: dict[str, Any] = {"version": str(release.version)}
     days = [file.day for file in release.files if file.day]
     if dates and days:

@@ -54,14 +54,43 @@ def test_what_is_new_is_shown_and_taken_in(tmp_path: Path, served: LoopbackIndex
     assert "toy: 1 new (1.1)" in capsys.readouterr().out
     assert main([*words, str(tmp_path / "second")]) == 0
     assert "toy: 1 new (1.1)" in capsys.readouterr().out
-    wheels = [path for path, _, _ in served.asked[asked:] if path.endswith(".whl")]
-    assert wheels
-    assert all("1.1" in path for path in wheels), "with an empty cache, the wheels of releases that are known stay unread"
+    files = [path for path, _, _ in served.asked[asked:] if ".whl" in path]
+    assert {path.rpartition(".")[2] for path in files} == {"whl", "metadata"}
+    assert all("1.1" in path for path in files), "with an empty cache, releases that are known stay unread"
     assert [row["version"] for row in expanded(table(tmp_path, "wheel"))["release"]] == ["1.0", "1.1"]
     assert [(row["version"], row["needs"]) for row in table(tmp_path, "evidence")["wheel"]] == [
         (["1.0"], ["libcudart.so.12"]),
         (["1.1"], ["libcudart.so.13"]),
     ]
+
+
+def test_a_release_with_other_files_than_then_is_read_again(tmp_path: Path, served: LoopbackIndex) -> None:
+    (tmp_path / "harvest_packages.toml").write_text('drop_extras = []\n[[group]]\npackages = ["toy"]\n')
+    (tmp_path / "harvest_evidence.toml").write_text("group = []\n")
+    words = ["--index-url", served.url, "--lists", str(tmp_path), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    served.add("toy-1.0-cp311-cp311-manylinux_2_28_x86_64.whl", requires=["numpy"])
+    served.add("toy-1.1-cp311-cp311-manylinux_2_28_x86_64.whl", requires=["numpy"])
+    assert main(words) == 0
+
+    served.add("toy-1.1-cp312-cp312-manylinux_2_28_x86_64.whl", requires=["numpy>=2"])
+    assert main(words) == 0
+    found = expanded(table(tmp_path, "wheel"))
+    entries = {entry["id"]: entry["requires"] for entry in found["metadata"]}
+    assert [entries[row["metadata"]] for row in found["release"]] == [["numpy"], ["numpy>=2"]]
+
+
+def test_what_is_read_is_told(
+    tmp_path: Path, served: LoopbackIndex, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harvest_index.QUIET_S", 0)
+    (tmp_path / "harvest_packages.toml").write_text('drop_extras = []\n[[group]]\npackages = ["toy"]\n')
+    (tmp_path / "harvest_evidence.toml").write_text('[[group]]\npackages = ["toy"]\n')
+    add(served, "1.0", "libcudart.so.12")
+    words = ["--index-url", served.url, "--lists", str(tmp_path), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    assert main(words) == 0
+    told = capsys.readouterr().err
+    assert ["harvest: page 1 of 1, toy", f"harvest: metadata of file 1 of 1, toy-1.0-{TAG}.whl"] == told.splitlines()[:2]
+    assert "harvest: wheels of package 1 of 1, toy" in told
 
 
 def test_what_cannot_be_read_stays(tmp_path: Path, served: LoopbackIndex) -> None:
