@@ -177,18 +177,19 @@ def settle(name: str, rows: list[dict[str, Any]], path: str, text: str, *, write
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
-    """The TOML text: releases with equal evidence share a row."""
-    shared: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    """The TOML text: releases with equal evidence share a row, and so do architectures with the same of them."""
+    alike: dict[str, tuple[dict[str, Any], dict[str, list[str]]]] = {}
     for one in rows:
         fields = {key: one[key] for key in ("cuda", "needs", "frameworks", "same_line", "code") if one[key]}
-        if one["arch"] != "any":
-            fields = {"arch": [one["arch"]], **fields}
-        shared.setdefault(json.dumps(fields), (fields, []))[1].append(one["version"])
-    lines = [
-        f"  {{version = {json.dumps(versions)}, " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in fields.items()) + "},\n"
-        for fields, versions in shared.values()
-    ]
-    lines = [line.replace(", }", "}") for line in lines]
+        alike.setdefault(json.dumps(fields), (fields, {}))[1].setdefault(one["arch"], []).append(one["version"])
+    lines = []
+    for fields, releases_of in alike.values():
+        shared: dict[tuple[str, ...], list[str]] = {}
+        for arch, versions in releases_of.items():
+            shared.setdefault(tuple(versions), []).append(arch)
+        for versions_alike, arches in shared.items():
+            row = {"version": versions_alike, **({"arch": arches} if arches != ["any"] else {}), **fields}
+            lines.append(f"  {{{', '.join(f'{key} = {json.dumps(value)}' for key, value in row.items())}}},\n")
     today = datetime.now(timezone.utc).date()
     head = f'origin = "harvested"\nscript = "scripts/harvest_evidence.py"\nread = {today}\npackage = "{name}"\n\nwheel = [\n'
     return head + "".join(lines) + "]\n"

@@ -1,14 +1,16 @@
 """The TOML text of a wheel table: releases from the oldest to the newest, in an order that only the data decides.
 
 What several releases say alike is written once: those that differ in version and day alone share a row, Requires-Python and tags stand
-under `files`, requirements under `lines`. Numbers are
-given in the order in which a thing is said a second time, so that a new release adds to a file and moves nothing in it.
+under `files`, requirements under `lines`. Numbers are given in the order in which a thing is said a second time, so that a new release
+adds to a file and moves nothing in it. Tags of one platform are one text, `cp312 cp313 cp313-cp313t-manylinux_2_28_x86_64`, in which an
+ABI that is called as its interpreter is left out.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 from harvest_table import Table
@@ -22,29 +24,35 @@ MOST_LISTED = 20
 def rendered(written: Table, read: str) -> str:
     """The TOML text of a table that was read on the day `read`; the same rows always give the same text."""
     lines = _repeated(line for entry in written.metadata for line in entry.get("requires", ()))
-    files = {key: number + 1 for key, number in _repeated(map(_files_of, written.release)).items()}
+    releases = [{**row, "tags": _joined_tags(row["tags"])} for row in written.release]
+    files = {key: number + 1 for key, number in _repeated(map(_files_of, releases)).items()}
     parts = [
         'origin = "harvested"\nscript = "scripts/harvest.py"\n',
         f"read = {read}\npackage = {_text(written.package)}\n",
         *(["\nlines = [\n", *(f"  {_text(line)},\n" for line in lines), "]\n"] if lines else []),
         "\nrelease = [\n",
-        *(f"  {_inline(row)},\n" for row in _joined([_release(row, files) for row in written.release])),
+        *(f"  {_inline(row)},\n" for row in _joined([_release(row, files) for row in releases])),
         "]\n",
     ]
-    for (python, tags), number in files.items():
-        floor = f"requires_python = {_value(python)}\n" if python else ""
-        parts.append(f"\n[[files]]\nid = {number}\n{floor}tags = {_value(tags)}\n")
-    for entry in written.metadata:
-        parts.append(f"\n[[metadata]]\nid = {entry['id']}\n")
-        shared = {**entry, "requires": [lines.get(line, line) for line in entry.get("requires", ())]}
-        parts.extend(f"{key} = {_value(shared[key])}\n" for key in ("requires", "extras") if shared.get(key))
+    shared = {
+        "files": [
+            {"id": number, **({"requires_python": python} if python else {}), "tags": tags} for (python, tags), number in files.items()
+        ],
+        "metadata": [
+            {key: [lines.get(line, line) for line in value] if key == "requires" else value for key, value in entry.items()}
+            for entry in written.metadata
+        ],
+    }
+    for array, rows in shared.items():
+        parts += [f"\n{array} = [\n", *(f"  {_inline(row)},\n" for row in rows), "]\n"] if rows else []
     return "".join(parts)
 
 
 def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     """A wheel table as `rendered` writes it, parsed, with everything in its place again."""
     files = {one["id"]: {key: one[key] for key in SHARED if key in one} for one in table.get("files", ())}
-    releases = [{**one, **files.get(one.get("files"), {})} for row in table.get("release", ()) for one in _apart(row)]
+    joined = [{**one, **files.get(one.get("files"), {})} for row in table.get("release", ()) for one in _apart(row)]
+    releases = [{**one, "tags": [tag for text in one["tags"] for tag in _each_tag(text)]} for one in joined]
     lines = table.get("lines", ())
     metadata = [
         {**one, "requires": [lines[line] if isinstance(line, int) else line for line in one["requires"]]} if "requires" in one else one
@@ -52,6 +60,23 @@ def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     ]
     plain = {key: value for key, value in table.items() if key not in ("files", "lines")}
     return {**plain, "release": [{key: one[key] for key in one if key != "files"} for one in releases], "metadata": metadata}
+
+
+def _joined_tags(tags: Iterable[str]) -> list[str]:
+    """Tags in the order in which they are given, neighbours of one platform in one text."""
+    found = []
+    for platform, group in groupby((tag.rpartition("-") for tag in tags), key=lambda parts: parts[2]):
+        pairs = [pair for pair, _, _ in group]
+        plain = [pair.partition("-")[0] if len(set(pair.split("-"))) == 1 else pair for pair in pairs] if len(pairs) > 1 else pairs
+        found.append(f"{' '.join(plain)}-{platform}".lstrip("-"))
+    return found
+
+
+def _each_tag(text: str) -> list[str]:
+    pairs, _, platform = text.rpartition("-")
+    if " " not in pairs:
+        return [text]
+    return [f"{pair}-{platform}" if "-" in pair else f"{pair}-{pair}-{platform}" for pair in pairs.split(" ")]
 
 
 def _repeated(values: Iterable[Hashable]) -> dict[Any, int]:

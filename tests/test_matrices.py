@@ -38,6 +38,10 @@ def test_every_table_is_there(book: Book) -> None:
     assert all(table_type(name) for name in names)
 
 
+def test_they_stay_small() -> None:
+    assert sum(path.stat().st_size for path in ROOT.rglob("*.toml")) < 2_000_000, "let rows that are alike be written once"
+
+
 def test_the_program_finds_them() -> None:
     assert Path(open_book().layers[0].path("index")).name == "index.toml"
     assert open_book().frameworks()

@@ -50,6 +50,9 @@ Line = Annotated[str, _LINE]
 AptText = Annotated[str, Meta(pattern=r"^(?:[^{}]|\{(?:major|minor|release)\})+$", description=_APT_FIELDS)]
 Pattern = Annotated[str, Meta(description="a regular expression with fields such as {found:cudnn}", extra={"check": "pattern"})]
 Arch = Literal["x86_64", "aarch64", "ppc64le"]
+Tags = Annotated[
+    tuple[Text, ...], Meta(description="a list of wheel tags such as 'cp312 cp313-manylinux_2_28_x86_64'", extra={"check": "tags"})
+]
 Sonames = Annotated[
     tuple[tuple[Identifier, Identifier], ...],
     Meta(description="a table of libraries and their sonames", extra={"check": "sonames"}, extra_json_schema={"type": "object"}),

@@ -34,6 +34,7 @@ from cudnn_resolve.matrix.column import (
     Sonames,
     Sources,
     Specifier,
+    Tags,
     Text,
     Url,
     Version,
@@ -465,7 +466,7 @@ class WheelFiles(Plain, frozen=True, kw_only=True):
     identity = ("id",)
     id: Count
     requires_python: Specifier | None = None
-    tags: tuple[Text, ...] = ()
+    tags: Tags = ()
 
 
 class WheelRelease(Plain, frozen=True, kw_only=True):
@@ -474,7 +475,7 @@ class WheelRelease(Plain, frozen=True, kw_only=True):
     identity = ("version",)
     version: Version
     requires_python: Specifier | None = None
-    tags: tuple[Text, ...] = ()
+    tags: Tags = ()
     """Compressed tags of its Linux and any-platform wheels; `sdist` alone where there is no wheel."""
     yanked: bool = False
     date: Day | None = None

@@ -187,6 +187,18 @@ def _pattern(value: Any) -> str:
     return str(value)
 
 
+def _tags(value: Any) -> tuple[str, ...]:
+    """Each tag by itself: wheels of one platform are one text, in which an ABI that is called as its interpreter is left out."""
+    return tuple(tag for text in _TEXTS(value) for tag in _each_tag(text))
+
+
+def _each_tag(text: str) -> list[str]:
+    pairs, _, platform = text.rpartition("-")
+    if " " not in pairs:
+        return [text]
+    return [f"{pair}-{platform}" if "-" in pair else f"{pair}-{pair}-{platform}" for pair in pairs.split(" ")]
+
+
 @lru_cache(maxsize=8192)
 def _version(text: str) -> None:
     from packaging.version import Version as Parsed
@@ -212,7 +224,8 @@ def _day(text: str) -> None:
     date.fromisoformat(text if len(text) > 7 else f"{text}-01")
 
 
-_PREPARED: dict[str, _Read] = {"branch": _branch, "sonames": _sonames, "lines": _lines, "pattern": _pattern}
+_PREPARED: dict[str, _Read] = {"branch": _branch, "sonames": _sonames, "lines": _lines, "pattern": _pattern, "tags": _tags}
 """Checks that make the value themselves."""
 _CHECKED: dict[str, Callable[[str], None]] = {"version": _version, "specifier": _specifier, "requirement": _requirement, "day": _day}
 """Checks of a value that msgspec has made; packaging is imported by those that need it."""
+_TEXTS = reader(tuple[Text, ...])

@@ -106,6 +106,19 @@ def test_metadata_of_a_release_is_in_the_file() -> None:
     assert faults("wheel/beta", text) == ["m/x.toml: release[0].metadata: 7 is not the id of a [[metadata]] entry of this file"]
 
 
+def test_tags_of_one_platform_are_one_text() -> None:
+    text = WORLD["wheel/beta"].replace('"py3-none-any"', '"cp39-cp39-any", "cp27-cp27mu cp312 cp313-cp313t-linux_x86_64", "sdist"')
+    table: Any = compile_table("wheel/beta", decode(text), file="m/x.toml")[0]
+    assert table.release[0].tags == (
+        "cp39-cp39-any",
+        "cp27-cp27mu-linux_x86_64",
+        "cp312-cp312-linux_x86_64",
+        "cp313-cp313t-linux_x86_64",
+        "sdist",
+    )
+    assert faults("wheel/beta", text.replace('"sdist"', "3")) == ["m/x.toml: release[0].tags: entry 2: 3 is not a text"]
+
+
 def test_a_row_of_a_wheel_table_lists_releases_with_their_days() -> None:
     days = WORLD["wheel/beta"].replace('version = "0.1"', 'version = ["0.1", "0.2"], date = [2024-04-03, 2024-05-03]')
     assert days != WORLD["wheel/beta"]

@@ -101,14 +101,10 @@ release = [
   {version = "1.10.post1", date = 2021-03-04, yanked = true, tags = [TAGS], metadata = {x86_64 = 2, aarch64 = 1}},
 ]
 
-[[metadata]]
-id = 1
-requires = [0]
-
-[[metadata]]
-id = 2
-requires = [0, 'nvidia-cudnn-cu12==9.1.0.70; extra == "cuda"']
-extras = ["cuda"]
+metadata = [
+  {id = 1, requires = [0]},
+  {id = 2, requires = [0, 'nvidia-cudnn-cu12==9.1.0.70; extra == "cuda"'], extras = ["cuda"]},
+]
 """
 TAGS = '"cp39-cp39-manylinux_2_17_x86_64", "cp310-cp310-manylinux_2_17_aarch64.manylinux_2_28_x86_64"'
 

@@ -41,6 +41,15 @@ def test_what_was_written_is_read_back_whole() -> None:
     assert (alone["release"], "lines" in alone, "files" in alone) == (made("1.0").release, False, False)
 
 
+def test_tags_of_one_platform_are_one_text() -> None:
+    tags = ["cp27-cp27mu-linux_x86_64", "cp312-cp312-linux_x86_64", "cp313-cp313t-linux_x86_64", "cp314-cp314-linux_aarch64", "sdist"]
+    table = Table(package="toy", release=[{"version": "1.0", "tags": tags}], metadata=[])
+    written = tomllib.loads(rendered(table, "2026-01-01"))
+
+    assert written["release"][0]["tags"] == ["cp27-cp27mu cp312 cp313-cp313t-linux_x86_64", "cp314-cp314-linux_aarch64", "sdist"]
+    assert expanded(written)["release"] == table.release
+
+
 def test_a_new_release_moves_nothing() -> None:
     before, after = (rendered(made(*versions), "2026-01-01").splitlines() for versions in (("1.0", "1.1"), ("1.0", "1.1", "1.2")))
 
