@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import ExitCode, UsageError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journals import Journals, read_mark, write_mark
 from cudnn_resolve.execution.model import Execution, Reporter
@@ -24,6 +24,7 @@ from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_file, ranges_of, refuse_broken
 from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.settled import Settled, settled_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
@@ -85,6 +86,15 @@ DEFAULT = Interaction()
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """What became of it, and the plan; no execution where there is no plan."""
+    settled = settled_of(request, lock_path(request))
+    known = settled.recall()
+    if known is not None:
+        return ApplyResult(execution=known.execution, plan=grown(PlanResult, known.plan))
+    return _looked_at(request, interaction, settled)
+
+
+def _looked_at(request: ApplyRequest, interaction: Interaction, settled: Settled) -> ApplyResult:
+    """The same after a look at everything."""
     asked = Later(lambda: _environment(request.python))
     from cudnn_resolve.execution.loader_settings import is_done  # while the interpreter answers
     from cudnn_resolve.execution.recover import repair
@@ -103,6 +113,8 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
             return ApplyResult(execution=repaired)
         if work.journals.marked() is None:  # what was put back took it along
             _mark(work.journals, environment, request.words)
+        if repaired is not None or refused is not None:
+            settled.give_up()  # it was changed, or a warning goes with whatever is said
         plan, task = _plan(request, interaction)
         if task is None:
             return ApplyResult(plan=grown(PlanResult, plan))
@@ -111,8 +123,10 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
             spoiled, notes = _damaged(plan, work)
             if spoiled:
                 plan, task = _plan(replace(request, reinstall_package=(*request.reinstall_package, *spoiled)), interaction)
-        done = carry_through(plan, task, work, request, interaction) if task is not None else None
-        done = replace(done, notes=(*notes, *done.notes)) if done is not None else None
+        done = carry_through(plan, task, work, request, interaction, settled) if task is not None else None
+        if done is not None:
+            done = replace(done, notes=(*notes, *done.notes))
+            settled.remember(done, plan)
         return ApplyResult(execution=done, plan=grown(PlanResult, plan))
 
 
@@ -180,14 +194,18 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
 
 
 def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task | None]:
-    from cudnn_resolve.execution.task import task_of
-
     path = lock_path(request)
     if path is not None:
         plan = plan_of_lock_file(path, request)
     else:
         answer = answered(request, interaction.listener, "plan" if request.dry_run else "apply")
         plan = grown(PlanResult, answer.plan, ranges=ranges_of(answer)) if request.ranges else answer.plan
+    return _planned(plan, request)
+
+
+def _planned(plan: Plan, request: ApplyRequest) -> tuple[Plan, Task | None]:
+    from cudnn_resolve.execution.task import task_of
+
     return plan, task_of(plan, gather_book(request).framework_of) if plan.is_satisfiable else None
 
 
@@ -209,8 +227,8 @@ def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
     )
 
 
-def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction) -> Execution:
-    """What became of a plan: asked about, carried out, and looked at."""
+def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction, settled: Settled) -> Execution:
+    """What became of a plan: asked about, carried out, looked at, and remembered."""
     from cudnn_resolve.execution.loader_settings import is_done
 
     asked = (work.environment.prefix, *request.words)
@@ -219,7 +237,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
             from cudnn_resolve.operations.notebook import forget_restart
 
             forget_restart(asked)
-        return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
+        return _nothing(plan)
     refuse_broken(plan, force=request.force)
     if plan.facts.python.externally_managed and not request.break_system_packages:
         raise _managed(work.environment)
@@ -231,11 +249,14 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
 
     stated = request.given is not None or request.facts is not None or request.assumptions != Assumptions()
     known = None if stated or task.apt or task.repositories else plan.facts
+    seen: list[Facts] = []
 
     def verify() -> tuple[str, ...]:
         from cudnn_resolve.execution.check import differences
 
+        settled.look()
         facts = detect_facts(request, known)
+        seen.append(facts)
         return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
 
     from cudnn_resolve.execution.check import package_folder
@@ -266,8 +287,30 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
         done = carry_out(task, replace(work, verify=verify, download=download, members=download.members, online=download.is_online))
     if done.status != "done":
         return done
+    _remember(settled, plan, replace(request, given=seen[-1]), work)
     done = replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
     return restart(done, work.host, asked) if request.restart else done
+
+
+def _nothing(plan: Plan) -> Execution:
+    return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
+
+
+def _remember(settled: Settled, before: Plan, request: ApplyRequest, work: Work) -> None:
+    """Keep what the next `apply` will say of the environment that was just changed and looked at, if that is "nothing to do"."""
+    from cudnn_resolve.execution.loader_settings import is_done
+    from cudnn_resolve.host.installed_files import verify_files
+
+    path = lock_path(request)
+    same = request.given is not None and before.facts.problems == request.given.problems  # those of a driver were not asked for again
+    if path is None or not (settled.is_kept and same):
+        return
+    with suppress(CudnnResolveError):
+        plan, task = _planned(plan_of_lock_file(path, request), request)
+        kept = {one.name for one in before.pip if one.action == "keep"}  # whose files nobody has looked at
+        sound = not kept or not verify_files(work.host, work.environment.packages, kept).damages
+        if task is not None and is_done(task, work) and sound:
+            settled.remember(_nothing(plan), plan)
 
 
 def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_qu
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, answered, command_of, plan_of_lock_file
 from cudnn_resolve.operations.results import grown
+from cudnn_resolve.operations.settled import settled_of
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.planning.step import with_environment
 from cudnn_resolve.probe.python import ask_python, interpreters
@@ -246,7 +247,8 @@ def _fill(found: Answer, request: ApplyRequest, journals: Journals, interaction:
     inside = _inside(request, journals)
     with changing.held(environment, inside, interaction) as work:
         task = task_of(found.plan, gather_book(request).framework_of)
-        return changing.carry_through(found.plan, task, work, inside, replace(interaction, confirm=None))
+        settled = settled_of(inside, changing.lock_path(inside))
+        return changing.carry_through(found.plan, task, work, inside, replace(interaction, confirm=None), settled)
 
 
 @contextmanager

@@ -36,7 +36,9 @@ def detect(host: Host, python: str | None, known: Facts | None = None) -> Facts:
     if native is None or root is None:
         assert known is not None
         problems = (*facts.problems, *copy_problems, *framework_problems)
-        return replace(facts, driver=known.driver, gpus=known.gpus, root=known.root, cudnn=copies, frameworks=frameworks, problems=problems)
+        facts = replace(facts, driver=known.driver, gpus=known.gpus, root=known.root, cudnn=copies, frameworks=frameworks)
+        sources = {**known.sources, **facts.sources}
+        return replace(facts, sources=MappingProxyType(dict(sorted(sources.items()))), problems=problems)
     probe = DriverProbe(host, native.value())
     driver, driver_sources, driver_problems = find_driver(probe)
     gpus, gpu_source, gpu_problems = find_gpus(probe, driver)

@@ -1,0 +1,124 @@
+"""What tells that neither an environment nor the machine was changed: numbers of their files, without reading them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Iterable
+
+_OF_TERMINAL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "COLORTERM", "FORCE_COLOR", "NO_COLOR"})
+_OF_SESSION = ("JPY_", "SSH_", "TMUX", "STY", "WINDOW", "TERM", "CLICOLOR", "VTE_", "GPG_", "DBUS_", "XDG_SESSION", "XDG_RUNTIME")
+"""Variables that differ from one terminal or kernel to the next and say nothing about an environment."""
+_READ = (
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/driver/nvidia/version",
+    "/sys/module/nvidia/version",
+    "/proc/driver/nvidia/params",
+)
+_SEEN = (
+    *("/etc/os-release", "/etc/ld.so.cache", "/etc/ld.so.conf.d", "/etc/nv_tegra_release", "/.dockerenv"),
+    *("/var/lib/dpkg/status", "/usr/local", "/usr/local/cuda", "/usr/local/cuda/version.json", "/usr/lib/wsl/lib"),
+    *("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"),
+)
+"""What changes with the driver, the C library, packages of the system and the cache of the loader."""
+_NAMED = ("/dev", "/proc/driver/nvidia/gpus", "/proc/driver/nvidia/capabilities")
+_DEVICES = ("nvidia", "nvhost", "nvmap", "dxg", "0")
+"""How the names of devices and GPUs begin that count."""
+_LARGEST = 1 << 20
+
+
+def of_machine() -> bytes:
+    """What changes when the driver, the GPUs, the C library, packages of the system or the variables of the environment do."""
+    parts: list[object] = [os.geteuid(), os.getegid()]
+    parts += sorted((key, value) for key, value in os.environ.items() if key not in _OF_TERMINAL and not key.startswith(_OF_SESSION))
+    parts += [_content(path) for path in _READ] + [_state(path) for path in _SEEN]
+    parts += [sorted(name for name in _names(path) if name.startswith(_DEVICES)) for path in _NAMED]
+    return digest(map(repr, parts))
+
+
+def of_environment(prefix: str, *, passing: Collection[str] = ()) -> bytes | None:
+    """What changes when a file of a virtual environment is written, comes or goes; None where more than its folder decides.
+
+    Sizes, times and inodes are compared; compiled modules, and files that are called as one of `passing`, do not count. More decides where
+    packages of the system are seen, or a folder elsewhere is on the path or linked to.
+    """
+    settings = _content(f"{prefix}/pyvenv.cfg").decode("utf-8", "replace").lower()
+    if "home" not in settings or "".join(settings.split()).count("include-system-site-packages=true"):
+        return None
+    found = [f"{os.path.realpath(f'{prefix}/bin/python')} {_state(f'{prefix}/bin/python')}"]
+    links: list[str] = []
+    found += _files(prefix, links)
+    if any(os.path.isdir(one) and one != f"{prefix}/lib64" for one in links):
+        return None
+    found += [f"{one} {_state(one)}" for one in links]
+    rows = [one for one in found if one.rpartition(" (")[0].rpartition("/")[2] not in passing]
+    paths = (one.rpartition(" (")[0] for one in rows if ".pth (" in one or ".egg-link (" in one)
+    return None if any(_leads_elsewhere(path) for path in paths) else digest(sorted(rows))
+
+
+def of_program() -> bytes:
+    """What changes when a module or a table of this program does."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    tables = f"{os.path.dirname(package)}/matrices"  # of a checkout
+    return digest([of_folder(package).hex(), of_folder(tables).hex() if os.path.isdir(tables) else ""])
+
+
+def of_folder(path: str) -> bytes:
+    """What changes when a file below a folder does."""
+    return digest(sorted(_files(path, [])))
+
+
+def _files(folder: str, links: list[str]) -> list[str]:
+    """A line for each file below a folder."""
+    found, waiting = [], [folder]
+    while waiting:
+        here = waiting.pop()
+        try:
+            with os.scandir(here) as entries:
+                for one in entries:
+                    name = one.name
+                    if one.is_symlink():
+                        links.append(one.path)
+                    elif one.is_dir(follow_symlinks=False):
+                        if name != "__pycache__":
+                            waiting.append(one.path)
+                    elif not name.endswith(".pyc"):
+                        seen = one.stat(follow_symlinks=False)
+                        found.append(f"{one.path} ({seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_mode})")
+        except OSError as error:
+            found.append(f"{here} ({error.errno})")
+    return found
+
+
+def _leads_elsewhere(path: str) -> bool:
+    """True for a file of paths that puts a folder on the path."""
+    lines = (line.strip() for line in _content(path).decode("utf-8", "replace").splitlines())
+    return path.endswith(".egg-link") or any(line and not line.startswith(("#", "import ", "import\t")) for line in lines)
+
+
+def _state(path: str) -> tuple[object, ...]:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return ()
+    return os.path.realpath(path), seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(_LARGEST)
+    except OSError:
+        return b""
+
+
+def digest(rows: Iterable[str]) -> bytes:
+    """One sum of many rows."""
+    return hashlib.sha256("\n".join(rows).encode("utf-8", "surrogateescape")).digest()
