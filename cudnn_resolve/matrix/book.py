@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import force_setattr
@@ -136,8 +136,8 @@ class Book:
 
     def component(self, package: str) -> row.Component | None:
         """The CUDA library that a pip package carries; None for any other package."""
-        rows: dict[str, row.Component] = self._index("cuda/component", "component", lambda one: one.package)
-        return rows.get(_normalized(package))
+        by_name = partial(self._index, "cuda/component", "component", lambda one: one.package)
+        return self._keep("component of", package, lambda _: by_name().get(_normalized(package)))
 
     def components(self, cuda_major: int) -> tuple[row.Component, ...]:
         """The component packages of one CUDA major."""

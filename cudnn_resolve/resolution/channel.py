@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.resolution.release import parse_version
@@ -77,11 +80,17 @@ def is_installed(context: Context, build: Build) -> bool:
     if installed == build.wheel_version:
         return True
     version = parse_version(installed)
-    if version is None or version.public != build.version:
+    if version is None or _public(installed) != build.version:
         return False
     if version.local is None:
         return build.index == "default"
     return build.index == "default" and version.local in (build.variant, build.wheel_version.partition("+")[2])
+
+
+@lru_cache(4096)
+def _public(version: str) -> str:
+    """A version without its local part, as PEP 440 spells it."""
+    return Version(version).public
 
 
 def lives_on_system(context: Context, build: Build) -> bool:

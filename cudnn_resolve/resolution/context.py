@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.matrix.row import Advisory, Build
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
     from cudnn_resolve.resolution.candidate import Candidate
@@ -139,13 +139,13 @@ class Context:
         """
         if self.request.cudnn is not None and "cudnn" in package and self._only_bad_cudnn:
             return False
-        for advisory in self.book.advisories(package):
-            spec = specifier(advisory.versions)
-            if advisory.action != "avoid" or spec is None or not spec.contains(version, prereleases=True):
-                continue
-            if not advisory.capability or any(gpu.capability in advisory.capability for gpu in self.machine.gpus):
-                return True
-        return False
+        rows: tuple[Advisory, ...] = self.book.remember("advice against", (package, version), partial(self._advice, package, version))
+        return any(not row.capability or any(gpu.capability in row.capability for gpu in self.machine.gpus) for row in rows)
+
+    def _advice(self, package: str, version: Version) -> tuple[Advisory, ...]:
+        """The advisories that say to avoid this version, each perhaps on some GPUs alone."""
+        rows = (row for row in self.book.advisories(package) if row.action == "avoid")
+        return tuple(row for row in rows if (spec := specifier(row.versions)) is not None and spec.contains(version, prereleases=True))
 
     @cached_property
     def _only_bad_cudnn(self) -> bool:

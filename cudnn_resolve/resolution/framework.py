@@ -17,32 +17,12 @@ from cudnn_resolve.resolution.pin import abi_range
 from cudnn_resolve.resolution.release import parse_version
 
 if TYPE_CHECKING:
-    from packaging.version import Version
-
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Target
 
 _WHEELS_THERE = 5
 """Weight of installed library wheels against a build that does without them."""
-
-
-class NewestFirst:
-    """A version that sorts before older ones."""
-
-    __slots__ = ("version",)
-
-    def __init__(self, version: Version) -> None:
-        self.version = version
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NewestFirst) and self.version == other.version
-
-    def __lt__(self, other: NewestFirst) -> bool:
-        return other.version < self.version
-
-    def __hash__(self) -> int:
-        return hash(self.version)
 
 
 class BuildOrder(NamedTuple):
@@ -56,7 +36,8 @@ class BuildOrder(NamedTuple):
     is_not_locked: bool
     is_vague: bool
     """Nobody read its wheel, and that of another build of its version somebody did."""
-    version: NewestFirst
+    version: int
+    """Its place among those of its framework, the newest first."""
     is_elsewhere: bool
     """It is not on the configured index."""
     is_beyond_driver: bool
@@ -103,10 +84,10 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         context, machine = self._context, self._context.machine
         native = machine.native_cuda
         read = {build.version for build in builds if not is_vague(build)}
+        versions = {text: version for text in {build.version for build in builds} if (version := parse_version(text)) is not None}
+        newest = {version: number for number, version in enumerate(sorted(set(versions.values()), reverse=True))}
 
         def order(place: int, build: Build) -> BuildOrder:
-            version = parse_version(build.version)
-            assert version is not None
             installed = is_installed(context, build)
             elsewhere = build.index != "default"
             return BuildOrder(
@@ -115,7 +96,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
                 unmet=self.unmet(build) if installed else 0,
                 is_not_locked=context.request.preferences.get(build.package) != build.wheel_version,
                 is_vague=build.version in read and is_vague(build),
-                version=NewestFirst(version),
+                version=newest[versions[build.version]],
                 is_elsewhere=elsewhere,
                 is_beyond_driver=elsewhere and native is not None and build.cuda is not None and build.cuda > native,
                 cuda=_newest_cuda(build),

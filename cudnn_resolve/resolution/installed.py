@@ -272,7 +272,7 @@ def _requires(context: Context, package: str, version: str) -> Iterator[Requirem
     """What an installed package declares of others: as read on the machine, else as the matrix knows it."""
     lines = context.machine.requires.get(package)
     if lines is None:
-        releases = (one for one in context.releases.of(package) if version in (one.text, str(one.version)))
+        releases = (one for one in context.releases.of(package) if version == one.text or version == str(one.version))
         found = next(releases, None)
         lines = context.metadata.requires(found) if found is not None and found.requires is not None else ()
     for line in lines:

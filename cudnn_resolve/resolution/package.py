@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.requirements import Requirement
@@ -317,11 +318,16 @@ def _requires_python_need(context: Context, wanted: str, who: str) -> Need | Non
     """The need for another Python, where the target's is not what a specifier wants; one without a patch number means its first release."""
     machine = context.machine
     full = machine.python_full or ""
-    version = parse_version(full if full.count(".") > 1 else f"{full}.0") if machine.python is not None else None
-    spec = specifier(wanted)
-    if version is None or spec is None or spec.contains(version.base_version, prereleases=True):
+    if machine.python is None or _serves_python(wanted, full if full.count(".") > 1 else f"{full}.0"):
         return None
     return Need(PYTHON, lambda other: other.value is None, f"Python {wanted}", f"{who} declares it (Requires-Python)")
+
+
+@lru_cache(4096)
+def _serves_python(wanted: str, python: str) -> bool:
+    """False where a Python is outside a specifier; nothing that cannot be read excludes one."""
+    version, spec = parse_version(python), specifier(wanted)
+    return version is None or spec is None or spec.contains(version.base_version, prereleases=True)
 
 
 def _component_needs(context: Context, release: Release, who: str) -> Iterator[Need]:

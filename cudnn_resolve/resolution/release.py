@@ -107,7 +107,8 @@ class Release:
 
 def order(release: Release) -> tuple[Version, bool, Version]:
     """Newest first; of one public version the configured index before those that name a local part."""
-    return Version(release.version.public), release.index == "default", release.version
+    version = release.version
+    return version if version.local is None else Version(version.public), release.index == "default", version
 
 
 SDIST = ("sdist",)
