@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.options import FleetRequest
 
-_UUID = re.compile(rb'"uuid"\s*:\s*"[A-Za-z0-9-]{1,80}"')
+_UUID = re.compile(rb'("uuid"\s*:\s*)"([A-Za-z0-9-]{1,80})"')
+_NOTE = re.compile(rb'"([A-Za-z0-9._-]{1,80})"')
+_NAME = re.compile(rb"[A-Za-z0-9._-]{1,80}")
 _GAP = re.compile(rb'\s*[{,]\s*"([^"\\]{0,100})"\s*:\s*')
 _END = re.compile(rb"\s*\{?\s*\}\s*")
 _LABEL = re.compile(rb"[ \t]*([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(?: |(?=\r?\n)|$)")
@@ -36,6 +38,8 @@ _LABEL = re.compile(rb"[ \t]*([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(?: |(?=\r?\n)|$)
 _LONG = 1024
 _MOST_BYTES = 16 << 20
 """Text whose meaning is kept; what is different on every host would fill the memory."""
+_MOST_KNOWN, _MOST_FORMS = 2000, 8
+"""Whole files that are known again by all but the names in them, and the places of names that files of one length have."""
 _NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
@@ -91,6 +95,7 @@ def by_class(
     return tuple(done[group.name] for group, _ in tasks)
 
 
+
 def announce(classes: Iterable[FleetClass], listener: Listener) -> None:
     """Say which classes are about to be worked on."""
     listener.tell("working on the classes")
@@ -133,11 +138,25 @@ def _from_files(places: Iterable[str], book: Book) -> Iterator[HostReport]:
             yield from reader.reports(os.path.join(place, name))
 
 
+class _Names(NamedTuple):
+    """Where names stand in a facts file that are others on each host of a kind."""
+
+    places: tuple[tuple[int, int], ...]
+    note: int | None
+    """The number of the one that is the note of the file."""
+
+    def around(self, raw: bytes) -> bytes:
+        """What stands around them, in short."""
+        starts, ends = (0, *(end for _, end in self.places)), (*(start for start, _ in self.places), len(raw))
+        return sha256(b"".join(raw[start:end] for start, end in zip(starts, ends, strict=True))).digest()
+
+
 class _Reader:
     """Reads facts files as `--facts` does.
 
-    Hosts of one kind say the same but for a few lines: each part of a file, `"packages": {...}`, is read once and known by its text
-    from then on. Of 10,000 files most of the time would go into reading the same lists of packages otherwise.
+    Hosts of one kind say the same but for a few names, and a whole file is known again by what stands around these. Of others each part,
+    `"packages": {...}`, is read once and known by its text from then on. Of 10,000 files most of the time would go into reading the same
+    lists of packages otherwise.
     """
 
     def __init__(self, book: Book) -> None:
@@ -145,6 +164,9 @@ class _Reader:
         self._parts: dict[tuple[str, bytes], Any] = {}
         self._held = 0
         self._split = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._known: dict[tuple[_Names, bytes], Facts] = {}
+        self._names: dict[int, dict[_Names, None]] = {}
+        """Where names stood in files of that length."""
 
     def reports(self, path: str) -> Iterator[HostReport]:
         """The host of a file, or the several that a list of Kubernetes' nodes has."""
@@ -184,30 +206,51 @@ class _Reader:
 
     def _joined(self, raw: bytes) -> Facts | None:
         """The facts of a file that `detect` wrote, put together of its parts; None for another file, and for a faulty one."""
+        for names in self._names.get(len(raw), ()):
+            known = self._known.get((names, names.around(raw)))
+            if known is not None and all(_NAME.fullmatch(raw, start, end) for start, end in names.places):
+                return known if names.note is None else replace(known, note=raw[slice(*names.places[names.note])].decode())
         try:
             entries = self._entries(raw)
             if entries is None or not entries.keys() <= _KEYS:
                 return None
-            made = {name: self._part(name, text) for name, text in entries.items()}
+            made = {name: self._part(name, raw[place]) for name, place in entries.items()}
         except (CudnnResolveError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
         made.pop("schema", None)
-        return Facts(**made)
+        facts = Facts(**made)
+        self._keep(raw, entries, facts)
+        return facts
 
-    def _entries(self, raw: bytes) -> dict[str, bytes] | None:
-        """The entries of an object, not interpreted; None where one of them was lost, because its key stands twice."""
+    def _keep(self, raw: bytes, entries: Mapping[str, slice], facts: Facts) -> None:
+        """Know a file again on which only names are others."""
+        gpus, note = entries.get("gpus", slice(0, 0)), entries.get("note", slice(0, 0))
+        of_host = _NOTE.fullmatch(raw, note.start, note.stop)
+        places = sorted([*(one.span(2) for one in _UUID.finditer(raw, gpus.start, gpus.stop)), *([of_host.span(1)] if of_host else ())])
+        names = _Names(tuple(places), places.index(of_host.span(1)) if of_host else None)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+            self._names.clear()
+        forms = self._names.setdefault(len(raw), {})
+        if names in forms or len(forms) < _MOST_FORMS:  # each of them is tried on every file of that length
+            forms[names] = None
+            self._known[names, names.around(raw)] = facts
+
+    def _entries(self, raw: bytes) -> dict[str, slice] | None:
+        """Where the entries of an object stand; None where one of them was lost, because its key stands twice."""
         found, place = {}, 0
         for name, value in self._split.decode(raw).items():
             text, gap = bytes(value), _GAP.match(raw, place)
             if gap is None or gap[1] != name.encode() or not raw.startswith(text, gap.end()):
                 return None
-            found[name], place = text, gap.end() + len(text)
+            place = gap.end() + len(text)
+            found[name] = slice(gap.end(), place)
         return found if _END.fullmatch(raw, place) else None
 
     def _part(self, name: str, text: bytes) -> Any:
         """One entry of a facts file as facts have it."""
-        text = _UUID.sub(b'"uuid":null', text) if name == "gpus" else text
-        key = name, text if len(text) < _LONG else blake2b(text, digest_size=20).digest()
+        text = _UUID.sub(rb"\1null", text) if name == "gpus" else text
+        key = name, text if len(text) < _LONG else sha256(text).digest()
         if key not in self._parts:
             made = self._packages(text) if name == "packages" else getattr(_alone(name, text), name, None)
             self._held += 0 if name == "packages" else len(text)
@@ -223,8 +266,9 @@ class _Reader:
         if entries is None:
             raise InputError("a list of packages stands twice", code="facts-invalid")
         lists = {}
-        for name, value in entries.items():
-            key = f"packages.{name}", blake2b(value, digest_size=20).digest()
+        for name, place in entries.items():
+            value = text[place]
+            key = f"packages.{name}", sha256(value).digest()
             if key not in self._parts:
                 self._parts[key] = getattr(_alone("packages", b'{"%b":%b}' % (name.encode(), value)).packages, name, None)
                 self._held += len(value)

@@ -151,6 +151,28 @@ def test_what_is_said_of_an_index_is_said_once_for_all_classes(nodes: Path, monk
     assert "note: pip leaves out" in fleet("plan", nodes, "torch==2.7.0", "--offline").stdout
 
 
+def test_hosts_that_differ_in_names_alone_are_read_as_each_is(tmp_path: Path) -> None:
+    facts = {**told("x", count=2), "packages": {"pip": {"uuid": "1.30", "note": "0.1", "torch": "2.7.0"}}}
+    hosts = {f"h{number}": {**facts, "note": f"rack-{number}", "gpus": told(f"h{number}", count=2)["gpus"]} for number in range(1, 4)}
+    hosts["h3"]["packages"] = {"pip": {**facts["packages"]["pip"], "uuid": "1.31", "note": "0.2"}}
+    (one,) = cudnn_resolve.fleet_detect(from_folder=str(write(tmp_path / "facts", **hosts))).classes
+    assert (one.group.hosts, one.group.facts.note) == (("h1", "h2", "h3"), "rack-1")
+    assert {row.fact: dict(row.values) for row in one.group.spreads} == {
+        "packages.pip.note": {"0.1": ("h1", "h2"), "0.2": ("h3",)},
+        "packages.pip.uuid": {"1.30": ("h1", "h2"), "1.31": ("h3",)},
+    }
+
+
+def test_a_file_that_is_cut_off_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    folder = write(tmp_path / "facts", a=told("aa"), b=told("bb"))
+    whole = (folder / "b.json").read_text()
+    (folder / "b.json").write_text(whole[:-1] + " ")
+    (folder / "c.json").write_text(whole.replace('"GPU-bb-0"', "GPU-bb-0--"))
+    found = answer("detect", folder)
+    assert [one["hosts"] for one in found["classes"]] == [["a"]]
+    assert {one["host"] for one in found["faults"]} == {"b", "c"}
+
+
 def test_files_of_a_fleet_are_not_freed_while_they_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
