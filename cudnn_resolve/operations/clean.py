@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -71,11 +70,21 @@ def clean(request: CleanRequest) -> CleanResult:
         if folder is None or not size:
             continue
         due = request.all and not request.dry_run
-        held = hold(folder) if due else None
-        if held is not None:
-            with suppress(WorldError):  # another command may be filling it
-                disk.remove_tree(folder)
-            held.release()
-        told = "in use by another command" if due and held is None else why
-        parts.append(Part(what=what, path=folder, bytes=size, freed=held is not None, why=told))
+        refused = _freed(folder) if due else None
+        parts.append(Part(what=what, path=folder, bytes=size, freed=due and refused is None, why=refused or why))
     return CleanResult(parts=tuple(parts))
+
+
+def _freed(folder: str) -> str | None:
+    """Why a folder is kept; None where it is gone."""
+    try:
+        held = hold(folder)
+        if held is None:
+            return "in use by another command"
+        try:
+            disk.remove_tree(folder)
+        finally:
+            held.release()
+    except WorldError as error:
+        return error.message
+    return None

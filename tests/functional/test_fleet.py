@@ -173,6 +173,21 @@ def test_a_file_that_is_cut_off_is_not_taken_for_the_one_before(tmp_path: Path) 
     assert {one["host"] for one in found["faults"]} == {"b", "c"}
 
 
+def test_a_cache_that_cannot_be_opened_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with in_use():
+        (next(tmp_path.rglob("fleet")) / "lock.toml").write_text("x")
+
+    def refused(folder: str) -> None:
+        raise WorldError(f"{folder} cannot be opened: Permission denied", code="permission")
+
+    monkeypatch.setattr("cudnn_resolve.operations.clean.hold", refused)
+    (kept,) = (one for one in clean(CleanRequest(all=True)).parts if one.what == "fleet")
+    assert (kept.freed, Path(kept.path, "lock.toml").exists()) == (False, True)
+    assert "cannot be opened" in kept.why
+
+
 def test_files_of_a_fleet_are_not_freed_while_they_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
