@@ -75,6 +75,8 @@ class ClassAnswer(Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     """By host, where there is more to say than of the class."""
+    notes: tuple[str, ...] = ()
+    """Of what was asked on the way, an index for example: classes mostly share them."""
 
 
 class WayOut(Struct, frozen=True, kw_only=True):

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass
-from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, by_class, classes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, by_class, classes_of, notes_of
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 
 if TYPE_CHECKING:
+    from cudnn_resolve.fleet.model import Status
     from cudnn_resolve.operations.options import FleetRequest
 
 
@@ -41,8 +42,7 @@ def plan(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
     """A plan for each class."""
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = by_class(_planned, [(one, request) for one in classes], listener)
-    notes = sorted({note for one in answers if one.plan is not None for note in one.plan.notes})  # of indexes, which classes share
-    return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=tuple(notes))
+    return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 
 def at_work(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
@@ -84,4 +84,5 @@ def _planned(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     except InputError as error:
         return ClassAnswer(group=group, status="no", message=str(error))
     ranges = ranges_of(found) if request.ranges else ()
-    return ClassAnswer(group=group, status="ok" if found.plan.is_satisfiable else "no", plan=found.plan, ranges=ranges)
+    status: Status = "ok" if found.plan.is_satisfiable else "no"
+    return ClassAnswer(group=group, status=status, plan=found.plan, ranges=ranges, notes=found.plan.notes)

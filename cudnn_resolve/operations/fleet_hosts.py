@@ -95,6 +95,10 @@ def by_class(
     return tuple(done[group.name] for group, _ in tasks)
 
 
+def notes_of(answers: Iterable[ClassAnswer]) -> tuple[str, ...]:
+    """What was noted of any class, said once for all."""
+    return tuple(sorted({note for one in answers for note in one.notes}))
+
 
 def announce(classes: Iterable[FleetClass], listener: Listener) -> None:
     """Say which classes are about to be worked on."""

@@ -14,9 +14,10 @@ from cudnn_resolve.fleet.classes import in_order, ranges
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, WayOut
 from cudnn_resolve.host import disk
-from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of, notes_of
 from cudnn_resolve.operations.gather import gather_book, gather_question
 from cudnn_resolve.operations.judge import machine_name
+from cudnn_resolve.operations.listener import Notes
 from cudnn_resolve.operations.lock import FILE, LockResult, make_lock
 from cudnn_resolve.operations.options import LockRequest
 from cudnn_resolve.operations.plan import verdict_of_lock
@@ -51,7 +52,7 @@ def lock(request: FleetRequest, listener: Listener) -> FleetResult:
             raise UsageError(f"-o {folder} is no folder", code="usage-path", hint=hint)
         disk.make_folder(folder)
     answers = by_class(_locked, [(one, replace(request, output=folder)) for one in classes], listener)
-    return FleetResult(verb=request.verb, classes=answers, faults=faults)
+    return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 
 def lock_name(one: FleetClass) -> str:
@@ -62,13 +63,14 @@ def lock_name(one: FleetClass) -> str:
 def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     one, request = task
     path = os.path.join(request.output or ".", lock_name(one))
+    notes = Notes()
     try:
-        made = make_lock(_lock_request(request, one.facts, path))
+        made = make_lock(_lock_request(request, one.facts, path), notes)
     except InputError as error:
         return ClassAnswer(group=one, status="no", message=str(error))
     if made.plan is not None:
-        return ClassAnswer(group=one, status="no", plan=made.plan)
-    return ClassAnswer(group=one, lock=path, message=_summary(made))
+        return ClassAnswer(group=one, status="no", plan=made.plan, notes=(*notes.kept, *made.plan.notes))
+    return ClassAnswer(group=one, lock=path, message=_summary(made), notes=tuple(notes.kept))
 
 
 def _lock_request(request: FleetRequest, facts: Facts, path: str) -> LockRequest:

@@ -31,6 +31,18 @@ class Nobody:
         """Drop it."""
 
 
+class Notes(Nobody):
+    """A listener that keeps the messages that stay, for whoever says them later."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+
+    def note(self, text: str, *, least: int = 0) -> None:
+        """Keep it, unless only the verbose read it."""
+        if not least:
+            self.kept.append(text.removeprefix("note: "))
+
+
 WAITS = "waits"
 """The state of what nothing has been done for yet."""
 NOBODY = Nobody()

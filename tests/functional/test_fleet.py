@@ -243,6 +243,13 @@ def test_a_lock_for_each_class_and_its_check(project: Project, nodes: Path) -> N
     assert checked["k80-r470-py311"]["message"].startswith("none of 2 locks is for these hosts")
 
 
+def test_what_is_said_of_an_index_is_said_of_locks_too(project: Project, nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.folder / "bad.conf").write_text("no section\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(project.folder / "bad.conf"))
+    assert len(answer("lock", nodes, *TARGET, *index(project), "-o", "locks")["notes"]) == 1
+    assert fleet("lock", nodes, *TARGET, *index(project), "-o", "locks").stdout.count("bad.conf is not a pip configuration") == 1
+
+
 def test_one_lock_is_judged_on_each_class(project: Project, nodes: Path) -> None:
     for name in ("k1", "k2"):
         (nodes / f"{name}.json").unlink()
