@@ -48,7 +48,7 @@ def output_of(args: argparse.Namespace) -> Output:
 def lock_among(args: argparse.Namespace) -> argparse.Namespace:
     """The command line with a lock among its words in a place of its own; UsageError where there are several, or requirements, too.
 
-    A word is a lock where it ends in `.toml`, or is a path, but of no archive and of no project.
+    A word is a lock where it ends in `.toml`, or in `.tar` as a bundle may, or is a path, but of no archive and of no project.
     """
     from cudnn_resolve.host import disk
     from cudnn_resolve.host.bundle import is_bundle
@@ -57,7 +57,7 @@ def lock_among(args: argparse.Namespace) -> argparse.Namespace:
         if disk.is_folder(word) and is_bundle(word):
             return True
         elsewhere = "://" in word or " @ " in word or word.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2"))
-        return word.endswith(".toml") or (not elsewhere and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word))))
+        return word.endswith((".toml", ".tar")) or (not elsewhere and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word))))
 
     locks = [word for word in args.packages if is_lock(word)]
     if len(args.packages) > 1 and locks:

@@ -69,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     terminal.prepare_output()
-    return answer(words)
+    code = answer(words)
+    if code == INTERRUPTED and argv is None:
+        terminal.leave(code)  # a thread that was just begun when Ctrl-C came is waited for by nobody's word, for ever
+    return code
 
 
 def answer(words: list[str]) -> int:

@@ -178,7 +178,7 @@ def run(argv: "list[str]") -> None:
     """Run a program that finds nothing of the user's configuration of pip."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     environ["PIP_CONFIG_FILE"] = os.devnull
-    if subprocess.run(argv, env=environ, check=False).returncode:
+    if subprocess.run(argv, env=environ, start_new_session=True, check=False).returncode:  # Ctrl-C is ours: pip would show where it was
         raise RefusedError("{} failed".format(" ".join(argv[:5])))
 
 

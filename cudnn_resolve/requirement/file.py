@@ -22,6 +22,7 @@ _NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
 _CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
 _SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary|--trusted-host)[=\s]\s*(\S+)")
+_SINGLE = re.compile(r"([\w.-]{1,200}(?:\[[\w,. -]{0,200}\])?)\s{0,9}=\s{0,9}(\d[\w.+!*-]{0,60})")
 _FLAGS = frozenset({"--no-index", "--pre"})
 _PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
 _NAMED = re.compile(r"[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*", re.IGNORECASE)
@@ -143,11 +144,12 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
+        meant = _SINGLE.fullmatch(text)
         raise InputError(
             f"`{without_logins(text)[:200]}` is no requirement: {without_logins(why)[:200]}",
             code="requirements-invalid",
             context=origin,
-            hint="write one PEP 508 requirement a line, such as `numpy<2`",
+            hint=f"did you mean `{meant[1]}=={meant[2]}`?" if meant else "write one PEP 508 requirement a line, such as `numpy<2`",
         ) from error
     if requirement.url is None:
         return Extra(text=text, origin=origin, constraint=constraint)

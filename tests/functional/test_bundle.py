@@ -6,9 +6,11 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -342,6 +344,23 @@ def test_the_start_script_leaves_nothing_half_made(bench: Bundling) -> None:
     assert not (bench.base / "made" / ".cudnn-resolve-unfinished").exists()
     assert wrong.returncode == 3
     assert not (bench.base / "other").exists()
+
+
+def test_ctrl_c_ends_the_start_script_in_one_line(bench: Bundling) -> None:
+    argv = ["env", "--default-signal=INT", "sh", str(bench.bundle / "start"), "made"]
+    path = f"{Path(sys.base_prefix, 'bin')}:/usr/bin:/bin"
+    process = subprocess.Popen(
+        argv, env={"PATH": path}, cwd=bench.base, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    while not list(bench.base.glob("made/pins-*.txt")):  # then pip is run
+        time.sleep(0.01)
+        assert process.poll() is None
+    time.sleep(0.15)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
+    output, _ = process.communicate(timeout=60)
+
+    assert (process.returncode, output) == (130, "interrupted: no environment was made\n")
+    assert not (bench.base / "made").exists()
 
 
 def late(bench: Bundling) -> Path:

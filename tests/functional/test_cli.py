@@ -258,6 +258,23 @@ def test_an_interruption_is_one_word(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
+def test_an_interruption_waits_for_no_thread() -> None:
+    """A pool of which a thread was being begun when Ctrl-C came does not know that thread, and nobody ends it."""
+    code = """
+import sys, threading
+from cudnn_resolve.cli import main
+def interrupted(words):
+    threading.Thread(target=threading.Event().wait).start()
+    print("so far")
+    raise KeyboardInterrupt
+main._run = interrupted
+sys.exit(main.main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "so far\n", "interrupted\n")
+
+
 def test_a_pipe_may_be_a_facts_file(tmp_path: Path) -> None:
     fifo = tmp_path / "facts.json"
     os.mkfifo(fifo)
