@@ -111,6 +111,14 @@ def judge_companion(found: Found, told: Told, facts: Facts, *, has_gpu: bool) ->
     return (*(unless_driver(check, check.observed or "", facts) for check in checks), *unproven)
 
 
+def untried(found: Found) -> tuple[Check, ...]:
+    """Say that a companion was not tried because its framework does not load: it would fail, or hang, as that does."""
+    if found.companion.is_framework:
+        return ()
+    why = f"not tested: {found.companion.beside} does not load"
+    return (Check(id=f"{found.name}/import", framework=found.name, status="skipped", expected=found.version, observed=why),)
+
+
 def _proofs(told: Told) -> dict[str, ProofAnswer]:
     return {one.job: one for one in told.every("proof", ProofAnswer)}
 

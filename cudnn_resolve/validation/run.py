@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.answers import Told
 from cudnn_resolve.validation.bench import COMPILES, PAYLOADS, Bench, Progress, processes_at_once, programs_on
-from cudnn_resolve.validation.companions import Found, companions_of, judge_companion, judge_on_gpu
+from cudnn_resolve.validation.companions import Found, companions_of, judge_companion, judge_on_gpu, untried
 from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order, library_name, seen_in
 from cudnn_resolve.validation.judge_numbers import WRONG, judge_cases
 from cudnn_resolve.validation.judge_speed import Pace, judge_card, judge_speed, pace_of
@@ -74,13 +74,15 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
         # What fails alone fails in company, too: that is said once.
         whole = [one for one in subjects if not one.is_cpu_build and one.name not in broken]
         checks += [judge_order(pair, one, facts) for pair, one in bench.orders(whole)]
-        tried = gather([partial(bench.companion, one) for one in companions], bench.at_once)
+        dead = {_framework_of(subject.name, book) for subject, one in zip(subjects, told, strict=True) if not one.last("imported", list)}
+        able = [one for one in companions if one.companion.beside not in dead]
+        tried = dict(zip(able, gather([partial(bench.companion, one) for one in able], bench.at_once), strict=True))
         opened = {path: bench.library(path) for path in libraries}
         quiet.open()
     finally:
         quiet.give_up()
-    for found, one in zip(companions, tried, strict=True):
-        checks += judge_companion(found, one, facts, has_gpu=bool(gpus))
+    for found in companions:
+        checks += judge_companion(found, tried[found], facts, has_gpu=bool(gpus)) if found in tried else untried(found)
     for path, one in opened.items():
         checks += judge_library(f"cudnn/{run.label(path)}", one, facts)
     for later in working:

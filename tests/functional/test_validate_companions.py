@@ -147,6 +147,18 @@ def test_a_companion_that_hangs(venv: Path, capsys: pytest.CaptureFixture[str], 
     assert validated(venv, capsys)["numba/import"]["observed"] == "did not end within 0.5 s and was stopped"
 
 
+def test_what_goes_with_a_framework_that_does_not_load_is_not_tried(venv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install(venv, "torch", "raise ImportError('broken')\n")
+    install(venv, "torchvision", "import torch\n")
+    install(venv, "numba", NUMBA)
+
+    checks = validated(venv, capsys)
+
+    assert (checks["torchvision/import"]["status"], checks["torchvision/import"]["observed"]) == ("skipped", "not tested: torch does not load")
+    assert not any(id_.startswith("torch/compile") for id_ in checks)
+    assert checks["numba/njit"]["status"] == "passed"
+
+
 def test_xformers_that_only_warns_has_failed(venv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(venv, "xformers", "", ops="", _cpp_lib="_cpp_library_load_exception = OSError('undefined symbol: _ZN3c10')\n")
 
