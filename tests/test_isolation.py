@@ -23,6 +23,7 @@ def test_settings_of_the_machine_are_gone() -> None:
     assert not {"PIP_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL"} & set(os.environ)
 
 
+@pytest.mark.slow
 def test_settings_of_the_machine_were_there() -> None:
     """The test above, run with settings to lose: it would fail if the fixture left any."""
     planted = ["LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDNN_RESOLVE_FACTS", "PIP_INDEX_URL", "UV_INDEX_URL", "VIRTUAL_ENV"]

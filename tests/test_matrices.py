@@ -23,10 +23,12 @@ def book() -> Book:
     return Book(DirectoryTables(ROOT, label="matrices"))
 
 
+@pytest.mark.slow
 def test_every_row_is_well_formed() -> None:
     assert [str(fault) for fault in DirectoryTables(ROOT, label="matrices").faults()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", [*table_rules.RULES, *framework_rules.RULES, *symptom_rules.RULES], ids=lambda one: one.__name__)
 def test_law(one: Callable[[Book], Iterable[Fault]], book: Book) -> None:
     assert [str(fault) for fault in one(book)] == []

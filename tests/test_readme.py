@@ -70,6 +70,7 @@ def misprints(shown: list[str], printed: list[str]) -> list[str]:
     return [] if free or place == len(printed) else printed[place:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample.command)
 def test_sample_is_what_is_printed(sample: Sample, tmp_path: Path) -> None:
     assert misprints(sample.lines, run(sample.command, tmp_path)) == []
@@ -162,6 +163,7 @@ def test_every_part_that_is_generated_is_made() -> None:
     assert all(f"\n## {verb}\n" in f"\n{made['commands']}" for verb in VERBS)
 
 
+@pytest.mark.slow
 def test_the_rows_that_are_shown_are_sound(tmp_path: Path) -> None:
     files = re.findall(r"<!-- file: (.*?) -->\n```toml\n(.*?)^```", PAGES["docs/rows.md"], re.MULTILINE | re.DOTALL)
     for name, text in files:

@@ -34,6 +34,7 @@ jsonschema = pytest.importorskip("jsonschema", reason="the extra `dev` brings js
 FACTS = Path(__file__).parent / "machines" / "notebook.json"
 
 
+@pytest.mark.slow
 def test_the_schemas_are_current() -> None:
     assert schema.main(["--check"]) == 0
     for name in schema.DOCUMENTS:

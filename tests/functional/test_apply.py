@@ -38,6 +38,7 @@ def versions(world: ApplyWorld) -> dict[str, str]:
     return {name: version for name, _, version in found if name not in ("pip", "setuptools")}
 
 
+@pytest.mark.slow
 @both
 def test_what_is_planned_is_there_and_an_undo_leads_back_byte_for_byte(world: ApplyWorld, work: Work) -> None:
     former = world.former()
@@ -62,6 +63,7 @@ def test_what_is_planned_is_there_and_an_undo_leads_back_byte_for_byte(world: Ap
     assert world.former() == former
 
 
+@pytest.mark.slow
 def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
     task = world.task(work.environment)
@@ -97,6 +99,7 @@ def test_what_others_changed_since_is_not_undone(world: ApplyWorld, work: Work) 
     assert world.former() == after
 
 
+@pytest.mark.slow
 @both
 def test_an_installer_that_fails_is_put_back(world: ApplyWorld, work: Work) -> None:
     former = world.former()
@@ -148,6 +151,7 @@ def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work
     assert world.former() == former
 
 
+@pytest.mark.slow
 def test_what_only_looks_half_made_and_came_meanwhile_stays(world: ApplyWorld, work: Work) -> None:
     mine = ("my-results.tmp/run1/all.txt", "bin/notes.tmp", "~mine/x.py", ".tmpAbc123/my.txt", "torch/~x.py", "torch/y.pyc.7", ".tmp9")
     places = [world.venv / one if one.startswith(("my-", "bin")) else world.site / one for one in mine]
@@ -167,6 +171,7 @@ def test_what_only_looks_half_made_and_came_meanwhile_stays(world: ApplyWorld, w
     assert not torn.parent.exists()
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_changes_nothing_of_what_is_done(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
     times = itertools.cycle(("2026-11-21T00:00:00Z", "1970-01-01T00:00:00Z", "2106-02-07T06:28:15Z", "1999-12-31T23:59:59Z"))
@@ -207,6 +212,7 @@ def test_a_package_without_a_list_of_its_files_is_not_touched(world: ApplyWorld,
     assert world.former() == former
 
 
+@pytest.mark.slow
 def test_a_record_that_names_files_elsewhere_is_not_believed(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")
@@ -231,6 +237,7 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_not_touched(world: ApplyWorld, 
     assert tree(elsewhere) == former
 
 
+@pytest.mark.slow
 def test_a_link_above_folders_that_come_is_seen_before_anything_changes(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     (world.site / "fresh").symlink_to(tmp_path)
@@ -249,6 +256,7 @@ def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Wor
     assert carry_out(world.task(work.environment), work).status == "interrupted"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
     write_mark(work.journals, ())
@@ -327,6 +335,7 @@ def test_a_signal_while_the_installer_runs_ends_with_everything_put_back(world: 
         assert world.former() == former
 
 
+@pytest.mark.slow
 def test_a_journal_that_somebody_wrote_into_is_not_followed(world: ApplyWorld, work: Work, tmp_path: Path) -> None:
     carry_out(world.task(work.environment), work)
     after = world.former()
@@ -367,6 +376,7 @@ def test_a_journal_with_right_sums_and_paths_elsewhere_is_not_followed(work: Wor
     assert victim.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_saved_files_are_kept_for_the_last_three_within_a_bound(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     task = world.task(work.environment)
     one = replace(task, install=task.install[:1], remove=(), preload=())
@@ -385,6 +395,7 @@ def test_saved_files_are_kept_for_the_last_three_within_a_bound(world: ApplyWorl
     assert set(NEW) >= {"torch"}
 
 
+@pytest.mark.slow
 @both
 def test_a_second_cudnn_comes_into_its_folder_and_goes_with_an_undo_or_with_who_needs_it(world: ApplyWorld, work: Work) -> None:
     former = world.former()
@@ -424,6 +435,7 @@ def test_a_preload_alone_needs_no_installer(world: ApplyWorld, work: Work) -> No
     assert (Path(work.environment.scheme["purelib"]) / f"{MODULE}.pth").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoiled", ["WHEEL", "RECORD", "__init__.py"])
 def test_what_a_power_failure_left_of_uvs_cache_does_not_stop_an_apply(
     world: ApplyWorld, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: str

@@ -19,6 +19,8 @@ from tests.index_server import IndexServer, cut
 from tests.program import ROOT, Done, run
 from tests.small_wheels import tree, write_wheel
 
+pytestmark = pytest.mark.slow
+
 
 class Bench:
     """A folder with an environment, wheels, and a lock of them."""

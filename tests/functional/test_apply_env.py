@@ -20,6 +20,8 @@ from tests.functional.test_apply_cli import Bench
 from tests.program import Done, run
 from tests.small_wheels import tree
 
+pytestmark = pytest.mark.slow
+
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 DRIVER = """
 import os, signal, sys

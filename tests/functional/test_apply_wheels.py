@@ -35,6 +35,7 @@ def broken(task: Task, name: str, **changes: Any) -> Task:
     return replace(task, install=tuple(packages))
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
     former = world.former()
@@ -46,6 +47,7 @@ def test_a_wrong_hash_changes_nothing(world: ApplyWorld, work: Work) -> None:
     assert world.former() == former
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hashes", [{}, {"md5": "0" * 32}])
 def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_otherwise(
     world: ApplyWorld, work: Work, hashes: dict[str, str]
@@ -57,6 +59,7 @@ def test_a_file_without_a_hash_that_counts_is_refused_unless_the_user_says_other
     assert carry_out(task, replace(work, trusted=True)).status == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip"])
 def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
     world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch
@@ -143,6 +146,7 @@ def test_a_link_in_a_wheel_is_refused(world: ApplyWorld, work: Work, tmp_path: P
     assert world.former() == former
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_wheel_over_a_file_of_another_package_is_told_whatever_leads_there(world: ApplyWorld, work: Work) -> None:
     if not (world.venv / "lib64").is_symlink():
@@ -157,6 +161,7 @@ def test_a_wheel_over_a_file_of_another_package_is_told_whatever_leads_there(wor
     assert (undo(work, None).status, world.former()) == ("undone", former)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_wheel_over_a_file_of_nobody_is_told_and_undone(world: ApplyWorld, work: Work) -> None:
     former = world.former()
@@ -239,6 +244,7 @@ def test_what_uv_fetched_is_refused_where_it_may_not_lie_in_the_environment(
     assert world.former() == former
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["uv"])
 @pytest.mark.parametrize("member", ["../../../../escaped.txt", "evil/../../escaped.txt"])
 def test_a_wheel_of_which_uv_leaves_out_a_member_is_refused_each_time(world: ApplyWorld, work: Work, member: str) -> None:

@@ -225,6 +225,7 @@ def test_nothing_broken() -> None:
     assert not [one for one in found.findings if one.severity != "info"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mend"),
     [

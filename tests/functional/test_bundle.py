@@ -30,6 +30,8 @@ from tests.program import ROOT, Done, run
 from tests.small_wheels import tree, write_wheel
 from tests.wheel_maker import made_wheel
 
+pytestmark = pytest.mark.slow
+
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 

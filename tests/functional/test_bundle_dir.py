@@ -21,6 +21,7 @@ def bench(tmp_path: Path) -> Bundling:
     return Bundling(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_shared_folder_takes_what_is_fetched_and_gives_it_back(bench: Bundling) -> None:
     with IndexServer() as index:
         lines = ['lock-version = "1.0"', 'created-by = "a test"']
@@ -49,6 +50,7 @@ def test_a_shared_folder_takes_what_is_fetched_and_gives_it_back(bench: Bundling
     assert json.loads(bench.make("--check", "share", "--format", "json").stdout)["notes"] == []
 
 
+@pytest.mark.slow
 def test_a_file_of_others_with_the_same_name_stays(bench: Bundling) -> None:
     theirs = write_wheel(bench.base / "share" / "wheels", "demo", "1.0", {"demo/__init__.py": "VERSION = 'theirs'"})
     relisted(bench.base / "share", f"wheels/{theirs.filename}")

@@ -24,6 +24,7 @@ def check(*words: str, text: str = "") -> Done:
     return run("check", *words, text=text)
 
 
+@pytest.mark.slow
 def test_what_uv_makes_of_three_frameworks_breaks() -> None:
     done = check(str(LISTS / "requirements.txt"), *T4)
     assert done.returncode == 1
@@ -51,6 +52,7 @@ def test_standard_input_and_several_files() -> None:
     assert [row["name"] for row in verdicts[0]["frameworks"]] == ["torch"]
 
 
+@pytest.mark.slow
 def test_every_format() -> None:
     words = (str(LISTS / "requirements.txt"), *T4, "--format")
     markdown = check(*words, "markdown").stdout
@@ -67,6 +69,7 @@ def test_every_format() -> None:
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verdict", "words", "text"),
     [
@@ -129,6 +132,7 @@ def wheel(name: str, version: str) -> str:
     return f'[[packages]]\nname = "{name}"\nversion = "{version}"\nwheels = [{source}]\n'
 
 
+@pytest.mark.slow
 def test_a_foreign_lock_that_breaks_is_told_and_not_installed(tmp_path: Path) -> None:
     pins = (IMAGES.parent / "lists" / "requirements.txt").read_text(encoding="utf-8").split()
     lock = tmp_path / "pylock.toml"
@@ -164,6 +168,7 @@ def test_a_plan_from_a_foreign_lock_says_what_check_says(tmp_path: Path) -> None
         assert [any(one["summary"] in text for text in texts) for one in said if one["severity"] == severity] == [True] * len(texts)
 
 
+@pytest.mark.slow
 def test_the_action_names_options_that_exist() -> None:
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
     script = text[text.index("words=(") :]
@@ -176,6 +181,7 @@ def test_the_action_names_options_that_exist() -> None:
     assert "check --format github" in script
 
 
+@pytest.mark.slow
 def test_the_script_of_the_action(tmp_path: Path) -> None:
     """The action's own lines, with an installed program in the place of the one that it would install."""
     text = (ROOT / "action.yml").read_text(encoding="utf-8")
@@ -206,6 +212,7 @@ def test_the_script_of_the_action(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_one_lock_on_several_machines(tmp_path: Path) -> None:
     done = check(str(LISTS / "requirements.txt"), "--facts", str(IMAGES))
     assert done.returncode == 1
@@ -255,6 +262,7 @@ def test_gaps_are_no_yes() -> None:
     assert check("-", "--machine", "p5.48xlarge", "--driver", "550.54.15", "--strict", text=whole).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_lock_without_a_wheel_for_the_machine(tmp_path: Path) -> None:
     source = f'{{ url = "https://index.example/torch-2.6.0-cp313-cp313-macosx_11_0_arm64.whl", hashes = {{ sha256 = "{"0" * 64}" }} }}'
     lock = tmp_path / "pylock.toml"
@@ -272,6 +280,7 @@ def test_one_standard_input_for_several_machines() -> None:
     assert "one thing only" in check("-", "--facts", "-", text="torch==2.6.0").stderr
 
 
+@pytest.mark.slow
 def test_machines_named_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "smi.csv").write_text("NVIDIA H100 80GB HBM3, 470.82.01, 81559 MiB\n", encoding="utf-16")
     image, lock = str(IMAGES / "colab-2025-03-13.json"), str(LISTS / "requirements.txt")
@@ -287,6 +296,7 @@ dependencies: [python=3.10, pytorch=2.5.1, pytorch-cuda=12.4, numpy=1.26.4]
 """
 
 
+@pytest.mark.slow
 def test_an_environment_of_conda(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text(CONDA, "utf-8")
     done = check(str(tmp_path / "environment.yml"), "--gpu", "T4", "--driver", "550.54.15", "--strict")
@@ -437,6 +447,7 @@ def test_what_is_not_known_says_what_of(tmp_path: Path) -> None:
     assert "  not known\n" not in warned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "more", "status", "said"),
     [

@@ -138,6 +138,7 @@ def test_a_notebook_that_sets_the_backend_in_python() -> None:
     assert status(json.dumps({"cells": [cell], "nbformat": 4, "nbformat_minor": 5, "metadata": {}})) == "unknown"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [

@@ -74,6 +74,7 @@ def test_no_command_is_a_mistake() -> None:
     assert done.stderr.startswith("usage: cudnn-resolve COMMAND")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -164,6 +165,7 @@ def test_an_encoding_that_cannot_show_a_name_does_no_harm(tmp_path: Path) -> Non
     assert "\\u4e2d\\u6587" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_read_only_home_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -189,6 +191,7 @@ def test_a_working_directory_that_is_gone_does_no_harm(tmp_path: Path) -> None:
     assert is_explained(done, 2, "there is no file x.json")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f'"{sys.executable}" -m cudnn_resolve detect --facts "{MACHINES / "notebook.json"}" --format json; echo "code $?" >&2'
 
@@ -245,6 +248,7 @@ def test_a_result_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.json"]
 
 
+@pytest.mark.slow
 def test_an_interruption_is_one_word(tmp_path: Path) -> None:
     fifo = tmp_path / "facts.json"
     os.mkfifo(fifo)
@@ -314,6 +318,7 @@ def test_version_and_module_are_one() -> None:
     assert run("--version").stdout.startswith("cudnn-resolve ")
 
 
+@pytest.mark.slow
 def test_this_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # a checkout may have a ./.venv of another Python
     path = tmp_path / "here.json"

@@ -45,6 +45,7 @@ def test_a_shell_takes_its_script(shell: str, tmp_path: Path) -> None:
         subprocess.run([*CHECKED[shell], str(tmp_path / "script")], check=True)
 
 
+@pytest.mark.slow
 def test_commands_options_and_words_are_completed(script: Path) -> None:
     assert completed(script, "pl") == ["plan"]
     assert completed(script, "plan", "--gp") == ["--gpu"]

@@ -12,6 +12,7 @@ from cudnn_resolve.cli.main import main
 PLAN = ["plan", "--offline", "-f", "torch==2.6.0", "--device", "cpu", "--format", "json"]
 
 
+@pytest.mark.slow
 def test_a_plan_for_this_environment_keeps_them_and_one_for_another_machine_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

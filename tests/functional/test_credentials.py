@@ -16,6 +16,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("installer", "how"), [("pip", "option"), ("uv", "variable"), ("pip", "file")])
 def test_a_password_stands_nowhere(bench: Bench, compiled_tables: Path, how: str, installer: str) -> None:
     site = next(bench.venv.glob("lib/python3*/site-packages"))

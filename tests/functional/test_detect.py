@@ -61,6 +61,7 @@ def test_the_facts_are_a_facts_file(environment: Path) -> None:
     assert encode(decode(json.dumps(encode(facts)))) == encode(facts)
 
 
+@pytest.mark.slow
 def test_a_driver_in_ld_library_path_is_the_driver(environment: Path, tmp_path: Path) -> None:
     build_library("standin_nvml.c", tmp_path / "driver", "libnvidia-ml.so.1", "libnvidia-ml.so.550.54.15")
     build_library("standin_cuda.c", tmp_path / "driver", "libcuda.so.1", "libcuda.so.550.54.15")

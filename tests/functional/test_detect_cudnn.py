@@ -20,6 +20,8 @@ from tests.functional.interpreters import interpreters, make_environment, site_p
 from tests.native.cudnn import ALONE, HANGS, HANGS_EARLY, RPATH, RUNPATH, SEGFAULTS, build_cudnn, build_part
 from tests.native.template import compile_library
 
+pytestmark = pytest.mark.slow
+
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 SECONDS = 2.0
 

@@ -70,6 +70,7 @@ def find(folder: Path, files: Mapping[str, str] | None = None, **settings: str) 
     return Found(driver, gpus, sources, gpu_source, driver_problems + gpu_problems)
 
 
+@pytest.mark.slow
 def test_a_working_driver_gives_everything(libraries: Path) -> None:
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550})
 
@@ -81,6 +82,7 @@ def test_a_working_driver_gives_everything(libraries: Path) -> None:
     assert found.gpu_source == "NVML"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hang", "abort", "segfault"])
 def test_a_broken_nvml_hides_nothing_that_libcuda_knows(libraries: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.0)
@@ -93,6 +95,7 @@ def test_a_broken_nvml_hides_nothing_that_libcuda_knows(libraries: Path, monkeyp
     assert found.said("libnvidia-ml.so.1") == words[how]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["hang", "abort", "segfault"])
 def test_a_broken_libcuda_hides_nothing_that_nvml_knows(libraries: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.0)
@@ -105,6 +108,7 @@ def test_a_broken_libcuda_hides_nothing_that_nvml_knows(libraries: Path, monkeyp
     assert found.said("libcuda.so.1") == words[how]
 
 
+@pytest.mark.slow
 def test_a_library_that_takes_memory_without_end_is_ended_by_the_bound(libraries: Path) -> None:
     environ = {"LD_LIBRARY_PATH": str(libraries), "STANDIN_GPUS": GPUS, "STANDIN_NVML": "devour", "STANDIN_LIBCUDA": "devour"}
     bounded = LinuxHost(environ=environ)
@@ -118,6 +122,7 @@ def test_a_library_that_takes_memory_without_end_is_ended_by_the_bound(libraries
         assert re.fullmatch(r"crashed \(SIGABRT, out of memory: it had taken \d+ of 200 MiB\)", library.failure)
 
 
+@pytest.mark.slow
 def test_both_hanging_cost_one_time_limit_and_leave_what_they_had_said(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.5)
     before = time.monotonic()
@@ -275,6 +280,7 @@ def test_a_forward_compatibility_libcuda_gives_its_cuda_and_says_so(libraries: P
     assert len(found.problems) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bare_machine")
 def test_a_compat_library_alone_is_no_driver(tmp_path: Path) -> None:
     compat = tmp_path / "cuda-13.0/compat"
@@ -287,6 +293,7 @@ def test_a_compat_library_alone_is_no_driver(tmp_path: Path) -> None:
     assert "forward-compatibility" in found.said("libcuda.so.1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bare_machine")
 def test_a_stub_on_the_loaders_path_is_named_and_is_no_driver(tmp_path: Path) -> None:
     stubs = tmp_path / "stubs"

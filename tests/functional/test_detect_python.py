@@ -104,6 +104,7 @@ def test_the_running_interpreter_is_the_default(tmp_path: Path, monkeypatch: pyt
     assert "pytest" in {one.name for one in found.distributions}
 
 
+@pytest.mark.slow
 def test_the_active_environment_is_meant_where_there_is_one(tmp_path: Path) -> None:
     make_environment(f"{sys.version_info[0]}.{sys.version_info[1]}", tmp_path / "venv")
 
@@ -120,6 +121,7 @@ def test_noise_around_the_answer_does_no_harm(version: str, tmp_path: Path) -> N
     assert target(path).prefix == str(tmp_path / "venv")
 
 
+@pytest.mark.slow
 def test_a_path_in_another_alphabet_is_read_in_any_locale(tmp_path: Path) -> None:
     for version in [one for one in ("3.6", "3.11") if one in interpreters()]:
         folder = tmp_path / f"Übung-{version}"
@@ -163,6 +165,7 @@ def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pyte
     assert time.monotonic() - before < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -193,6 +196,7 @@ def test_a_broken_interpreter_is_told_from_one_that_is_none(tmp_path: Path) -> N
     assert "ImportError: no json" in str(refused)
 
 
+@pytest.mark.slow
 def test_six_hundred_distributions_are_read_in_well_under_a_second(tmp_path: Path) -> None:
     path = make_environment(f"{sys.version_info[0]}.{sys.version_info[1]}", tmp_path / "venv")
     for number in range(600):

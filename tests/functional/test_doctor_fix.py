@@ -19,6 +19,8 @@ from tests.apply_world import lend_pip
 from tests.program import Done, run
 from tests.small_wheels import tree, write_wheel
 
+pytestmark = pytest.mark.slow
+
 JAX = """import jaxlib
 VERSION = {version!r}
 if tuple(map(int, jaxlib.VERSION.split("."))) > tuple(map(int, VERSION.split("."))):

@@ -137,12 +137,14 @@ def test_a_file_of_more_labels_than_there_are_hosts_is_one_fault(tmp_path: Path)
     assert [one["host"] for one in answer("detect", tmp_path)["faults"]] == ["log"]
 
 
+@pytest.mark.slow
 def test_what_has_become_of_each_class_is_a_line_in_a_pipe(nodes: Path) -> None:
     said = fleet("plan", nodes, "torch==2.7.0", "--offline").stderr.splitlines()
     assert {"a100sxm4-r550-py311: ok", "k80-r470-py311: no"} <= set(said)
     assert fleet("plan", nodes, "torch==2.7.0", "--offline", "-q").stderr == ""
 
 
+@pytest.mark.slow
 def test_what_is_said_of_an_index_is_said_once_for_all_classes(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "http://index.example/simple")
     found = answer("plan", nodes, "torch==2.7.0", "--offline")
@@ -200,6 +202,7 @@ def test_files_of_a_fleet_are_not_freed_while_they_are_in_use(tmp_path: Path, mo
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_each_class_has_its_plan(nodes: Path) -> None:
     found = by_name(answer("plan", nodes, "torch==2.7.0", "--offline"))
     assert {name: one["status"] for name, one in found.items()} == {
@@ -214,6 +217,7 @@ def test_each_class_has_its_plan(nodes: Path) -> None:
     assert "torch==2.7.0 cannot be had" in " ".join(text.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_page(nodes: Path) -> None:
     (nodes / "<b>.json").write_text("{", "utf-8")
     page = fleet("plan", nodes, "torch==2.7.0", "--offline", "--format", "html").stdout
@@ -261,6 +265,7 @@ def test_one_lock_is_judged_on_each_class(project: Project, nodes: Path) -> None
         assert run("check", "pylock.toml", "--facts", str(nodes / f"{host}.json")).returncode == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(
     st.lists(
@@ -288,6 +293,7 @@ def test_hosts_that_fail_decide_the_exit_code(
     assert "n1: failed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_many_classes_are_planned_in_processes_as_in_one(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = FleetRequest(verb="plan", from_folder=(str(nodes),), framework=("torch==2.7.0",), offline=True)
     one = cudnn_resolve.api.fleet(request).to_json()
@@ -298,6 +304,7 @@ def test_many_classes_are_planned_in_processes_as_in_one(nodes: Path, monkeypatc
         cudnn_resolve.api.fleet(nowhere)
 
 
+@pytest.mark.slow
 def test_why_there_is_not_one_lock(nodes: Path, tmp_path: Path) -> None:
     write(nodes, b1=told("b1", "B200", "570.86.15"))
     found = answer("lock", nodes, "torch==2.7.0", "--offline", "--one-lock", "-o", str(tmp_path / "pylock.toml"))
@@ -326,6 +333,7 @@ def test_hosts_of_two_pythons_have_no_common_lock(nodes: Path, tmp_path: Path) -
     assert any(one.startswith("with an environment of Python 3.11 on the host of") for one in changes)
 
 
+@pytest.mark.slow
 def test_drift(project: Project, tmp_path: Path) -> None:
     project(*TARGET, "--python-version", "3.11", "--platform", "linux_x86_64", "--driver", "550.54.15", "--gpu", "A100")
     pins = {name: str(version) for name, version in project.pins.items()}
@@ -354,6 +362,7 @@ def test_drift(project: Project, tmp_path: Path) -> None:
     assert fleet("check", folder, str(tmp_path / "facts")).returncode == 2
 
 
+@pytest.mark.slow
 def test_from_python(nodes: Path) -> None:
     found = cudnn_resolve.fleet_detect(from_folder=nodes)
     assert [len(one.group.hosts) for one in found.classes] == [4, 2, 1]

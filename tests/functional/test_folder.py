@@ -19,6 +19,8 @@ from tests.functional.test_apply_cli import Bench
 from tests.index_server import IndexServer
 from tests.program import run
 
+pytestmark = pytest.mark.slow
+
 FOLDER = "_cudnn_resolve_libraries"
 WHEEL = "nvidia-cudnn-cu12"
 

@@ -99,6 +99,7 @@ def test_the_image_and_the_init_container_of_kubernetes_hold_what_the_job_runs(n
     assert node.run(train["command"][0], "-c", "print('a job')") == (0, "a job\n")
 
 
+@pytest.mark.slow
 def test_ray_gets_the_packages_of_the_lock_with_their_hashes(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.lock(("demo", "1.0"))

@@ -15,6 +15,8 @@ from tests.elf_writer import write_elf
 from tests.functional.test_apply_cli import Bench
 from tests.functional.test_overlap import locked
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:

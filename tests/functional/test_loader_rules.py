@@ -287,6 +287,7 @@ TABLE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TABLE)
 def test_table(case: str, tmp_path: Path, forms: tuple[Template, Template]) -> None:
     world, expected = TABLE[case]

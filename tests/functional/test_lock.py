@@ -28,6 +28,7 @@ def locked(project: Project) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_it_writes_a_lock_and_says_so(project: Project) -> None:
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     argv = [sys.executable, "-m", "cudnn_resolve", *project.words(*TARGET, *ELSEWHERE)]
@@ -405,6 +406,7 @@ source = "made"
 """
 
 
+@pytest.mark.slow
 def test_tables_that_know_better_are_told_from_tables_that_merely_changed(locked: Project) -> None:
     made_wheel(locked.wheels, "nvidia_cudnn_cu12", "9.3.0.75", tag="py3-none-manylinux_2_17_x86_64")
     table = locked.folder / "rows" / "framework"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.locking.model import marker_text, version_of
 from cudnn_resolve.locking.read_pylock import read
@@ -68,6 +70,7 @@ def test_a_requirements_file_may_leave_indexes_out_and_ask_for_prereleases(proje
     assert lock.tool.asked.stated["pre"] == ("true",)
 
 
+@pytest.mark.slow
 def test_what_is_proposed_instead_of_a_lock_keeps_the_settings_of_files_and_the_wish_to_upgrade(project: Project) -> None:
     below = project.folder / "sub"
     below.mkdir()

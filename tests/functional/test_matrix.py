@@ -171,12 +171,14 @@ def test_hostile_words_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
         assert "internal" not in error(capsys, "show", "gpu", word)
 
 
+@pytest.mark.slow
 def test_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert text(capsys, "check") == "matrices: every row is well formed and every rule holds\n"
     monkeypatch.setattr("cudnn_resolve.host.tables.check_tables", lambda *_: ())  # once is enough: it takes seconds
     assert value(capsys, "check") == {"schema": "cudnn-resolve/matrix/1", "status": "ok", "faults": []}
 
 
+@pytest.mark.slow
 def test_check_names_every_fault_of_an_overlay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "over" / "cudnn").mkdir(parents=True)
     (tmp_path / "over" / "cudnn" / "release.toml").write_text('[[build]]\nversion = "9.x"\ncuda_major = 12\nsoname = 9\nwheeel = "x"\n')
@@ -200,6 +202,7 @@ def test_check_names_every_fault_of_an_overlay(capsys: pytest.CaptureFixture[str
     assert "build[0].wheeel" in message
 
 
+@pytest.mark.slow
 def test_an_overlay_is_seen_in_every_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "over" / "framework").mkdir(parents=True)
     (tmp_path / "over" / "framework" / "house.toml").write_text(

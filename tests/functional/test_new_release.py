@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextvars import copy_context
 
+import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.codec import from_mapping
@@ -17,6 +18,7 @@ RUNTIME = {"nvidia-cuda-runtime": "13.0.96", "nvidia-cublas": "13.1.0.3", "nvidi
 MACHINE = ("--gpu", "H100", "--driver", "580.65.06", "--python-version", "3.12", "--platform", "linux_x86_64", "--glibc", "2.35")
 
 
+@pytest.mark.slow
 def test_a_new_torch_is_planned_the_day_it_comes() -> None:
     with IndexServer(metadata_beside=True) as index:
         for name, version in {**RUNTIME, "filelock": "3.20.0"}.items():

@@ -28,6 +28,7 @@ def locked(bench: Bench, **contents: dict[str, str | bytes]) -> None:
     (bench.base / "pylock.toml").write_text("\n".join(lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_two_wheels_with_one_file(bench: Bench, installer: str) -> None:
     common: dict[str, str | bytes] = {"shared/__init__.py": "", "shared/same.py": "X = 1\n"}
@@ -42,6 +43,7 @@ def test_two_wheels_with_one_file(bench: Bench, installer: str) -> None:
     assert "same.py" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_a_wheel_over_files_of_a_package_that_stays(bench: Bench, installer: str) -> None:
     locked(bench, first={"shared/__init__.py": "", "shared/core.py": "WHO = 'first'\n", "shared/more.py": "1\n"})
@@ -54,6 +56,7 @@ def test_a_wheel_over_files_of_a_package_that_stays(bench: Bench, installer: str
     assert "second and first have 2 files at one place" in done.stdout + done.stderr, done
 
 
+@pytest.mark.slow
 def test_a_new_version_of_a_package_lies_over_nothing(bench: Bench) -> None:
     locked(bench, first={"shared/core.py": "WHO = 'first'\n"})
     assert bench("-q").returncode == 0

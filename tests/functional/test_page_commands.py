@@ -84,6 +84,7 @@ def case(page: Path) -> object:
     return pytest.param(page, marks=[pytest.mark.network] if is_asking else [], id=str(page.relative_to(ROOT / "docs").with_suffix("")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [case(page) for page in PAGES if lines_of(page)])
 def test_the_commands_of_a_page_work_where_it_shows_them(page: Path, tmp_path: Path) -> None:
     bin_, work = tmp_path / "bin", tmp_path / "work"

@@ -33,6 +33,7 @@ def test_a_plan_as_a_page(tmp_path: Path) -> None:
     assert "Python 3.11, driver" in page
 
 
+@pytest.mark.slow
 def test_a_conflict_as_a_page_has_the_bars_and_the_ways_out(tmp_path: Path) -> None:
     done = run("plan", "-f", "torch==2.6.0", "-f", "tensorflow==2.15.1", *MACHINE, "--format", "html", cwd=tmp_path)
 
@@ -75,6 +76,7 @@ def test_a_check_and_a_diagnosis_as_pages(tmp_path: Path) -> None:
     assert "error: cudnn_missing" in judged.stdout
 
 
+@pytest.mark.slow
 def test_a_lock_that_cannot_be_made_as_a_page_has_the_bars(tmp_path: Path) -> None:
     done = run("lock", "-f", "torch==2.6.0", "-f", "tensorflow==2.15.1", *MACHINE, "--format", "html", cwd=tmp_path)
 

@@ -219,6 +219,7 @@ def test_facts_that_are_odd_but_readable(program: Program) -> None:
     assert done.returncode != 2 or "hint: " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_home_that_cannot_be_written(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -248,6 +249,7 @@ def test_a_failure_leaves_the_old_file(program: Program) -> None:
     assert (program.cwd / "plan.sh").read_text("utf-8") == "old"
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough(program: Program) -> None:
     words = " ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, "--format", "json"])
     done = program.start(f"{words} | head -c 1; exit ${{PIPESTATUS[0]}}")
@@ -257,6 +259,7 @@ def test_a_reader_that_has_seen_enough(program: Program) -> None:
     assert done.returncode in (0, 141)
 
 
+@pytest.mark.slow
 def test_a_closed_standard_output(program: Program) -> None:
     done = program.start(" ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, ">&-"]))
 
@@ -265,6 +268,7 @@ def test_a_closed_standard_output(program: Program) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_full_disk(program: Program) -> None:
     done = program.start(" ".join([*ARGV, "plan", "-f", "torch==2.6.0", *ELSEWHERE, ">/dev/full"]))
 
@@ -272,6 +276,7 @@ def test_a_full_disk(program: Program) -> None:
     assert "error: " in done.stderr
 
 
+@pytest.mark.slow
 def test_the_python_api_gives_what_the_command_prints(program: Program) -> None:
     shown = json.loads(program("plan", "-f", "torch==2.6.0", *ELSEWHERE, "--format", "json").stdout)
     code = (

@@ -27,6 +27,7 @@ def asked(cell: str) -> tuple[list[str], dict[str, Any]]:
     return [targets] if isinstance(targets, str) else targets, {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "cell"), CELLS, ids=[f"{number} {place}" for number, (place, _) in enumerate(CELLS)])
 def test_a_setup_cell_has_a_plan_where_it_is_for(place: str, cell: str, tmp_path: Path) -> None:
     targets, words = asked(cell)

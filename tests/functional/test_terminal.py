@@ -43,6 +43,7 @@ LOG = "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot
 WIDER = ("plan", "detect", "matrix show torch 2.6")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "columns"), [*((name, 60) for name in VERBS), *((name, 80) for name in WIDER)])
 def test_a_verb_draws_what_a_terminal_shows(tmp_path: Path, name: str, columns: int) -> None:
     (tmp_path / "error.log").write_text(LOG)
@@ -55,6 +56,7 @@ def test_a_verb_draws_what_a_terminal_shows(tmp_path: Path, name: str, columns: 
     assert shown.wide(columns) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "answer", "code", "said"), [(60, "n", 1, "nothing was changed: the answer was no"), (80, "y", 0, "done:")]
 )

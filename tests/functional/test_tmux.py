@@ -16,7 +16,7 @@ from tests.apply_world import lend_pip
 from tests.small_wheels import write_wheel
 from tests.tmux import ROOT, Terminal
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here; .ci/run installs it")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here; .ci/run installs it")]
 PLAN = ("plan", "-f", "torch==2.6.0", "--facts", str(ROOT / "tests/machines/workstation.json"), "--offline")
 
 

@@ -72,6 +72,7 @@ def test_a_companion_brings_its_framework(words: tuple[str, ...], program: Progr
     assert found["targets"] == ["torch"]
 
 
+@pytest.mark.slow
 def test_a_bare_requirement_can_be_left_out(program: Program) -> None:
     found = program.plan("torch==2.1.0", "torchvision==0.16.0", "numpy>=2", *ELSEWHERE)
 
@@ -102,6 +103,7 @@ def test_a_wrong_bare_word_is_explained(words: tuple[str, ...], expected: list[s
 # -- the plan as it is read ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plan_reads_in_fifteen_lines_and_ends_with_the_command_that_does_it(program: Program) -> None:
     make_environment("3.11", program.folder / ".venv")
     done = program("plan", *TORCH, *HERE)
@@ -135,6 +137,7 @@ def test_everything_is_shown_on_demand_and_the_verdict_alone_too(program: Progra
     assert (no.returncode, no.stdout.count("\n"), no.stdout[:14]) == (1, 1, "no: torch==2.1")
 
 
+@pytest.mark.slow
 def test_steps_say_what_is_done_and_where(program: Program) -> None:
     make_environment("3.11", program.folder / ".venv")
     steps = program("plan", "onnxruntime-gpu==1.20.2", *HERE, "-v").stdout.partition("Steps\n")[2]
@@ -155,6 +158,7 @@ def test_nothing_is_wrapped_or_cut_in_a_pipe(program: Program) -> None:
 # -- the environment that is meant -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_folder_is_meant_and_named_with_the_reason(program: Program) -> None:
     own = program("plan", *TORCH, *HERE).stdout
     make_environment("3.11", program.folder / ".venv")
@@ -170,6 +174,7 @@ def test_the_environment_of_the_folder_is_meant_and_named_with_the_reason(progra
     assert "  into a new environment\n" in program("plan", *TORCH, *ELSEWHERE).stdout
 
 
+@pytest.mark.slow
 def test_the_environment_of_a_tool_is_not_the_target(program: Program) -> None:
     tool = program.folder / "tool"
     python = make_environment(".".join(map(str, sys.version_info[:2])), tool)  # it must load the libraries that run here
@@ -300,6 +305,7 @@ def test_what_is_there_is_planned_for(name: str, program: Program) -> None:
     assert program("plan", "torch==2.6.0", "--offline", "--python-version", "3.11", "--os", name, "-q").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_gpu_and_a_driver_newer_than_the_tables_are_planned_for(program: Program) -> None:
     assert program.plan("torch", "--offline", "--python-version", "3.11", "--gpu", "sm_130", "--driver", "640.10")["facts"]["gpus"]
 

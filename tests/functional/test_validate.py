@@ -30,6 +30,8 @@ from tests.native.convolution import GPU, computing_cudnn, working_libcuda, work
 from tests.native.cudnn import RUNPATH, build_cudnn, build_part
 from tests.native.template import compile_library
 
+pytestmark = pytest.mark.slow
+
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 CLASSES = ("conv1d", "conv2d", "conv3d", "conv2d-grouped", "conv2d-depthwise", "conv2d-strided", "conv2d-dilated", "conv2d-wide")
 MISSING = "{}: cannot open shared object file: No such file or directory"

@@ -20,6 +20,8 @@ from tests.functional.interpreters import make_environment, site_packages, uv
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda
 from tests.schemas import fit
 
+pytestmark = pytest.mark.slow
+
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 NUMBA = "__version__ = '0.60.0'\ndef njit(work):\n    return work\n"
 """A numba that computes as Python does."""
@@ -154,7 +156,10 @@ def test_what_goes_with_a_framework_that_does_not_load_is_not_tried(venv: Path, 
 
     checks = validated(venv, capsys)
 
-    assert (checks["torchvision/import"]["status"], checks["torchvision/import"]["observed"]) == ("skipped", "not tested: torch does not load")
+    assert (checks["torchvision/import"]["status"], checks["torchvision/import"]["observed"]) == (
+        "skipped",
+        "not tested: torch does not load",
+    )
     assert not any(id_.startswith("torch/compile") for id_ in checks)
     assert checks["numba/njit"]["status"] == "passed"
 

@@ -32,6 +32,7 @@ def install(venv: Path, name: str, version: str, code: str) -> None:
     (site / name / "version.py").write_text("__version__ = '2.6.0+cu124'\ncuda = '12.4'\n", "utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -79,6 +80,7 @@ def test_a_framework_that_nobody_knows(capsys: pytest.CaptureFixture[str]) -> No
     assert "did you mean `tensorflow`?" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_last_words_of_an_import_go_to_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_environment(THIS, tmp_path / "venv")
     words = "libcudnn.so.9: cannot open shared object file: No such file or directory"

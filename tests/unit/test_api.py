@@ -268,6 +268,7 @@ def test_every_kind_of_result_draws_itself_and_never_an_empty_cell() -> None:
     assert '<th scope="col">variant</th>' in shown
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_what_each_party_allows_of_what_would_be_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = tmp_path / "venv"
     venv.create(environment, symlinks=True, with_pip=False)
@@ -283,6 +284,7 @@ def test_a_notebook_shows_what_each_party_allows_of_what_would_be_applied(tmp_pa
     assert "<svg" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_every_result_draws_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.log").write_text(

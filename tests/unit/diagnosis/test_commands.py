@@ -45,6 +45,7 @@ def test_a_command_of_this_program_can_be_typed(case: Case) -> None:
     assert all(map(parses, own_commands(judged(case.log))))
 
 
+@pytest.mark.slow
 def test_every_sample_of_a_row_has_such_commands() -> None:
     samples = {one for row in book().symptoms() for one in row.sample}
     assert all(parses(command) for command in {each for one in samples for each in own_commands(judged(one + "\n"))})

@@ -89,6 +89,7 @@ def test_what_stops_a_framework_before_its_cudnn_is_told() -> None:
     assert (found.cause, found.summary) == ("cuda_runtime_missing", f"torch 2.6.0 does not load: {because}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("package", "framework"), [("torch", "torch"), ("jaxlib", "jax"), ("tensorflow", "tensorflow")])
 def test_the_framework_of_the_traceback_stands_in_the_command(package: str, framework: str) -> None:
     commands = [one.command or "" for one in judged(TRACEBACK.format(package)).findings[0].remedy]

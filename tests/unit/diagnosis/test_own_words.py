@@ -80,6 +80,7 @@ def test_the_line_of_death_is_the_last_one_however_often_its_like_came() -> None
     assert found.evidence[0].line == 801
 
 
+@pytest.mark.slow
 def test_lines_that_only_fail_are_counted_and_the_last_one_is_told() -> None:
     log = "".join(f"ERROR worker {'abcdefghij'[number % 10] * (number % 37)} failed {number:x}\n" for number in range(12_000))
     assert judged(log).findings[0].evidence[0].line == 12_000

@@ -147,6 +147,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(CASES) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", CASES, ids=lambda one: one.cause)
 def test_the_environment_parts_what_the_log_does_not(given: Given) -> None:
     facts = from_mapping(HOST | given.facts, "test")

@@ -67,6 +67,7 @@ def test_hostile_bytes_do_no_harm(noise: bytes, at: int) -> None:
     assert read(whole[:at] + noise + whole[at:]).code is not None
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not there")
 @pytest.mark.parametrize("more", [(), pytest.param(("-rdc=true",), marks=pytest.mark.kill)])  # nvcc takes seconds
 def test_what_nvcc_was_told(tmp_path: Path, more: tuple[str, ...]) -> None:

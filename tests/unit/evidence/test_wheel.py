@@ -194,6 +194,7 @@ def test_containers_of_nothing_end(content: bytes) -> None:
     assert not read_binary(io.BytesIO(with_section(b".nv_fatbin", 0, len(content), content)), "a.so").code
 
 
+@pytest.mark.slow
 def test_a_library_cut_off_anywhere(libraries: dict[str, bytes]) -> None:
     whole = libraries["_C.so"]
     for length in range(0, len(whole), max(1, len(whole) // 300)):
@@ -216,6 +217,7 @@ def test_a_wheel_that_unpacks_to_more_than_any_real_one(libraries: dict[str, byt
         read_wheel(io.BytesIO(bytes(made)), scratch)
 
 
+@pytest.mark.slow
 def test_a_library_that_is_packed_tighter_than_any_real_one() -> None:
     """A wheel of 80 KB must not fill the disk."""
     found = read_wheel(wheel({"a/bomb.so": b"\x7fELF" + bytes(80 << 20)}), io.BytesIO)

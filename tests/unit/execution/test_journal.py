@@ -137,6 +137,7 @@ def test_paths_elsewhere_are_not_believed(path: str) -> None:
         inside([path], environment(), "/journal")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_what_is_held_lies_inside(text: str) -> None:
     path = f"/env/{text}"

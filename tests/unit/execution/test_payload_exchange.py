@@ -72,6 +72,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         signal.signal(number, handler)
 
 
+@pytest.mark.slow
 def test_an_environment_is_exchanged_once_and_put_back(node: Node) -> None:
     assert node.put("1.0")["changed"]
     assert not node.put("1.0")["changed"]
@@ -82,6 +83,7 @@ def test_an_environment_is_exchanged_once_and_put_back(node: Node) -> None:
     assert not node.do("undo")["changed"]
 
 
+@pytest.mark.slow
 def test_what_fails_or_is_not_kept_is_put_back_with_the_undo_before_it(node: Node) -> None:
     node.put("1.0")
     node.put("2.0")
@@ -191,6 +193,7 @@ def test_looking_changes_nothing(node: Node) -> None:
     assert sorted(one.name for one in node.base.iterdir()) == ["bundle"]
 
 
+@pytest.mark.slow
 def test_an_environment_behind_a_link_is_exchanged_again_and_again(node: Node) -> None:
     real = node.base / "real"
     real.mkdir()
@@ -202,6 +205,7 @@ def test_an_environment_behind_a_link_is_exchanged_again_and_again(node: Node) -
     assert sorted(one.name for one in node.base.joinpath(".dl.cudnn-resolve").iterdir()) == ["journal.json", "previous"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_removed_is_in_nobody_s_way(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     for version in ("1.0", "2.0", "3.0", "4.0"):
@@ -254,6 +258,7 @@ def test_a_folder_beside_it_that_is_a_link_is_not_used(node: Node) -> None:
     assert not any((node.base / "elsewhere").iterdir())
 
 
+@pytest.mark.slow
 def test_programs_that_have_it_open_are_told(node: Node) -> None:
     node.put("1.0")
     (node.path / "lib.so").write_bytes(bytes(4096))

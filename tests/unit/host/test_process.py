@@ -58,6 +58,7 @@ def test_a_program_that_hangs_is_stopped_and_keeps_what_it_said() -> None:
     assert time.monotonic() - before < 10
 
 
+@pytest.mark.slow
 def test_its_children_are_stopped_with_it() -> None:
     code = "import os, time\npid = os.fork()\nif pid: print(pid, flush=True)\ntime.sleep(60)"
     result = python(code, seconds=1)
@@ -84,6 +85,7 @@ time.sleep({seconds})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 60])
 def test_what_left_its_session_is_ended_too(seconds: float) -> None:
     result = python(_DAEMON.format(seconds=seconds), seconds=2)
@@ -97,6 +99,7 @@ def test_what_left_its_session_is_ended_too(seconds: float) -> None:
     assert not is_alive(int(result.stdout))
 
 
+@pytest.mark.slow
 def test_what_it_leaves_behind_does_not_hold_us_up() -> None:
     before = time.monotonic()
     result = python("import os, time\nif os.fork() == 0: time.sleep(60)\nelse: print('done', flush=True); os._exit(3)")
@@ -171,12 +174,14 @@ def test_a_file_that_is_no_program_is_an_answer(tmp_path: Path) -> None:
     assert run(str(tmp_path)).missing
 
 
+@pytest.mark.slow
 def test_memory_can_be_limited() -> None:
     code = "import time; time.sleep(0.3)\ntry: x = bytearray(2 << 30)\nexcept MemoryError: print('refused')"
 
     assert python(code, memory=512).stdout == "refused\n"
 
 
+@pytest.mark.slow
 def test_memory_is_limited_where_nobody_says_so_but_what_is_only_reserved_is_not() -> None:
     code = "import mmap, time; time.sleep(0.3)\nmmap.mmap(-1, 1 << 40, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
     code += "try: x = bytearray(1 << 40)\nexcept MemoryError: print('refused')"

@@ -53,12 +53,14 @@ def looked(host: Host) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.slow
 def test_a_machine_elsewhere_answers_as_this_one() -> None:
     there = There()
     assert ask_in_rounds(there, looked) == looked(LinuxHost())
     assert there.rounds == 2
 
 
+@pytest.mark.slow
 def test_programs_of_this_package_run_there() -> None:
     here = ask_python(LinuxHost(), sys.executable, "named")
     assert ask_in_rounds(There(), lambda host: ask_python(host, sys.executable, "named")) == here

@@ -20,6 +20,7 @@ def interrupt(line: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("outlives", "whole"), [(True, True), (False, False)])
 def test_a_tool_that_must_not_be_torn_off_is_awaited_and_its_output_kept(tmp_path: Path, *, outlives: bool, whole: bool) -> None:
     tooling = Tooling(log=str(tmp_path / "log.txt"), on_line=interrupt)

@@ -179,6 +179,7 @@ def test_a_broken_overlay_is_refused_whole(tmp_path: Path) -> None:
     assert "5 faults" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_overlay_that_names_an_index_nobody_knows_is_refused(tmp_path: Path) -> None:
     write(tmp_path, framework__torch='[[build]]\nversion = "99"\nvariant = "cu999"\nindex = "nowhere"\n')
     with pytest.raises(MatrixError, match=r"'nowhere' is not `default` or an id of index\.toml"):

@@ -60,6 +60,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
     return Settings(indexes=(IndexAddress(url=url, said_by=""),), **made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [0.0, 0.02])
 @pytest.mark.parametrize(
     ("first", "more"),
@@ -88,6 +89,7 @@ def test_an_answer_that_never_ends_does(monkeypatch: pytest.MonkeyPatch, first: 
         listing(settings_for(url, retries=0, patience=Patience(0.5, 0.5, 0.5)))
 
 
+@pytest.mark.slow
 def test_an_answer_has_so_much_time_however_steadily_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudnn_resolve.index.bounds.LEAST_RATE", 1)  # each byte gives it another second
     monkeypatch.setattr(session, "ANSWER_SECONDS", 0.3)
@@ -96,6 +98,7 @@ def test_an_answer_has_so_much_time_however_steadily_it_comes(monkeypatch: pytes
         listing(settings_for(url, retries=0))
 
 
+@pytest.mark.slow
 def test_a_server_that_wants_a_long_pause_gets_a_short_one(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_LONGEST_PAUSE", 0.01)
     index.add_wheel("demo", "1.0")
@@ -163,6 +166,7 @@ def test_what_is_on_its_way_ends_with_the_client() -> None:
         assert future.done()
 
 
+@pytest.mark.slow
 def test_a_download_has_so_much_time_however_steadily_it_comes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("cudnn_resolve.index.bounds.LEAST_RATE", 1)
     monkeypatch.setattr("cudnn_resolve.index.download._LONGEST_SECONDS", 0.4)
@@ -173,6 +177,7 @@ def test_a_download_has_so_much_time_however_steadily_it_comes(monkeypatch: pyte
     assert not os.listdir(tmp_path / "to")
 
 
+@pytest.mark.slow
 def test_what_a_small_answer_unpacks_to_is_bounded(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudnn_resolve.index.pages.LARGEST_PAGE", 1 << 20)
     index.fail("/simple/demo/", body(gzip.compress(bytes(50 << 20)), "text/html", content_encoding="gzip"))

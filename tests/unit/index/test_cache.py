@@ -103,6 +103,7 @@ def test_without_a_folder_nothing_is_kept_and_nothing_fails(folder: str | None) 
     assert cache.get("metadata", "key", list) is None
 
 
+@pytest.mark.slow
 def test_writers_that_are_killed_leave_whole_files(tmp_path: Path) -> None:
     """Two processes write the same entries over and over; one is killed again and again; a reader never sees anything else than theirs."""
     cache = Cache(str(tmp_path))

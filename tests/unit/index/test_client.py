@@ -199,6 +199,7 @@ def test_offline_the_copy_of_a_file_that_lies_on_this_machine_is_read(index: Ind
     assert found.requires == ("other",)
 
 
+@pytest.mark.slow
 def test_what_is_expected_is_asked_for_once_and_side_by_side(index: IndexServer, opened: Opener) -> None:
     names = [f"demo-{number}" for number in range(12)]
     for name in names:

@@ -49,6 +49,7 @@ def test_what_passes_is_tried_again(index: IndexServer, client: IndexClient, fau
     assert len(index.asked) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "word", "code"),
     [
@@ -81,6 +82,7 @@ def test_what_stays_is_an_error_that_names_index_and_package(
     assert f"{index.url} for demo" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_page_of_thirty_megabytes_is_read(index: IndexServer, client: IndexClient) -> None:
     line = b'<a href="demo-1.%d-py3-none-any.whl#sha256=' + b"0" * 64 + b'" title="' + b"x" * 500 + b'">demo</a><br>\n'
     index.fail(PAGE, body(b"<html>" + b"".join(line % (number % 500) for number in range(50_000)), "text/html"))
@@ -90,6 +92,7 @@ def test_a_page_of_thirty_megabytes_is_read(index: IndexServer, client: IndexCli
     assert len(listing.offers[0].files) == 100
 
 
+@pytest.mark.slow
 def test_a_page_that_never_ends_is_not_read(index: IndexServer, client: IndexClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudnn_resolve.index.pages.LARGEST_PAGE", 1 << 20)
     index.packs = True

@@ -315,6 +315,7 @@ def test_what_installs_no_package_of_python_is_no_gap(line: str) -> None:
     assert not listed(f"FROM ubuntu:22.04\nRUN pip install keras==3.8.0\nRUN {line}\n").gaps
 
 
+@pytest.mark.slow
 def test_lines_of_an_image_that_grow_without_end() -> None:
     start = f"FROM ubuntu:22.04\nARG X={'y' * 1000}\nRUN pip install keras==3.8.0\n"
     for more in ("RUN echo " + "$X" * 10_000, ("RUN echo " + "$X" * 90 + "\n") * 300, "RUN echo " + "y" * 200_000):
@@ -434,6 +435,7 @@ def test_an_alias_of_a_text_is_followed() -> None:
     assert [one.name for one in listed("version: &v '2'\ndependencies:\n- pip: [&t torch, *t]\n").loose] == ["torch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["version: 1" + "\n" * 60_000, "dependencies:\n- " + "a" * 60_000 + " b c d\n- pytorch\n"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.locking.foreign import read_list
@@ -32,6 +34,7 @@ def test_a_file_that_a_dockerfile_writes_is_read_at_its_own_lines() -> None:
     assert not found.gaps
 
 
+@pytest.mark.slow
 def test_a_dockerfile_that_reads_its_own_text_without_end() -> None:
     text = "FROM python:3.11\n" + "\n" * 50_000 + "COPY <<END /a\ntorch==2.6.0\nEND\n" + "RUN pip install -r /a\n" * 500
     assert any("too much is read from here-documents" in gap for gap in listed(text).gaps)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import pytest
+
 from cudnn_resolve.diagnosis.log_lines import Index, Scanner
 from cudnn_resolve.matrix.anchor import key_of, literal_of
 from cudnn_resolve.matrix.message import expand
@@ -105,6 +107,7 @@ def samples() -> tuple[tuple[tuple[Any, str], ...], tuple[tuple[str, str], ...]]
     return tuple(found), tuple(empty)
 
 
+@pytest.mark.slow
 def test_every_alternative_of_every_pattern_is_let_through() -> None:
     every, _ = samples()
     assert len(every) > 2500
@@ -131,6 +134,7 @@ def test_a_key_is_a_word_that_says_something() -> None:
     assert key_of("a10 is 5") is None
 
 
+@pytest.mark.slow
 def test_what_a_pattern_finds_holds_its_literal() -> None:
     every, _ = samples()
     lost = []

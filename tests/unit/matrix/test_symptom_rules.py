@@ -30,6 +30,7 @@ def row(**changes: str) -> str:
     return "[[symptom]]\n" + "".join(f"{name} = {value}\n" for name, value in (ROW | changes).items())
 
 
+@pytest.mark.slow
 def test_a_row_that_is_right(tmp_path: Path) -> None:
     assert not faults(tmp_path, row())
 
@@ -62,6 +63,7 @@ def every_fault(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return faults(tmp_path_factory.mktemp("wrong"), "".join(texts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(WRONG)))
 def test_a_row_that_is_wrong(number: int, every_fault: list[str]) -> None:
     text, said = WRONG[number]

@@ -39,6 +39,7 @@ def test_of_a_minor_with_dozens_of_releases_one_of_each_quarter_is_shown() -> No
     assert 5 < len(found) < 10
 
 
+@pytest.mark.slow
 def test_what_an_earlier_run_computed_is_read_and_half_a_line_is_computed_again() -> None:
     joints, computed = joint_maps(SHIPPED, 1)
     assert computed == 6

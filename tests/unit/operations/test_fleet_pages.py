@@ -50,6 +50,7 @@ def test_without_the_extra_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPat
     assert "pip install 'cudnn-resolve[fleet]'" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -82,6 +82,7 @@ def library(folder: Path, name: str, value: int, *needed: Path, major: int = 9) 
     return target
 
 
+@pytest.mark.slow
 def test_libraries_are_loaded_when_the_framework_is_imported(tmp_path: Path) -> None:
     folder = site(tmp_path, "tensorflow")
     cublas = library(folder / "nvidia/cublas/lib", "cublas", 1)

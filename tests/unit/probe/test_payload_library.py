@@ -55,6 +55,7 @@ def fail(places: list[str], tell: Tell) -> None:
     tell("cuda", 1 // len(places))
 
 
+@pytest.mark.slow
 def test_children_are_gathered_in_time_whatever_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload_library, "MOST_BYTES", 100_000)
     before = time.monotonic()

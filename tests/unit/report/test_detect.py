@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cudnn_resolve.facts.codec import decode
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, LoadedCudnn, Platform, Problem, WouldLoad
 from cudnn_resolve.report.detect import render
@@ -103,6 +105,7 @@ def test_long_lists_are_cut_but_never_the_wrong_rows() -> None:
     assert render(facts, verbose=True).count("/good") == 30
 
 
+@pytest.mark.slow
 def test_a_hopeless_machine_still_fits_a_screen() -> None:
     bad = CudnnCopy(version="9.2.0", path="/" + "b" * 300, complete=False, problems=("x" * 500,))
     load = WouldLoad(cudnn=LoadedCudnn(version="8.0.0", path="/" + "p" * 300), because="q" * 300)

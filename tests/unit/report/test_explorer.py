@@ -54,6 +54,7 @@ def test_no_text_of_a_row_ends_the_script() -> None:
     assert row[0][0][5] == ["</script><b>"]
 
 
+@pytest.mark.slow
 def test_links_are_those_of_sources() -> None:
     links = {link for page in made().values() for link in re.findall(r'href="([^"]*)"', page.replace("\\", ""))}
 

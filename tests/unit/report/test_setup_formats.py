@@ -98,6 +98,7 @@ def assert_second_cudnn(bench: Path) -> None:
     assert (site(bench) / "_cudnn_resolve_preload.pth").exists()
 
 
+@pytest.mark.slow
 def test_the_script_installs_by_hash_looks_and_can_be_run_twice(plan: Plan, bench: Path) -> None:
     done = bash(script.render(plan), bench)
 
@@ -109,6 +110,7 @@ def test_the_script_installs_by_hash_looks_and_can_be_run_twice(plan: Plan, benc
     assert_second_cudnn(bench)
 
 
+@pytest.mark.slow
 def test_the_script_refuses_a_file_that_is_another(plan: Plan, bench: Path) -> None:
     write_wheel(bench / "wheels", "torch", "2.6.0", {"torch/__init__.py": "evil = 1\n"})
     before = tree(site(bench))
@@ -120,6 +122,7 @@ def test_the_script_refuses_a_file_that_is_another(plan: Plan, bench: Path) -> N
     assert tree(site(bench)) == before
 
 
+@pytest.mark.slow
 def test_the_script_knows_when_it_was_changed(plan: Plan, bench: Path) -> None:
     changed = script.render(plan).replace("torch==2.6.0 --hash", "torch==2.6.1 --hash")
 
@@ -139,6 +142,7 @@ def test_the_script_is_for_one_python(plan: Plan, bench: Path) -> None:
     assert "this plan is for 3.6" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_look_sees_what_is_not_as_planned(plan: Plan, bench: Path) -> None:
     without = replace(plan, pip=(*plan.pip, replace(plan.pip[0], name="absent", action="keep")))
 
@@ -163,6 +167,7 @@ def run_cells(plan: Plan, bench: Path, head: str = "") -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.slow
 def test_the_notebook_sets_up_and_is_quick_the_second_time(plan: Plan, bench: Path) -> None:
     first = run_cells(plan, bench)
 
@@ -172,6 +177,7 @@ def test_the_notebook_sets_up_and_is_quick_the_second_time(plan: Plan, bench: Pa
     assert "nothing to do: the environment is as planned" in run_cells(plan, bench).stdout
 
 
+@pytest.mark.slow
 def test_the_cell_holds_nothing_that_the_plan_does_not_need(plan: Plan) -> None:
     values = ("MINOR", "DRIVER", "PACKAGES", "REMOVE", "FREE", "FILES", "APART", "REPOSITORIES", "APT")
     for chosen in itertools.product((False, True), repeat=len(values)):
@@ -196,6 +202,7 @@ def test_the_notebook_has_the_form_of_one(plan: Plan) -> None:
             assert (cell["outputs"], cell["execution_count"]) == ([], None)
 
 
+@pytest.mark.slow
 def test_the_notebook_checks_the_driver(plan: Plan, bench: Path) -> None:
     stack = Stack(
         driver_min="535.54.03", driver_because=None, driver_policy="minor", cuda="12.2", cudnn="9.3.0.75", cudnn_soname=9, frameworks=()
@@ -212,6 +219,7 @@ def test_the_notebook_checks_the_driver(plan: Plan, bench: Path) -> None:
     assert "done: 5 packages changed" in run_cells(replace(plan, stack=stack), bench, head).stdout
 
 
+@pytest.mark.slow
 def test_the_notebook_asks_for_a_restart_where_a_loaded_package_is_replaced(plan: Plan, bench: Path) -> None:
     assert "RESTART" not in run_cells(plan, bench).stdout
     file = write_wheel(bench / "wheels", "torch", "2.7.0")
@@ -248,6 +256,7 @@ def instructions(text: str) -> list[tuple[str, str, str]]:
     return out
 
 
+@pytest.mark.slow
 def test_the_dockerfile_does_what_the_plan_does(plan: Plan, bench: Path) -> None:
     found = instructions(dockerfile.render(plan))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.resolution.joint_map import gpus, pair, reach
 from cudnn_resolve.version import Capability
@@ -13,6 +15,7 @@ K80 = 1 + gpus(BOOK).index(Capability(3, 7))
 """Places among the drivers, of which the first is that without a GPU."""
 
 
+@pytest.mark.slow
 def test_a_build_runs_on_the_pythons_and_gpus_that_it_has_code_for() -> None:
     found = {one.build.version: one.pythons for one in reach(BOOK, "onnxruntime") if one.build.cuda}
 
@@ -21,6 +24,7 @@ def test_a_build_runs_on_the_pythons_and_gpus_that_it_has_code_for() -> None:
     assert found["1.20.2"]["3.11"][K80] is None
 
 
+@pytest.mark.slow
 def test_a_build_runs_on_no_gpu_that_its_cuda_does_not_know() -> None:
     found = {one.build.version: one.pythons for one in reach(BOOK, "mxnet") if one.build.cuda and one.build.cuda.line == "10.2"}
 
@@ -32,6 +36,7 @@ def test_gpus_of_a_jetson_are_left_out() -> None:
     assert Capability(8, 7) not in gpus(BOOK)
 
 
+@pytest.mark.slow
 def test_two_releases_share_an_environment_with_an_override() -> None:
     found = pair(BOOK, "tensorflow==2.18.0", "torch==2.6.0")
 

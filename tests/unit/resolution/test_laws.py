@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
@@ -170,6 +171,7 @@ def status(book: Book, here: Here, *targets: str, extras: Sequence[str] = (), **
     return plan(book, described(here), request(book, *targets, extras=extras, **options))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(50))
 @given(worlds, machines)
 def test_there_is_a_plan_exactly_where_brute_force_finds_one(made: dict[str, list[Made]], here: Here) -> None:
@@ -189,6 +191,7 @@ def test_the_newest_release_that_fits_is_chosen(made: dict[str, list[Made]], her
     assert (versions(found).get("red") if found.is_satisfiable else None) == (f"{max(fitting)}.0" if fitting else None)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(worlds, machines, st.sampled_from(["<2", ">=2", "==1.24.4", ">=3"]))
 def test_a_further_requirement_never_makes_a_plan_of_a_conflict(made: dict[str, list[Made]], here: Here, numpy: str) -> None:
@@ -213,6 +216,7 @@ def test_a_fact_that_is_left_out_excludes_nothing(made: dict[str, list[Made]], h
     assert less or not known
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(worlds, machines)
 def test_a_plan_that_is_carried_out_leaves_nothing_to_do(made: dict[str, list[Made]], here: Here) -> None:
@@ -248,6 +252,7 @@ def printed(found: Plan) -> str:
     return json.dumps(encode_plan(found, encode(found.facts)), sort_keys=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(st.sampled_from(REQUESTS), held, drivers, st.randoms(use_true_random=False))
 def test_the_same_question_has_the_same_answer(targets: tuple[str, ...], pip: dict[str, str], driver: str, order: random.Random) -> None:

@@ -30,6 +30,7 @@ def allowed(one: Range) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("targets", "words"),
     [
@@ -66,6 +67,7 @@ def test_the_driver_ends_the_cuda_that_it_runs() -> None:
     assert "13.0" in cuda.versions
 
 
+@pytest.mark.slow
 def test_in_a_conflict_the_bars_of_cudnn_do_not_meet() -> None:
     found = pictured("torch==2.6.0", "tensorflow==2.15.1")
 
@@ -76,6 +78,7 @@ def test_in_a_conflict_the_bars_of_cudnn_do_not_meet() -> None:
     assert set.intersection(*allowed(named(found, "CUDA")).values())
 
 
+@pytest.mark.slow
 def test_only_builds_that_the_machine_allows_count_in_a_conflict() -> None:
     found = pictured("torch==2.6.0", "onnxruntime-gpu", driver="470.57.02")
 

@@ -177,6 +177,7 @@ def test_an_archive_is_built_where_a_package_that_is_decided_later_leaves_no_whe
     assert chosen(solved(index, "lib", "other<2", last))["lib"] == "1.9"
 
 
+@pytest.mark.slow
 def test_many_needs_of_one_package_do_not_wait_for_one_another_too_deep() -> None:
     count = 520
     index = {
@@ -212,6 +213,7 @@ def hard(count: int, *requires: str) -> dict[str, dict[str, Published]]:
     }
 
 
+@pytest.mark.slow
 def test_a_part_of_a_conflict_that_is_only_given_up_is_no_conflict() -> None:
     source = index_of(BOOK, {**hard(8, "k>=2"), "k": {"1": Published(), "2": Published()}})
     found = outcome(BOOK, facts(), request(BOOK, "north==2.0", extras=["aaa", "k<2"]), source)
@@ -220,6 +222,7 @@ def test_a_part_of_a_conflict_that_is_only_given_up_is_no_conflict() -> None:
     assert found.message == "aaa and k<2 cannot share one environment"
 
 
+@pytest.mark.slow
 def test_offline_a_search_of_what_is_known_whole_has_all_its_steps() -> None:
     header = 'origin = "harvested"\nscript = "scripts/harvest.py"\nread = 2026-11-21\n'
     tables = {}

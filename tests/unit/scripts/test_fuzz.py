@@ -8,6 +8,7 @@ from fuzz import TARGETS, in_folder, one_input
 from tests.examples import examples
 
 
+@pytest.mark.slow
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs_are_borne(target: str) -> None:

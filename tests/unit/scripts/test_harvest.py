@@ -217,6 +217,7 @@ def test_releases_that_are_gone_are_named(harvest: Harvest, index: LoopbackIndex
     assert list(harvest.rows()) == ["2"]
 
 
+@pytest.mark.slow
 def test_the_program_asks_the_index_of_pip(harvest: Harvest, index: LoopbackIndex) -> None:
     index.add("toy-1-py3-none-any.whl")
     argv = [sys.executable, str(ROOT / "scripts" / "harvest.py"), *harvest.argv()]
@@ -227,10 +228,12 @@ def test_the_program_asks_the_index_of_pip(harvest: Harvest, index: LoopbackInde
     assert list(harvest.rows()) == ["1"]
 
 
+@pytest.mark.slow
 def test_pip_knows_an_index_where_none_is_configured() -> None:
     assert re.fullmatch(r"https?://\S+/simple/?", configured_index())
 
 
+@pytest.mark.slow
 def test_a_server_that_stumbles_is_asked_again(harvest: Harvest, index: LoopbackIndex) -> None:
     index.add("toy-1-py3-none-any.whl", ["numpy"])
     index.stumbles = 2

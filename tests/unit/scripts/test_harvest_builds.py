@@ -65,6 +65,7 @@ def fill(index: LoopbackIndex) -> None:
             index.add(f"toy-{version}-cp311-cp311-manylinux_2_28_{arch}.whl", data=wheel(version, members))
 
 
+@pytest.mark.slow
 def test_cuda_cudnn_and_code_of_each_architecture(tmp_path: Path, index: LoopbackIndex) -> None:
     fill(index)
 
@@ -81,6 +82,7 @@ def test_cudnn_as_the_data_of_cupy_say_it(tmp_path: Path, index: LoopbackIndex) 
     assert harvest(tmp_path, index) == [{"version": ["1.0"], "arch": ["aarch64"], "cuda": "11.2", "cudnn": "8.4.0"}]
 
 
+@pytest.mark.slow
 def test_what_was_read_is_not_read_again(tmp_path: Path, index: LoopbackIndex) -> None:
     fill(index)
     first = harvest(tmp_path, index, "--stated")

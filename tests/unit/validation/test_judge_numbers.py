@@ -203,6 +203,7 @@ NARROW_ONE = replace(ONE, type="float16")
 NO_ENGINE = "RuntimeError: GET was unable to find an engine to execute this computation"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "wide", "status"),
     [

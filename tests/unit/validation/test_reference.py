@@ -88,6 +88,7 @@ def plain(case: Case, image: int, filter_: int, row: int, column: int) -> float:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [one for one in (*CLASSES, WIDE) if len(one.size) == 2 and not one.transposed], ids=lambda case: case.name)
 def test_two_dimensions_by_the_formula(case: Case) -> None:
     (rows, columns), values = case.out_size, expected(case)["y"].values
