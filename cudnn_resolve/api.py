@@ -270,7 +270,7 @@ def matrix_site(request: MatrixRequest, folder: str, listener: Listener = NOBODY
     return write_site((tuple(request.matrix or _settings("matrix")), _settings("project-matrix")), folder, listener)
 
 
-def check_matrix(request: MatrixRequest) -> MatrixCheckResult:
+def check_matrix(request: MatrixRequest, listener: Listener = NOBODY) -> MatrixCheckResult:
     """Every fault of the tables, and where it is asked for what a sample of rows says otherwise than the index."""
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.tables import check_tables, open_book
@@ -281,7 +281,7 @@ def check_matrix(request: MatrixRequest) -> MatrixCheckResult:
     faults, live = check_tables(named, of_project), None
     if request.live and not faults:
         with open_client(request.index_url) as client:
-            live = compare(open_book(named, of_project), client, max(1, request.sample), today())
+            live = compare(open_book(named, of_project), client, max(1, request.sample), today(), listener)
     return MatrixCheckResult(faults=faults, tables=("matrices", *of_project, *named), live=live)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S uv run --script
 # /// script
 # requires-python = ">=3.10"
-# dependencies = ["packaging>=23.1", "pip", "requests>=2.31", "tomli>=2; python_version < '3.11'"]
+# dependencies = ["packaging>=23.1", "pip", "requests>=2.31", "rich>=13.4", "tomli>=2; python_version < '3.11'"]
 # ///
 """Writes matrices/wheel/: what the configured package index holds of the packages that harvest_packages.toml lists.
 
@@ -40,8 +40,9 @@ from operator import itemgetter
 from typing import Any
 
 from harvest_archive import Metadata
-from harvest_index import CONNECTIONS, Index, IndexFailure, Progress, RemoteFile, ask_names_once, configured_index
+from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
 from harvest_marker import ARCHITECTURES
+from harvest_progress import told
 from harvest_table import Content, Release, Span, Table, plain_row, releases, table
 from harvest_text import expanded, rendered
 from packaging.requirements import Requirement
@@ -185,10 +186,8 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
         except IndexFailure as failure:
             return failure
 
-    progress = Progress("page", len(asked))
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for (name, group), files in zip(asked, pool.map(read, asked), strict=True):
-            progress.step(name)
+        for (name, group), files in told(zip(asked, pool.map(read, asked), strict=True), "pages", len(asked)):
             if isinstance(files, IndexFailure):
                 harvest.failures.append(str(files))
             else:
@@ -216,10 +215,8 @@ def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harv
         except IndexFailure as failure:
             return failure
 
-    progress = Progress("metadata of file", len(wanted))
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for url, known in zip(wanted, pool.map(read, wanted.values()), strict=True):
-            progress.step(wanted[url][1].name)
+        for url, known in told(zip(wanted, pool.map(read, wanted.values()), strict=True), "files", len(wanted)):
             if isinstance(known, IndexFailure):
                 harvest.failures.append(str(known))
                 harvest.unread.add(wanted[url][0])

@@ -31,9 +31,10 @@ from functools import partial
 from typing import Any
 
 import requests
-from harvest_evidence import CACHE, settle, spokesman
+from harvest_evidence import CACHE, asked_for, settle, spokesman
 from harvest_index import TIMEOUT_S, Index, IndexFailure, Positioned, RemoteFile, configured_index, remote_archive
 from harvest_marker import ARCHITECTURES
+from harvest_progress import told
 from harvest_table import Span, releases
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -65,20 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         groups = tomllib.load(stream)["group"]
     index = Index(options.index_url or configured_index(), options.cache)
     failures = changes = 0
-    for group in groups:
-        for name in group["packages"]:
-            if options.package and name not in options.package:
-                continue
-            rows: list[dict[str, Any]] = []
-            try:
-                for row in _rows(index, name, group, options):
-                    rows.insert(0, row)
-            except (IndexFailure, zipfile.BadZipFile, zlib.error, EOFError) as error:
-                print(f"harvest: {name}: {error}", file=sys.stderr)
-                failures += 1
-                continue
-            rows = [one for one in rows if one["cuda"] or one["cudnn"] or one["code"]]
-            changes += settle(name, rows, os.path.join(options.out, f"{name}.toml"), _table(name, rows), write=not options.check)
+    for name, group in told(asked := asked_for(groups, options.package), "packages", len(asked)):
+        rows: list[dict[str, Any]] = []
+        try:
+            for row in _rows(index, name, group, options):
+                rows.insert(0, row)
+        except (IndexFailure, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            print(f"harvest: {name}: {error}", file=sys.stderr)
+            failures += 1
+            continue
+        rows = [one for one in rows if one["cuda"] or one["cudnn"] or one["code"]]
+        changes += settle(name, rows, os.path.join(options.out, f"{name}.toml"), _table(name, rows), write=not options.check)
     print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
     return 2 if failures else int(options.check and changes > 0)
 

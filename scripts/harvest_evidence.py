@@ -27,8 +27,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 import requests
-from harvest_index import TIMEOUT_S, Index, IndexFailure, Progress, RemoteFile, configured_index
+from harvest_index import TIMEOUT_S, Index, IndexFailure, RemoteFile, configured_index
 from harvest_marker import ARCHITECTURES
+from harvest_progress import told
 from harvest_table import Release, Span, Wheel, releases
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -53,20 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         groups = tomllib.load(stream)["group"]
     index = Index(options.index_url or configured_index(), options.cache)
     failures = changes = 0
-    progress = Progress("wheels of package", sum(len(group["packages"]) for group in groups))
-    for group in groups:
-        for name in group["packages"]:
-            progress.step(name)
-            if options.package and name not in options.package:
-                continue
-            path = os.path.join(options.out, f"{name}.toml")
-            try:
-                rows = list(_rows(index, name, group, options.cache, _kept(path) if options.new else []))
-            except IndexFailure as error:
-                print(f"harvest: {name}: {error}", file=sys.stderr)
-                failures += 1
-                continue
-            changes += settle(name, rows, path, _table(name, rows), write=not options.check)
+    for name, group in told(asked := asked_for(groups, options.package), "packages", len(asked)):
+        path = os.path.join(options.out, f"{name}.toml")
+        try:
+            rows = list(_rows(index, name, group, options.cache, _kept(path) if options.new else []))
+        except IndexFailure as error:
+            print(f"harvest: {name}: {error}", file=sys.stderr)
+            failures += 1
+            continue
+        changes += settle(name, rows, path, _table(name, rows), write=not options.check)
     print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
     return 2 if failures else int(options.check and changes > 0)
 
@@ -81,6 +77,11 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
     parser.add_argument("--out", metavar="DIR", default=OUT, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
+
+
+def asked_for(groups: Sequence[dict[str, Any]], only: Sequence[str] | None) -> list[tuple[str, dict[str, Any]]]:
+    """The packages to be read, each with its group."""
+    return [(name, group) for group in groups for name in group["packages"] if not only or name in only]
 
 
 def _kept(path: str) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -35,8 +34,6 @@ CONNECTIONS = 16
 TIMEOUT_S = (10, 60)
 """To connect, to read."""
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.2"
-QUIET_S = 10
-"""Between two lines of progress that nobody watches."""
 TAIL_BYTES = 16 * 1024
 """Of a wheel, read first: the whole central directory of most of them."""
 BLOCK_BYTES = 8 * 1024
@@ -92,24 +89,6 @@ def ask_names_once() -> None:
             return known[key]
 
     socket.getaddrinfo = remembered
-
-
-class Progress:
-    """Says on standard error what is read: on a terminal a line that is written over, else a line each ten seconds."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._over, self._told = sys.stderr.isatty(), time.monotonic()
-
-    def step(self, name: str = "") -> None:
-        """One more is done, or at hand where it is named."""
-        self._done += 1
-        last = self._over and self._done == self._total
-        if not last and time.monotonic() - self._told < (0.1 if self._over else QUIET_S):
-            return
-        self._told = time.monotonic()
-        said = f"harvest: {self._what} {self._done} of {self._total}{name and f', {name}'}"
-        print(f"\r{said}\033[K" if self._over else said, end="\n" if last or not self._over else "", file=sys.stderr, flush=True)
 
 
 class Index:

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from harvest_index import Index, IndexFailure, configured_index, remote_archive
+from harvest_progress import told
 from harvest_table import Span, Wheel, releases
 
 from cudnn_resolve.host.tables import open_book
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     index = Index(options.index_url or configured_index(), os.path.join(home, "cudnn-resolve-harvest"))
     book = open_book(())
     failures = unknown = 0
-    for family in FAMILIES:
+    for family in told(FAMILIES, "families", len(FAMILIES)):
         found: dict[str, dict[str, int]] = {}
         for name in family:
             try:

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"examples:\n{_EXAMPLES}"
     parser.add_argument("action", choices=("list", "show", "check", "html"), help=_ACTIONS)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show: a framework, or `cudnn`, `cuda`, `driver` or `gpu`")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="show: a framework, or `cudnn`, `cuda`, `driver`, `gpu` or `machine`")
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
     add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
     add_output_options(parser)
@@ -72,7 +72,7 @@ def _site(request: MatrixRequest, output: Output) -> int:
 
 
 def _check(request: MatrixRequest, output: Output) -> int:
-    found = api.check_matrix(request)
+    found = api.check_matrix(request, Messages(output))
     if output.format == "json":
         print_json(found.to_json(), output)
     else:

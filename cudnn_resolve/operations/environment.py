@@ -23,7 +23,7 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations import apply as changing
 from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, answered, command_of, plan_of_lock_file
 from cudnn_resolve.operations.results import grown
 from cudnn_resolve.operations.settled import settled_of
@@ -327,7 +327,7 @@ def _plan_on(facts: Facts, options: ApplyRequest | PlanRequest, listener: Listen
     if path is not None:
         return plan_of_lock_file(path, replace(options, given=facts, env=None, python=None, python_version=None)), None
     asked = gather_question(options, verb=verb, listener=listener, facts=facts)
-    outcome = resolved(asked.book, asked.machine, asked.request, asked.source, tell=listener.tell)
+    outcome = resolved(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
     return None if outcome is None else (make_plan(facts, outcome, asked.book, asked.source), outcome.request)
 
 

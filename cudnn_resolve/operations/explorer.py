@@ -15,7 +15,7 @@ from msgspec import Struct
 from cudnn_resolve._version import __version__
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host import clock, disk
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import NOBODY, Listener, pace
 from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair
 
 if TYPE_CHECKING:
@@ -188,10 +188,9 @@ def _compute(layers: Layers, missing: list[tuple[str, str]], listener: Listener)
     began = clock.seconds()
     tasks = ((layers, asked) for asked in missing)
     for done, ((_, asked), found) in enumerate(spread(_pair, tasks), start=1):
-        left = (clock.seconds() - began) / done * (len(missing) - done)
         full = 24 * done // len(missing)
         bar = "━" * full + "╌" * (24 - full)
-        listener.tell(f"{bar} {done} of {len(missing)} pairs of releases, {int(left) // 60}:{int(left) % 60:02} left")
+        listener.tell(f"{bar} {pace(done, len(missing), 'pairs of releases', began)}")
         yield asked, found
 
 

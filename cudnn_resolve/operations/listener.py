@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
+
+from cudnn_resolve.host import clock
+
+_WAIT_SECONDS = 1.0
+_OFTEN_SECONDS = 0.25
 
 
 class Listener(Protocol):
@@ -41,6 +47,38 @@ class Notes(Nobody):
         """Keep it, unless only the verbose read it."""
         if not least:
             self.kept.append(text.removeprefix("note: "))
+
+
+class Steps:
+    """Tells of a search that takes longer than a second: its steps, how many a second, and what it is at; of an end it knows nothing."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._steps, self._began = listener, 0, clock.seconds()
+        self._due = self._began + _WAIT_SECONDS
+
+    def __call__(self, at: Callable[[], str]) -> None:
+        """Count a step; what the search is `at` is asked only where it is told."""
+        self._steps += 1
+        now = clock.seconds()
+        if now >= self._due:
+            self._due = now + _OFTEN_SECONDS
+            said = at()
+            rate = self._steps / (now - self._began)
+            self._listener.tell(f"{self._steps} steps of the search, {_rate(rate)}" + (f"; {said}" if said else ""))
+
+
+def pace(done: int, total: int, what: str, began: float) -> str:
+    """`12 of 40 rows, 3.1 a second, 0:09 left`; without rate and time while nothing is done."""
+    rate = done / max(clock.seconds() - began, 0.001)
+    if not done:
+        return f"{done} of {total} {what}"
+    left = int((total - done) / rate)
+    return f"{done} of {total} {what}, {_rate(rate)}, {left // 60}:{left % 60:02} left"
+
+
+def _rate(each_second: float) -> str:
+    each, unit = (each_second, "second") if each_second >= 0.5 else (each_second * 60, "minute")
+    return f"{each:.{0 if each >= 10 else 1}f} a {unit}"
 
 
 WAITS = "waits"

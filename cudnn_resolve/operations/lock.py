@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
 from cudnn_resolve.operations.options import LockRequest, Options
 from cudnn_resolve.operations.plan import Answered, PlanResult
@@ -379,7 +379,8 @@ def _answers(
     first = replace(first, request=replace(first.request, context=context))
     questions = [_fresh(each, old, upgraded) for each in (first, *(_elsewhere(first, other) for other in others))]
     source = first.source
-    found = resolve_together(first.book, [(each.machine, opened(each.request, source, listener.tell)) for each in questions])
+    tell = Steps(listener)
+    found = resolve_together(first.book, [(each.machine, opened(each.request, source, tell)) for each in questions])
     if isinstance(found, tuple):
         number, conflict = found
         return _Answers(question=first, conflict=make_plan(questions[number].facts, conflict, first.book, source), outcome=conflict)

@@ -16,7 +16,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
+from cudnn_resolve.host import clock
 from cudnn_resolve.matrix.position import Fault, Placed
+from cudnn_resolve.operations.listener import NOBODY, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 
 if TYPE_CHECKING:
@@ -47,8 +49,9 @@ def open_client(index_url: str | None) -> IndexClient:
     return IndexClient(own_settings(Options(index_url=index_url), environment()))
 
 
-def compare(book: Book, client: IndexClient, count: int, seed: str) -> LiveReport:
+def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Listener = NOBODY) -> LiveReport:
     """Compare `count` rows; the same ones for a seed and the same tables."""
+    began = clock.seconds()
     drawn = _draw(book, count, random.Random(seed))  # noqa: S311 - a sample
     client.expect(dict.fromkeys(one.package for one in drawn))
     faults: list[Fault] = []
@@ -60,7 +63,8 @@ def compare(book: Book, client: IndexClient, count: int, seed: str) -> LiveRepor
         except (IndexUnavailableError, WorldError, _UnreadError) as error:
             unread.append(f"{one.package} {one.version}: {error}")
 
-    for one in drawn:
+    for number, one in enumerate(drawn):
+        listener.tell(f"{pace(number, len(drawn), 'rows', began)}; {one.package} {one.version}")
         look(one)
     return LiveReport(rows=len(drawn) - len(unread), faults=tuple(faults), unread=tuple(unread))
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest, StatedOptions
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.planning.model import Plan
@@ -107,7 +107,7 @@ def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", 
     from cudnn_resolve.resolution.resolve import resolve
 
     asked = gather_question(options, verb=verb, listener=listener, facts=facts)
-    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=listener.tell)
+    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
     plan = make_plan(asked.facts, outcome, asked.book, asked.source)
     return Answered(plan=plan, question=asked, outcome=outcome)
 

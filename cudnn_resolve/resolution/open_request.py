@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Source
 
 
+Tell = Callable[[Callable[[], str]], None]
+"""Hears of each step of a search what it is at, which is made only for who asks."""
+
+
 class Budget:
     """Steps that are left to all the searches for one answer together."""
 
@@ -23,8 +27,8 @@ class OpenRequest(Request, frozen=True, kw_only=True):
 
     source: Source | None = None
     """The indexes that packages come from; None = the matrix alone is asked."""
-    tell: Callable[[str], None] | None = None
-    """Progress callback for slow searches."""
+    tell: Tell | None = None
+    """Hears of each step."""
     budget: Budget | None = None
     """Steps that are left to all searches of it together; None = each has its own bound alone."""
     any_answer: bool = False
@@ -33,7 +37,7 @@ class OpenRequest(Request, frozen=True, kw_only=True):
     """The request before its markers were evaluated for a machine; None where it has none."""
 
 
-def opened(request: Request, source: Source | None = None, tell: Callable[[str], None] | None = None) -> OpenRequest:
+def opened(request: Request, source: Source | None = None, tell: Tell | None = None) -> OpenRequest:
     """Put the request beside what is open; a request that is open already stays as it is."""
     if isinstance(request, OpenRequest):
         return request

@@ -40,18 +40,22 @@ MOST = 8
 def relaxations(trials: Trials) -> tuple[Relaxation, ...]:
     """What would work, nearest first."""
     request = replace(trials.request, budget=Budget(ALL_ROUNDS))
-    trials = replace(trials, request=request)
     ways = (_fresh, _broken, _options, _one_of_two, _versions, _without_extras, _extras, _pythons, _separate, _gpus, other_drivers, _glibc)
     found: list[Relaxation] = []
     for number, way in enumerate(ways):
-        if request.tell is not None:
-            request.tell(f"what would work instead: {number} of {len(ways)} kinds of changes are tried, {len(found)} found")
-        found += way(trials)
+        said = f"what would work instead: {number} of {len(ways)} kinds of changes are tried, {len(found)} found"
+        found += way(replace(trials, request=_saying(request, said)))
     without_gpu = any(is_cpu_only(trials.book, target) for target in request.targets)
     if without_gpu or not found or all(relaxation.distance >= 5 for relaxation in found):
-        found += _cpu(trials)
+        found += _cpu(replace(trials, request=request))
     found.sort(key=lambda relaxation: relaxation.distance)
     return tuple(dict.fromkeys(found))[:MOST]
+
+
+def _saying(request: OpenRequest, said: str) -> OpenRequest:
+    """The request, of whose searches that is heard."""
+    tell = request.tell
+    return request if tell is None else replace(request, tell=lambda _: tell(lambda: said))
 
 
 def _options(trials: Trials) -> Iterator[Relaxation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Source
+    from cudnn_resolve.resolution.open_request import Tell
 
 
 def resolve(
-    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Callable[[str], None] | None = None
+    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Tell | None = None
 ) -> Resolution | Conflict:
     """The resolution, or the conflict with what would work instead.
 
-    Packages come from `source`, or without one from what the matrix knows; `tell` hears from a search that takes long.
+    Packages come from `source`, or without one from what the matrix knows; `tell` hears of each step of the searches.
     """
     request = _for_its_device(opened(request, source, tell))
     found = _solved(book, machine, request)
@@ -39,7 +40,7 @@ def resolve(
 
 
 def resolved(
-    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Callable[[str], None] | None = None
+    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Tell | None = None
 ) -> Resolution | None:
     """The resolution; None without an explanation where there is none, for one machine of several that would do."""
     found = _solved(book, machine, _for_its_device(opened(request, source, tell)))

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 STRIDES_FROM = 16
 """Candidates of a package that are tried one after the other where any answer will do, before others far apart are."""
-LONG = 400
-"""Steps after which a search takes long, and says what it is at."""
-OFTEN = 50
 MOVES = 16
 """How often a package is decided once more before a candidate that would move it again is turned down instead."""
 
@@ -112,13 +109,15 @@ class Search:
             reason = self._want(need, None, [])
             if reason is not None:
                 raise ImpossibleError(reason)
+        tell = self._universe.request.tell
         marks: list[int] = []
         decided: list[Key] = []
         while self._open:
             if self.rounds == rounds:
                 raise TooLongError
-            self._tell()
             self.rounds += 1
+            if tell is not None:
+                tell(self._at)
             marks.append(self._trail.mark())
             decided.append(min(self._open, key=self._order))
             reason = self._decide(decided[-1])
@@ -128,12 +127,10 @@ class Search:
                 self._trail.back_to(marks.pop())
                 self._lose(decided.pop())
 
-    def _tell(self) -> None:
-        """Say now and then what a long search is torn between."""
-        tell = self._universe.request.tell
-        if tell is not None and self.rounds >= LONG and self.rounds % OFTEN == 0:
-            torn = ", ".join(dict.fromkeys(wish.need.text for wish in self.torn))
-            tell(f"step {self.rounds}" + (f", torn between {torn}" if torn else ""))
+    def _at(self) -> str:
+        """What the search is torn between."""
+        torn = ", ".join(dict.fromkeys(wish.need.text for wish in self.torn))
+        return torn and f"torn between {torn}"
 
     def _order(self, key: Key) -> tuple[bool, int, int, int, str]:
         stage, *rest = self._choices.stage(key)

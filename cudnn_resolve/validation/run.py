@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -50,10 +51,11 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
     subjects = tuple(_completed(one, book) for one in wanted)
     gpus = tuple(one for one in gpus_of(facts) if wish.gpu is None or one.index == wish.gpu)
     python = facts.python.path or host.python
-    bench = Bench(host=host, python=python, progress=progress, everything=wish.everything, at_once=processes_at_once(host))
     libraries = libraries_of(facts, subjects)
     facts = with_real_places(host, facts)
     companions = companions_of(facts, wish.frameworks) if wish.companions else ()
+    counted = _counted(progress, len(subjects), len(libraries), len(companions), len(gpus))
+    bench = Bench(host=host, python=python, progress=counted, everything=wish.everything, at_once=processes_at_once(host))
     run = CardRun(bench=bench, subjects=subjects, libraries=libraries, companions=companions, book=book)
     # Every card works from the start, side by side, while it is seen what loads; times are taken behind that, of one framework
     # at a time on each card, while none loads for that card.
@@ -95,6 +97,13 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
         frameworks=MappingProxyType({one.name: one.installed.version for one in subjects}),
         loaded=MappingProxyType(_loaded([*told, *opened.values()])),
     )
+
+
+def _counted(progress: Progress, subjects: int, libraries: int, companions: int, gpus: int) -> Progress:
+    """Hears of each step that begins, with its number; each framework is loaded alone and behind each other one, and timed on each card."""
+    total = subjects**2 + libraries + companions + gpus * (libraries + 2 * subjects + companions)
+    begun = count(1)
+    return lambda text: progress(f"step {next(begun)} of at most {total}: {text}")
 
 
 def with_real_places(host: Host, facts: Facts) -> Facts:

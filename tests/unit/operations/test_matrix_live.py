@@ -14,6 +14,7 @@ from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.operations.matrix_live import compare
 from tests.elf_writer import write_elf
 from tests.index_server import IndexServer, status
+from tests.listening import Heard
 
 TABLE = """
 origin = "harvested"
@@ -47,6 +48,20 @@ def report(folder: Path, index: IndexServer, **tables: str) -> LiveReport:
 def test_a_row_that_is_as_the_index_says(tmp_path: Path, index: IndexServer) -> None:
     index.add_wheel("demo", "1.0", tag=TAG, requires=["NumPy >=2", "winlib; sys_platform == 'win32'"], requires_python=">=3.8")
     assert report(tmp_path, index, wheel=TABLE) == LiveReport(rows=1, faults=(), unread=())
+
+
+def test_rows_are_told_with_rate_and_time_left(tmp_path: Path, index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudnn_resolve.host.clock.seconds", iter((10.0, 10.0, 12.0)).__next__)
+    index.add_wheel("demo", "1.0", tag=TAG, requires=["numpy>=2"])
+    heard = Heard()
+    more = TABLE.replace("release = [", "release = [" + "".join(f'{{version = "{one}", tags = ["sdist"]}}, ' for one in ("0.8", "0.9")))
+    (tmp_path / "wheel").mkdir()
+    (tmp_path / "wheel/demo.toml").write_text(more)
+
+    with IndexClient(index.settings()) as client:
+        compare(Book(DirectoryTables(tmp_path, label="matrices")), client, 2, "a day", heard)
+
+    assert [line.partition(";")[0] for line in heard.lines] == ["0 of 2 rows", "1 of 2 rows, 0.5 a second, 0:02 left"]
 
 
 @pytest.mark.parametrize(
