@@ -58,17 +58,31 @@ def _parser(book: Book) -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(prog=PROGRAM)
     whole.add_argument("-V", "--version", action="store_true", help="print the version")
     commands = whole.add_subparsers(parser_class=Parser)
-    framework = tuple(_requirements(book))
-    gpu = tuple(word for one in book.cards() for word in (one.name, *one.alias) if " " not in word)
-    words = {"framework": framework, "packages": framework, "gpu": gpu, "machine": tuple(_machines(book))}
+    requirements, names = tuple(_requirements(book)), tuple(book.frameworks())
+    of_value = {"REQ": requirements, "REQ | LOCK": requirements, "NAME-OR-SM": tuple(dict.fromkeys(gpu_words(book)))}
+    stack = ("cudnn", "cuda", "driver")
+    of_option = {
+        "machine": tuple(_machines(book)),
+        "framework": names,
+        "allow_break": names,
+        "name": (*names, *stack, "gpu", "machine"),
+        "package": (*stack, "python"),
+    }
     for name, summary in VERBS.items():
         parser = commands.add_parser(name, help=summary, description=summary)
         import_module(f"cudnn_resolve.cli.{name}").add_arguments(parser)
         for action in parser._actions:  # noqa: SLF001 - shtab takes them the same way
-            action.choices = action.choices or words.get(action.dest)
+            action.choices = action.choices or of_value.get(str(action.metavar)) or of_option.get(action.dest)
             if action.choices is None and action.metavar in _PATHS:
                 action.complete = getattr(shtab, _PATHS[action.metavar])  # type: ignore[attr-defined]
     return whole
+
+
+def gpu_words(book: Book) -> Iterator[str]:
+    """Names of GPUs in one word each: the short ones, and of a card that has none its shortest with `-` between its words."""
+    for one in book.cards():
+        known = (one.name, *one.alias)
+        yield from [name for name in known if " " not in name] or [min(known, key=len).replace(" ", "-")]
 
 
 def _machines(book: Book) -> Iterator[str]:

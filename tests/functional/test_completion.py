@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cudnn_resolve.cli.completion import gpu_words
+from cudnn_resolve.host.tables import open_book
 from tests.program import run
 
 CHECKED = {"bash": ("bash", "-n"), "zsh": ("zsh", "-n"), "fish": ("fish", "--no-execute")}
@@ -53,13 +55,30 @@ def test_commands_options_and_words_are_completed(script: Path) -> None:
     assert "tensorflow==2.15.1" in completed(script, "plan", "tensorflow==2.15")
     assert "A100" in completed(script, "plan", "--gpu", "A1")
     assert "g5." in completed(script, "check", "--machine", "g5")
+    assert "RTX-4090" in completed(script, "plan", "--gpu", "RTX-40")
     assert completed(script, "matrix", "sh") == ["show"]
+    assert completed(script, "matrix", "show", "tensorf") == ["tensorflow"]
+    assert completed(script, "validate", "-f", "tor") == ["torch"]
+    assert completed(script, "validate", "--gpu", "A1") == []
+
+
+def test_every_gpu_is_offered_by_a_word_that_is_taken() -> None:
+    book = open_book()
+    known = {word: book.card(word) for word in gpu_words(book)}
+
+    assert None not in known.values(), [word for word, card in known.items() if card is None]
+    assert {card.name for card in known.values() if card} == {card.name for card in book.cards()}
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
 def test_fish_completes_frameworks_with_versions_and_names_of_gpus(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(run("completion", "fish").stdout, encoding="utf-8")
-    asked = ("cudnn-resolve plan --gpu A1", "cudnn-resolve plan -f torch==2.6", "cudnn-resolve check --machine g5")
+    asked = (
+        "cudnn-resolve plan --gpu A1",
+        "cudnn-resolve plan --gpu RTX-40",
+        "cudnn-resolve plan -f torch==2.6",
+        "cudnn-resolve check --machine g5",
+    )
     lines = ["source $argv[1]", *(f"complete -C '{one}'" for one in asked)]
 
     done = subprocess.run(
@@ -67,7 +86,7 @@ def test_fish_completes_frameworks_with_versions_and_names_of_gpus(tmp_path: Pat
     )
 
     offered = {line.partition("\t")[0] for line in done.stdout.splitlines()}
-    assert {"A100", "torch==2.6.0", "g5."} <= offered
+    assert {"A100", "RTX-4090", "torch==2.6.0", "g5."} <= offered
 
 
 def test_a_shell_that_is_none_is_told(tmp_path: Path) -> None:
