@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,16 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     made = Fleet(tmp_path / "f", KINDS)
     with made.inventory.open("a") as stream:
         stream.write(f"\n[down]\nu1 ansible_host=127.0.0.1 ansible_port={made.closed}\n")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Fleet]:
+    """Two classes of hosts, as the page names them."""
+    if os.geteuid() != 0 or not Path(SSHD).exists():
+        pytest.skip("needs root and an sshd")
+    made = Fleet(tmp_path / "f", {"node16": Kind(card="a100"), "node17": Kind(card="a100"), "node18": Kind(card="t4")})
     yield made
     made.stop()
 
@@ -198,23 +209,55 @@ def test_the_collection_is_installed_from_its_archive_and_documented(tmp_path: P
     ansible = str(Path(sys.executable).parent)
     if not Path(ansible, "ansible-galaxy").exists():
         pytest.skip("needs the extra `fleet`")
-    source = ROOT / "cudnn_resolve/fleet/ansible_collections/cudnn_resolve/fleet"
-    environ = {**os.environ, "ANSIBLE_HOME": str(tmp_path / "a"), "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "c"), "ANSIBLE_NOCOLOR": "1"}
+    environ = {**as_typed(tmp_path), "ANSIBLE_HOME": str(tmp_path / "a"), "ANSIBLE_NOCOLOR": "1"}
 
-    def say(*words: str) -> str:
-        done = subprocess.run([f"{ansible}/{words[0]}", *words[1:]], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    def say(line: str) -> str:
+        done = subprocess.run(["bash", "-ec", line], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
-    say("ansible-galaxy", "collection", "build", str(source))
-    archive = next(tmp_path.glob("cudnn_resolve-fleet-*.tar.gz"))
-    say("ansible-galaxy", "collection", "install", str(archive), "-p", str(tmp_path / "c"), "--offline")
-
+    assert "replace" in say(shown("ansible-galaxy"))
     for name in ("cudnn_facts", "cudnn_env", "cudnn_validate"):
-        text = say("ansible-doc", f"cudnn_resolve.fleet.{name}")
+        text = say(f"ansible-doc cudnn_resolve.fleet.{name}")
         assert "EXAMPLES" in text
         assert f"cudnn_resolve.fleet.{name}:" in text
-    assert "replace" in say("ansible-doc", "cudnn_resolve.fleet.cudnn_env")
+
+
+def shown(words: str) -> str:
+    """The commands of the page that have those words."""
+    page = (ROOT / "docs/situations/fleet.md").read_text("utf-8")
+    (found,) = (text for text in re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if words in text)
+    return str(found)
+
+
+def as_typed(folder: Path) -> dict[str, str]:
+    """An environment in which this program and Ansible are found as the page types them."""
+    program = folder / "bin/cudnn-resolve"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cudnn_resolve "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.network
+def test_the_commands_of_the_page_work_on_hosts(nodes: Fleet, tmp_path: Path) -> None:
+    """As the page types them; the locks that `fleet lock` makes of an index are then exchanged for some of small wheels."""
+    environ = {**nodes.environ, **{name: value for name, value in as_typed(tmp_path).items() if name in ("PATH", "PYTHONPATH")}}
+    said = []
+    for line in shown("fleet detect").splitlines():
+        if " fleet apply " in line:
+            locks = sorted((nodes.base / "locks").glob("pylock.*.toml"))
+            assert [path.read_text().count('name = "torch"') for path in locks] == [1, 1]
+            lock(nodes.base, ("demo", "1.0"))
+            for path in locks:
+                path.write_text((nodes.base / "pylock.toml").read_text().replace('"wheels/', '"../wheels/'))
+        done = subprocess.run(["bash", "-ec", line], cwd=nodes.base, env=environ, capture_output=True, text=True, check=False)
+        said.append(done.stdout)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+
+    assert len(said) == 5
+    assert {name: one.versions() for name, one in nodes.machines.items()} == {"node16": ["demo-1.0"], "node17": [], "node18": ["demo-1.0"]}
 
 
 def test_the_module_checks_shows_differences_and_does_nothing_twice(tmp_path: Path) -> None:

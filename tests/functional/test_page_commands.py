@@ -19,9 +19,13 @@ import pytest
 
 from tests.program import ROOT
 
-_MORE = ("check", "errors", "explorer", "fleet", "index", "locks", "notebooks", "plan", "rows", "start")
-PAGES = sorted((ROOT / "docs").glob("situations/*.md")) + [ROOT / "docs" / f"{name}.md" for name in _MORE]
-_BEFORE = {"ci": "cudnn-resolve lock torch==2.6.0", "docs/fleet": "cudnn-resolve fleet lock torch==2.6.0 --from facts -o locks"}
+_MORE = ("apply", "check", "errors", "explorer", "fleet", "index", "locks", "notebooks", "plan", "rows", "start")
+PAGES = sorted((ROOT / "docs").glob("situations/*.md")) + [ROOT / "docs" / f"{name}.md" for name in _MORE] + [ROOT / "README.md"]
+_BEFORE = {
+    "ci": "cudnn-resolve lock torch==2.6.0",
+    "apply": "cudnn-resolve lock torch==2.6.0",
+    "docs/fleet": "cudnn-resolve fleet lock torch==2.6.0 --from facts -o locks",
+}
 """What a page says in words, or what a job has in its repository."""
 ELSEWHERE = (
     "sh stack/start",
@@ -34,8 +38,13 @@ ELSEWHERE = (
     "uv pip sync",
     ".whl",
     "python3 -m venv .venv && .venv",
+    "scripts/test",
 )
-"""Lines that go on with what only a bundle or an installation leaves; test_bundle.py, test_apply.py and .ci/run type those."""
+"""Lines that go on with what only a bundle or an installation leaves; test_bundle.py, test_apply.py and .ci/run type those.
+
+Blocks of the page of many machines that need hosts are typed by test_fleet_hosts.py, those of Slurm, Kubernetes and Ray by
+test_jobs_and_containers.py.
+"""
 ASK_AN_INDEX = re.compile(r"^cudnn-resolve (fleet )?(lock|bundle)\b", re.MULTILINE)
 PROGRAM = """#!/bin/sh
 verb=$1; shift
@@ -81,7 +90,7 @@ def test_no_situation_is_left_out() -> None:
 
 def case(page: Path) -> object:
     is_asking = ASK_AN_INDEX.search("\n".join(lines_of(page)))
-    return pytest.param(page, marks=[pytest.mark.network] if is_asking else [], id=str(page.relative_to(ROOT / "docs").with_suffix("")))
+    return pytest.param(page, marks=[pytest.mark.network] if is_asking else [], id=str(page.relative_to(ROOT).with_suffix("")))
 
 
 @pytest.mark.slow
@@ -93,6 +102,8 @@ def test_the_commands_of_a_page_work_where_it_shows_them(page: Path, tmp_path: P
     for name, text in {**OTHERS, "cudnn-resolve": PROGRAM.format(root=shlex.quote(str(ROOT)), python=shlex.quote(sys.executable))}.items():
         (bin_ / name).write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
         (bin_ / name).chmod(0o755)
+    (work / ".venv").mkdir()
+    (work / ".venv/bin").symlink_to(bin_)
     for source in (ROOT / "tests/lists").iterdir():
         shutil.copy(source, work)
     shutil.copy(ROOT / "tests/logs/written.txt", work / "train.log")
