@@ -35,7 +35,8 @@ function judge(body,no,p){body.querySelector('.verdict').textContent=no?'Does no
 /* the row under a release is made when it is first opened */
 function open_(v,is){const body=document.querySelector('[data-release="'+CSS.escape(v)+'"]');if(!body)return;
  if(!body.rows[1]){const row=body.insertRow(),cell=row.insertCell(),p=picked();row.className='detail';cell.colSpan=body.rows[0].cells.length;
-  cell.innerHTML='<p class=verdict role=status></p><pre class=command></pre>'+D.details[v];judge(body,why(D.rows[v],p),p)}
+  cell.innerHTML='<p class=verdict role=status></p><pre class=command></pre>'+D.details[v][0]+
+   (D.details[v][1].length?'<p>Sources:</p><ol>'+D.details[v][1].map(n=>'<li>'+D.sources[n]).join('')+'</ol>':'');judge(body,why(D.rows[v],p),p)}
  body.querySelector('button').setAttribute('aria-expanded',is);body.rows[1].hidden=!is}
 function judged(key,p){const[a,b]=key.split(' '),[answers]=D.rows[key];
  const no=[why(D.alone[0][a],p),why(D.alone[1][b],p)],mine=answers.filter(x=>!p.python||x[0]===p.python);

@@ -7,6 +7,7 @@ run on the machine that is picked, and shows what is clicked on. It decides noth
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MARK = '<meta name="generator" content="cudnn-resolve matrix html">'
 """By which a page is known as one of these, which may be overwritten."""
+_ADDRESS = re.compile(r"https://([^/\s]+)(?:[^\s,;]*[^\s,;:.])?")
+"""With which a source may begin; more words may follow it."""
 _STEP, _HIGH = 15, 16
 _LETTER = 6
 _PYTHONS = tuple(f"{major}.{minor}" for major, minor in sorted(PYTHONS))
@@ -148,19 +151,22 @@ def _framework(book: Book, name: str, reaches: Sequence[BuildReach]) -> tuple[st
     }
     has_names = len({one.package for one in builds}) > 3
     rows, targets, details = [], {}, {}
+    sources: dict[str, int] = {}
     for version in sorted(of, key=Version, reverse=True):
         found = of[version]
         told = [entries[id(one.build)] for one in found]
         data.rows[version] = [data.build(one) for one in found]
         targets[version] = f"{name if has_names else found[0].build.package}=={version}"
-        details[version] = f"{_list(_builds(book, framework, told))}{_list(_remarks(book, framework, version))}"
+        cited = _Cited(book, sources)
+        shown = f"{_list(_builds(framework, told, cited))}{_list(_remarks(book, framework, version, cited))}"
+        details[version] = [shown, cited.numbers]
         rows.append(_release(told, _marks(data, found, scales)))
-    shown = {**scales, "GPU": [f"{one} {row.name if (row := book.architecture(one)) else ''}" for one in gpus(book)]}
-    axes = "".join(f"<th scope=col>{escape(one)}{_axis(scale)}</th>" for one, scale in shown.items() if scale)
+    named = {**scales, "GPU": [f"{one} {row.name if (row := book.architecture(one)) else ''}" for one in gpus(book)]}
+    axes = "".join(f"<th scope=col>{escape(one)}{_axis(scale)}</th>" for one, scale in named.items() if scale)
     head = f"<thead><tr><th scope=col>Release</th>{axes}<th scope=col>Driver from</th></tr></thead>"
     lead = "What each release was built with, and where it runs. It takes the cuDNN that it was built with, or a newer minor of that major."
     table = _region(f"releases of {framework.title}", f"<table class=releases>{head}{''.join(rows)}</table>")
-    return f"{_picker(book)}<p>{lead}</p>{table}", {**data.plain(), "targets": targets, "details": details}
+    return f"{_picker(book)}<p>{lead}</p>{table}", {**data.plain(), "targets": targets, "details": details, "sources": list(sources)}
 
 
 def _marks(data: _Data, found: Sequence[BuildReach], scales: Mapping[str, Sequence[str]]) -> list[_Mark]:
@@ -189,7 +195,22 @@ def _release(entries: Sequence[Entry], marks: Sequence[_Mark]) -> str:
     )
 
 
-def _builds(book: Book, framework: Framework, entries: Sequence[Entry]) -> Iterator[str]:
+class _Cited:
+    """Where what stands under a release was read: each source is told once, by its number in the list below."""
+
+    def __init__(self, book: Book, known: dict[str, int]) -> None:
+        self._book, self._known = book, known
+        self.numbers: list[int] = []
+        """Those of its sources among all `known` ones of the page."""
+
+    def __call__(self, table: str, row: Row) -> str:
+        """The places of a row's sources in the list."""
+        found = [self._known.setdefault(text, len(self._known)) for text in _sources(self._book, table, row)]
+        self.numbers += [number for number in found if number not in self.numbers]
+        return f" <small>[{', '.join(str(self.numbers.index(number) + 1) for number in found)}]</small>" if found else ""
+
+
+def _builds(framework: Framework, entries: Sequence[Entry], cited: _Cited) -> Iterator[str]:
     """The builds of a release with their sources."""
     for one in entries:
         build = one.build
@@ -203,16 +224,16 @@ def _builds(book: Book, framework: Framework, entries: Sequence[Entry]) -> Itera
             "withdrawn" if build.yanked else "",
         ]
         name = f"{build.package} {build.wheel_version} ({build.variant})"
-        yield f"<b>{escape(name)}</b>: {escape(', '.join(filter(None, facts)))}{_sources(book, f'framework/{framework.name}', build)}"
+        yield f"<b>{escape(name)}</b>: {escape(', '.join(filter(None, facts)))}{cited(f'framework/{framework.name}', build)}"
 
 
-def _remarks(book: Book, framework: Framework, version: str) -> Iterator[str]:
+def _remarks(book: Book, framework: Framework, version: str, cited: _Cited) -> Iterator[str]:
     """What else is known of a release."""
     for bound in bounds_for(framework, version):
-        yield f"needs {escape(bound.requirement)}: {escape(bound.reason)}{_sources(book, f'framework/{framework.name}', bound)}"
+        yield f"needs {escape(bound.requirement)}: {escape(bound.reason)}{cited(f'framework/{framework.name}', bound)}"
     for trap in traps_for(book, framework, version):
         remedy = f" What helps: {trap.remedy}." if trap.remedy else ""
-        yield f"{escape(trap.summary)}.{escape(remedy)}{_sources(book, 'trap', trap)}"
+        yield f"{escape(trap.summary)}.{escape(remedy)}{cited('trap', trap)}"
 
 
 # -- two frameworks --------------------------------------------------------------------------------------------------------------
@@ -297,7 +318,7 @@ def _drivers(book: Book) -> str:
         served = f"{names[0]} to {names[-1]} ({known[0].capability} to {known[-1].capability})" if known else ""
         majors = ", ".join(f"{major}.x" for major, floor in floors.items() if floor.major <= one.number)
         told = (one.name, f"{one.cuda}", majors, served, one.status or "", one.eol or "")
-        rows.append((*map(escape, told), _sources(book, "driver/branch", one)))
+        rows.append((*map(escape, told), f"<small>{'; '.join(_sources(book, 'driver/branch', one))}</small>"))
     heads = ("branch", "newest CUDA of its own", "CUDA by minor-version compatibility", "GPUs that it knows", "state", "end", "source")
     toolkits = ((f"CUDA {one.cuda}", f"{one.driver}", one.date or "") for one in reversed(book.minimums()))
     said = escape("; ".join(f"CUDA {major}.x from {floor} on" for major, floor in floors.items()))
@@ -315,10 +336,11 @@ def _advisories(book: Book) -> str:
     for one in rows:
         gpu = f", on compute capability {', '.join(map(str, one.capability))}" if one.capability else ""
         beside = f", beside {', '.join(one.beside)}" if one.beside else ""
+        read = "; ".join(_sources(book, "advisory", one))
         remedy = f"<p><b>What helps:</b> {escape(one.remedy)}.</p>" if one.remedy else ""
         out.append(
             f'<article id="{escape(one.id)}"><h2>{escape(one.package)} {escape(one.versions)} <span class={one.action}>{one.action}</span>'
-            f"</h2><p>{escape(f'{one.summary}{gpu}{beside}')}.</p>{remedy}<p>{_sources(book, 'advisory', one)}</p></article>"
+            f"</h2><p>{escape(f'{one.summary}{gpu}{beside}')}.</p>{remedy}<p><small>{read}</small></p></article>"
         )
     return "".join(out)
 
@@ -382,16 +404,14 @@ def _strip(kind: str, scale: Sequence[str], marked: set[str]) -> str:
     return f'<td class={kind} title="{told}"><svg {size} role=img aria-label="{told}"><path d="{path}"/></svg></td>'
 
 
-def _sources(book: Book, table: str, row: Row) -> str:
+def _sources(book: Book, table: str, row: Row) -> Iterator[str]:
     """Where a row was read, with links."""
-    out = []
     for id_ in row.source:
         source = book.source(table, id_)
         if source is not None:
-            where = escape(source.where)
-            link = f'<a href="{where}">{where.partition("//")[2].partition("/")[0]}</a>' if source.where.startswith("https://") else where
-            out.append(f"{link}, {source.read}")
-    return f" <small>({'; '.join(out)})</small>" if out else ""
+            found = _ADDRESS.match(source.where)
+            link = f'<a href="{escape(found[0])}">{escape(found[1])}</a>' if found else ""
+            yield f"{link}{escape(source.where[found.end() if found else 0 :])}, {source.read}"
 
 
 def _list(items: Iterable[str]) -> str:

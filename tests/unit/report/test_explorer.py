@@ -59,6 +59,18 @@ def test_links_are_those_of_sources() -> None:
     links = {link for page in made().values() for link in re.findall(r'href="([^"]*)"', page.replace("\\", ""))}
 
     assert all(link.startswith("https://") or link.split("#")[0] in made() for link in links)
+    assert not [link for link in links if re.search(r"\s|[,;:]$", link)]
+
+
+def test_a_source_is_told_once_and_cited_by_its_number() -> None:
+    held = re.search(r'<script type="application/json" id="data">(.*?)</script>', made()["torch.html"])
+
+    assert held is not None
+    data = json.loads(held[1])
+    (shown, numbers) = data["details"]["1.0.0"]
+    assert len(data["sources"]) == len(set(data["sources"])) > max(numbers)
+    assert {int(one) for cited in re.findall(r"\[([\d, ]+)\]", shown) for one in cited.split(",")} == set(range(1, len(numbers) + 1))
+    assert "torch" in data["sources"][numbers[0]]
 
 
 def test_no_name_of_a_row_is_markup(monkeypatch: pytest.MonkeyPatch) -> None:
