@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 def test_elsewhere_a_line_now_and_then_has_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(harvest_progress.time, "monotonic", iter(range(0, 200, 4)).__next__)
+    monkeypatch.setattr("harvest_progress.time.monotonic", iter(range(0, 200, 4)).__next__)
 
     assert list(harvest_progress.told("abcdefg", "pages", 7)) == list("abcdefg")
 
