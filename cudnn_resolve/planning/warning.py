@@ -324,8 +324,8 @@ def _provisional(build: Build) -> Iterator[Warning]:
 
 
 def _known_in_part(resolution: Resolution, build: Build) -> Iterator[Warning]:
-    """A build whose wheel nobody read: its libraries are those that its release is known to load."""
-    if is_vague(build) and resolution.channels.get(build.framework) == "pip":
+    """A build whose index nobody read: its libraries are those that its release is known to load. That of a new release was read."""
+    if is_vague(build) and not build.provisional and resolution.channels.get(build.framework) == "pip":
         yield Warning(
             code="known-in-part",
             message=f"the requirements of {build.package} {build.wheel_version} are known in part only (its index was not read): "
