@@ -42,6 +42,8 @@ class BuildOrder(NamedTuple):
     """It is not on the configured index."""
     is_beyond_driver: bool
     """It is elsewhere, and of a newer CUDA than the driver itself supports."""
+    leaves_out: bool
+    """It takes what lies on the machine, and another build of its version brings all that it uses (`cuda13-local` beside `cuda12`)."""
     cuda: tuple[int, int]
     """The newest first."""
     place: int
@@ -86,6 +88,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         read = {build.version for build in builds if not is_vague(build)}
         versions = {text: version for text in {build.version for build in builds} if (version := parse_version(text)) is not None}
         newest = {version: number for number, version in enumerate(sorted(set(versions.values()), reverse=True))}
+        whole = {(build.version, build.index) for build in builds if build.delivery == "wheel"}
 
         def order(place: int, build: Build) -> BuildOrder:
             installed = is_installed(context, build)
@@ -99,6 +102,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
                 version=newest[versions[build.version]],
                 is_elsewhere=elsewhere,
                 is_beyond_driver=elsewhere and native is not None and build.cuda is not None and build.cuda > native,
+                leaves_out=build.delivery == "system" and (build.version, build.index) in whole,
                 cuda=_newest_cuda(build),
                 place=place,
             )
