@@ -8,7 +8,8 @@
 Of each release one wheel for each architecture is read, that of the newest Python: the members of harvest_builds.toml, by range
 requests, unpacked one at a time. `matrix check` holds the builds of the framework tables against it. What was read is kept in a cache
 outside the repository, so that an interrupted run goes on where it was. The newest releases come first; with --stated only the small
-members are read, which takes minutes, and a wheel whose libraries were not read yet has no GPU code in the table.
+members are read, which takes minutes, and a wheel whose libraries were not read yet has no GPU code in the table. With --new, a wheel of
+which the table tells the GPU code stays as it says, cache or no cache.
 
 Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read.
 """
@@ -67,16 +68,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     index = Index(options.index_url or configured_index(), options.cache)
     failures = changes = 0
     for name, group in told(asked := asked_for(groups, options.package), "packages", len(asked)):
+        path = os.path.join(options.out, f"{name}.toml")
         rows: list[dict[str, Any]] = []
         try:
-            for row in _rows(index, name, group, options):
+            for row in _rows(index, name, group, options, _kept(path) if options.new else {}):
                 rows.insert(0, row)
         except (IndexFailure, zipfile.BadZipFile, zlib.error, EOFError) as error:
             print(f"harvest: {name}: {error}", file=sys.stderr)
             failures += 1
             continue
         rows = [one for one in rows if one["cuda"] or one["cudnn"] or one["code"]]
-        changes += settle(name, rows, os.path.join(options.out, f"{name}.toml"), _table(name, rows), write=not options.check)
+        changes += settle(name, rows, path, _table(name, rows), write=not options.check)
     print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
     return 2 if failures else int(options.check and changes > 0)
 
@@ -85,6 +87,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="harvest_builds", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--package", action="append", metavar="NAME", type=canonicalize_name, help="only this package; may be repeated")
     parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
+    parser.add_argument("--new", action="store_true", help="read only wheels of which the table tells no GPU code")
     parser.add_argument("--stated", action="store_true", help="read no library that was not read before")
     parser.add_argument("--newest", type=int, metavar="N", help="read new libraries of the N newest releases only")
     parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
@@ -94,13 +97,31 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _rows(index: Index, name: str, group: dict[str, str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One entry for each release and architecture with a wheel for Linux, newest first."""
+def _kept(path: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The entries of a table with GPU code, by version and architecture."""
+    try:
+        with open(path, "rb") as stream:
+            rows = tomllib.load(stream)["build"]
+    except FileNotFoundError:
+        return {}
+    told = [
+        {"cuda": None, "cudnn": None, **row, "version": one, "arch": arch} for row in rows for one in row["version"] for arch in row["arch"]
+    ]
+    return {(one["version"], one["arch"]): one for one in told if "code" in one}
+
+
+def _rows(
+    index: Index, name: str, group: dict[str, str], options: argparse.Namespace, kept: dict[tuple[str, str], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """One entry for each release and architecture with a wheel for Linux, newest first; those that are `kept` are not read."""
     for number, release in enumerate(reversed(releases(name, index.files(name), Span()))):
         reads = not options.stated and (options.newest is None or number < options.newest)
         for arch in reversed(ARCHITECTURES):
             wheel = spokesman(release, arch)
             if wheel is None:
+                continue
+            if (known_already := kept.get((str(release.version), arch))) is not None:
+                yield known_already
                 continue
             said = _cached(options.cache, wheel.file, "stated", group["states"], partial(_stated, index)) or {}
             known = _cached(options.cache, wheel.file, "code", group["code"], _code if reads else None) or {"libraries": {}}

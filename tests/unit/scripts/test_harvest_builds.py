@@ -95,6 +95,21 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, index: LoopbackIndex) -
     assert len(index.asked) == asked + 1  # the page
 
 
+def test_what_the_table_tells_needs_no_cache(tmp_path: Path, index: LoopbackIndex) -> None:
+    fill(index)
+    harvest(tmp_path, index, "--stated")
+    (tmp_path / "toy.toml").write_text(
+        (tmp_path / "toy.toml").read_text().replace('cudnn = "9.1.0.70"', 'cudnn = "9.1.0.70", code = ["sm_80"]')
+    )
+    (tmp_path / "cache").rename(tmp_path / "old")
+    asked = len(index.asked)
+
+    assert [one["code"] for one in harvest(tmp_path, index, "--new")] == [["sm_80"], ["sm_90"]]
+    wheels = {path for path, _, _ in index.asked[asked:] if ".whl" in path}
+    assert wheels
+    assert not any("x86_64" in path for path in wheels)
+
+
 def test_a_wheel_that_cannot_be_read_leaves_the_table_as_it_is(tmp_path: Path, index: LoopbackIndex) -> None:
     index.add("toy-1.0-cp311-cp311-manylinux_2_28_x86_64.whl", data=b"no archive at all")
 
