@@ -17,10 +17,13 @@ _PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 def evidence_of(book: Book, package: str, version: str, arch: str) -> WheelEvidence | None:
     """What the files of a release's wheel ask for; None where no wheel of it was read."""
-    if not holds_evidence(book, package):
-        return None
-    rows = book.remember("evidence", package, lambda: _by_release(book, package))
+    rows = evidence_rows(book, package)
     return rows.get((version, arch)) or rows.get((version, ""))
+
+
+def evidence_rows(book: Book, package: str) -> Mapping[tuple[str, str], WheelEvidence]:
+    """What is known of every wheel of a package that was read, by release and architecture; that is empty where all are alike."""
+    return book.remember("evidence", package, lambda: _by_release(book, package)) if holds_evidence(book, package) else {}
 
 
 def holds_evidence(book: Book, package: str) -> bool:

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.extra import CPU, added, fixes_build
 from cudnn_resolve.resolution.candidate import CudaCandidate
+from cudnn_resolve.resolution.evidence import is_idle
 from cudnn_resolve.resolution.key import CUDA
 from cudnn_resolve.resolution.release import SDIST, Release, extras_of, parse_requirement, specifier
 from cudnn_resolve.resolution.releases import catalog_of
@@ -114,10 +115,17 @@ class Context:
 
     def is_from_source(self, release: Release) -> bool:
         """True for a release that would be built from source; not for one that is installed, locked or taken from one place."""
-        if release.build is not None or release.tags != SDIST:
+        return release.build is None and release.tags == SDIST and not self._is_kept(release)
+
+    def is_idle(self, release: Release) -> bool:
+        """True for a release without GPU code for the machine that another one has; not for one that is installed or locked."""
+        if release.build is not None or release.index != "default" or self.request.device != "gpu":
             return False
+        return is_idle(self.book, self.machine, release) and not self._is_kept(release)
+
+    def _is_kept(self, release: Release) -> bool:
         kept = self.machine.pip.get(release.package), self.request.preferences.get(release.package)
-        return release.package not in self.request.direct and release.text not in kept
+        return release.package in self.request.direct or release.text in kept
 
     def is_bad(self, package: str, release: Release) -> bool:
         """True where an advisory of the matrix says to avoid the release on this machine, or its index withdrew it.

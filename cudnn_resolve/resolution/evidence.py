@@ -8,18 +8,19 @@ another major they are not there under the name that it asks for, and the import
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.matrix.evidence import cuda_majors, evidence_of
+from cudnn_resolve.matrix.evidence import cuda_majors, evidence_of, evidence_rows
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.resolution.candidate import Need, PipCandidate, WheelCandidate, shared_major
 from cudnn_resolve.resolution.key import pip_key
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.version import Capability, CudaVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.wheel_content import WheelEvidence
+    from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.release import Release
 
 _VARIANT = re.compile(r"\+cu(\d{2,3})$")
@@ -78,6 +79,19 @@ def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
         if library is not None and cuda_majors(book, name):
             by_library.setdefault(library.stem, set()).update(cuda_majors(book, name))
     return frozenset(set.intersection(*by_library.values())) if by_library else frozenset()
+
+
+def is_idle(book: Book, machine: Machine, release: Release) -> bool:
+    """True for a wheel without GPU code for one of the machine's GPUs, where that of another release is known to have some for all."""
+    gpus = [gpu.capability for gpu in machine.gpus if gpu.capability is not None]
+    row = evidence_of(book, release.package, release.text, machine.arch) if gpus else None
+    if row is None or not row.code or _runs(row, gpus):
+        return False
+    return any(arch in ("", machine.arch) and _runs(one, gpus) for (_, arch), one in evidence_rows(book, release.package).items())
+
+
+def _runs(row: WheelEvidence, gpus: Iterable[Capability]) -> bool:
+    return bool(row.code) and all(any(target.runs_on(gpu) for target in row.code) for gpu in gpus)
 
 
 def _framework_need(framework: str, majors: frozenset[int], line: CudaVersion | None, because: str) -> Need:

@@ -150,13 +150,19 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         return release is not None and self.context.is_from_source(release) and self.context.releases.is_compiled(release.package)
 
     def wheels_first(self, candidates: Iterable[PipCandidate]) -> Iterator[PipCandidate]:
-        """Return the same candidates, those that would be built from source last; but what is installed or locked keeps its place."""
-        late = []
+        """Return the same candidates, those that would be built from source last; but what is installed or locked keeps its place.
+
+        Before these come releases without GPU code for the machine, where another release has some.
+        """
+        idle, late = [], []
         for candidate in candidates:
             if candidate.release is not None and self.context.is_from_source(candidate.release):
                 late.append(candidate)
+            elif candidate.release is not None and self.context.is_idle(candidate.release):
+                idle.append(candidate)
             else:
                 yield candidate
+        yield from idle
         yield from late
 
     def needs(self, candidate: PipCandidate) -> Iterator[Need]:

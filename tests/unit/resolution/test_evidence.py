@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cudnn_resolve.planning.make import make_plan
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
@@ -22,7 +24,14 @@ wheel = [
 ]
 """
 ALONE = EVIDENCE.replace('frameworks = ["north"]', "frameworks = []").replace('"sight"', '"kernels"')
-BOOK = changed({"evidence/sight": EVIDENCE, "evidence/kernels": ALONE})
+CARDS = """
+origin = "harvested"
+script = "a-test"
+read = 2026-11-22
+package = "cards"
+wheel = [{version = ["1.0"], code = ["sm_60", "sm_75"]}, {version = ["2.0"], code = ["sm_75"]}]
+"""
+BOOK = changed({"evidence/sight": EVIDENCE, "evidence/kernels": ALONE, "evidence/cards": CARDS})
 
 
 def pins(target: str, *extras: str, driver: str = "580.65.06", **packages: dict[str, Published]) -> dict[str, str | None]:
@@ -93,6 +102,29 @@ def test_one_that_nobody_has_read_is_named() -> None:
     assert "sight 5.0" in warned("unread", "north==3.0", "sight", sight={"5.0": compiled})[0]  # of two majors at once
     assert "sight 6.0" in warned("unread", "north==3.0", "sight", sight={"6.0": compiled})[0]  # of none that is known
     assert not warned("unread", "north==3.0", "sight", sight={"9.0": Published(("north",))})  # it holds no library
+
+
+@pytest.mark.parametrize(
+    ("gpu", "installed", "chosen"), [("7.5", "", "3.0"), ("6.0", "", "3.0"), ("6.0", "2.0", "2.0"), ("9.0", "", "3.0")]
+)
+def test_a_wheel_that_nobody_has_read_keeps_its_place(gpu: str, installed: str, chosen: str) -> None:
+    assert cards(gpu, installed, "1.0", "2.0", "3.0") == chosen
+
+
+@pytest.mark.parametrize(
+    ("gpu", "installed", "chosen"), [("7.5", "", "2.0"), ("6.0", "", "1.0"), ("6.0", "2.0", "2.0"), ("9.0", "", "2.0")]
+)
+def test_kernels_for_the_card_come_before_newer_ones_for_others(gpu: str, installed: str, chosen: str) -> None:
+    assert cards(gpu, installed, "1.0", "2.0") == chosen
+
+
+def cards(gpu: str, installed: str, *versions: str) -> str | None:
+    packages = {"pip": {"cards": installed} if installed else {}, "apt": {}}
+    here = facts(driver={"version": "580.65.06"}, gpus=[{"name": "a card", "compute_capability": gpu}], packages=packages)
+    source = index_of(BOOK, {"cards": {version: Published() for version in versions}})
+    found = outcome(BOOK, here, request(BOOK, "north==2.0", extras=("cards",)), source)
+    assert isinstance(found, Resolution), found
+    return {pin.name: pin.version for pin in found.pip}["cards"]
 
 
 def test_kernels_for_other_gpus_are_named() -> None:
