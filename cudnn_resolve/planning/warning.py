@@ -46,6 +46,7 @@ def warnings(
     out = [*_unasked(resolution, facts, book), *_own_builds(resolution, book, pip)]
     if resolution.request.device == "gpu":
         out += _majors(resolution, book)
+        out += _other_major(resolution, book)
         out += _optional_cudnn(resolution)
         out += _channel(resolution)
         out += _driver(resolution)
@@ -216,6 +217,29 @@ def _majors(resolution: Resolution, book: Book) -> Iterator[Warning]:
             message=f"one cuDNN cannot serve them all, as its majors are apart: {each}; "
             "they can live side by side because the files have other names",
         )
+
+
+def _other_major(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """CUDA libraries of another major that have the place of those which a package of the stack is made for."""
+    if resolution.cuda is None:
+        return
+    own = {one.slot: one.package for one in book.components(CudaVersion(resolution.cuda).major)}
+    for pin in resolution.pip:
+        component = book.component(pin.name)
+        twin = own.get(component.slot) if component is not None else None
+        if component is None or twin is None or twin == pin.name:
+            continue
+        wants = re.compile(rf"{re.escape(twin)}(?![\w-])")
+        texts = (
+            (one.name, line) for one in resolution.pip for lines in book.requires(one.name, one.version or "").values() for line in lines
+        )
+        user = next((name for name, line in texts if wants.match(line)), None)
+        if user is not None:
+            yield Warning(
+                code="other-major",
+                message=f"{pin.name} {pin.version} has the place of {twin}, which {user} is made for: {user} finds a library of CUDA "
+                f"{component.cuda_major} beside CUDA {resolution.cuda}, and NVIDIA does not promise that it works",
+            )
 
 
 def _optional_cudnn(resolution: Resolution) -> Iterator[Warning]:
