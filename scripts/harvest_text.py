@@ -3,12 +3,13 @@
 What several releases say alike is written once: those that differ in version and day alone share a row, Requires-Python and tags stand
 under `files`, requirements under `lines`. Numbers are given in the order in which a thing is said a second time, so that a new release
 adds to a file and moves nothing in it. Tags of one platform are one text, `cp312 cp313 cp313-cp313t-manylinux_2_28_x86_64`, in which an
-ABI that is called as its interpreter is left out.
+ABI that is called as its interpreter is left out. Extras that a requirement names are not listed.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
@@ -19,6 +20,7 @@ SHARED = ("requires_python", "tags")
 LISTED = ("version", "date")
 MOST_LISTED = 20
 """So many releases at most share a row, so that a new one changes a short line."""
+_EXTRA = re.compile(r'\bextra == "([^"]+)"')
 
 
 def rendered(written: Table, read: str) -> str:
@@ -39,7 +41,11 @@ def rendered(written: Table, read: str) -> str:
             {"id": number, **({"requires_python": python} if python else {}), "tags": tags} for (python, tags), number in files.items()
         ],
         "metadata": [
-            {key: [lines.get(line, line) for line in value] if key == "requires" else value for key, value in entry.items()}
+            {
+                "id": entry["id"],
+                **({"requires": [lines.get(line, line) for line in entry["requires"]]} if "requires" in entry else {}),
+                **({"extras": extras} if (extras := [one for one in entry.get("extras", ()) if one not in _named(entry)]) else {}),
+            }
             for entry in written.metadata
         ],
     }
@@ -55,11 +61,19 @@ def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     releases = [{**one, "tags": [tag for text in one["tags"] for tag in _each_tag(text)]} for one in joined]
     lines = table.get("lines", ())
     metadata = [
-        {**one, "requires": [lines[line] if isinstance(line, int) else line for line in one["requires"]]} if "requires" in one else one
+        {**one, **({"requires": [lines[line] if isinstance(line, int) else line for line in one["requires"]]} if "requires" in one else {})}
         for one in table.get("metadata", ())
     ]
+    for one in metadata:
+        if extras := sorted({*one.get("extras", ()), *_named(one)}):
+            one["extras"] = extras
     plain = {key: value for key, value in table.items() if key not in ("files", "lines")}
     return {**plain, "release": [{key: one[key] for key in one if key != "files"} for one in releases], "metadata": metadata}
+
+
+def _named(entry: Mapping[str, Any]) -> set[str]:
+    """Extras that the requirements of an entry name."""
+    return {extra for line in entry.get("requires", ()) for extra in _EXTRA.findall(line)}
 
 
 def _joined_tags(tags: Iterable[str]) -> list[str]:

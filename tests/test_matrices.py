@@ -40,6 +40,11 @@ def test_every_table_is_there(book: Book) -> None:
     assert all(table_type(name) for name in names)
 
 
+def test_extras_that_a_requirement_names_and_others(book: Book) -> None:
+    assert {"cuda12", "cuda13-local"} <= book.extras("jax")
+    assert {"all", "cudart"} <= book.extras("cuda-toolkit")
+
+
 def test_they_stay_small() -> None:
     assert sum(path.stat().st_size for path in ROOT.rglob("*.toml")) < 2_000_000, "let rows that are alike be written once"
 

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 
 from cudnn_resolve.matrix import overlay, row
 from cudnn_resolve.matrix.position import Placed
-from cudnn_resolve.matrix.table import BuildOutline, Outline, Table, row_type
+from cudnn_resolve.matrix.table import BuildOutline, Outline, Table, extras_of, row_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ class Book:
 
     def _extras_of(self, name: object) -> frozenset[str]:
         tables = [table for _, table in self._layers(f"wheel/{name}") if table is not None]
-        return frozenset(_normalized(extra) for table in tables for one in table.metadata for extra in one.extras)
+        return frozenset(_normalized(extra) for table in tables for extra in extras_of(table))
 
     @cached_property
     def _slots(self) -> dict[str, tuple[str, str]]:

@@ -458,6 +458,7 @@ class Metadata(Plain, frozen=True, kw_only=True):
     requires: tuple[Requirement | Count, ...] = ()
     """Requires-Dist lines; the number of one of the file's `lines` for one that stands in several entries."""
     extras: tuple[Text, ...] = ()
+    """Those that no line of `requires` names."""
 
 
 class WheelFiles(Plain, frozen=True, kw_only=True):

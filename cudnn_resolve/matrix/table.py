@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -15,6 +17,7 @@ from cudnn_resolve.matrix.wheel_content import MeasuredBuild, WheelEvidence
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
 Arrays = dict[str, type[row.Plain]]
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 
 class Removal(Struct, frozen=True, kw_only=True):
@@ -150,6 +153,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, Dotted | Capability | CodeTarget):
         return str(value)
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def extras_of(wheels: Any) -> Iterator[str]:
+    """Yield the extras of a wheel table: those that a requirement names, and those that none does."""
+    for entry in wheels.metadata:
+        yield from entry.extras
+    for line in (*wheels.lines, *(line for entry in wheels.metadata for line in entry.requires if isinstance(line, str))):
+        yield from _EXTRA.findall(line)
 
 
 def _decoded(type_: Any, content: bytes) -> Any:

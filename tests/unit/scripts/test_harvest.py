@@ -103,7 +103,7 @@ release = [
 
 metadata = [
   {id = 1, requires = [0]},
-  {id = 2, requires = [0, 'nvidia-cudnn-cu12==9.1.0.70; extra == "cuda"'], extras = ["cuda"]},
+  {id = 2, requires = [0, 'nvidia-cudnn-cu12==9.1.0.70; extra == "cuda"']},
 ]
 """
 TAGS = '"cp39-cp39-manylinux_2_17_x86_64", "cp310-cp310-manylinux_2_17_aarch64.manylinux_2_28_x86_64"'

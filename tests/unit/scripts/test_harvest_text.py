@@ -41,6 +41,14 @@ def test_what_was_written_is_read_back_whole() -> None:
     assert (alone["release"], "lines" in alone, "files" in alone) == (made("1.0").release, False, False)
 
 
+def test_extras_that_a_requirement_names_are_not_listed() -> None:
+    entry = {"id": 1, "requires": ["numpy", 'north; extra == "cuda"', "south; extra == 'x'"], "extras": ["all", "cuda"]}
+    written = tomllib.loads(rendered(Table(package="toy", release=[], metadata=[entry]), "2026-01-01"))
+
+    assert written["metadata"][0]["extras"] == ["all"]
+    assert expanded(written)["metadata"] == [entry]
+
+
 def test_tags_of_one_platform_are_one_text() -> None:
     tags = ["cp27-cp27mu-linux_x86_64", "cp312-cp312-linux_x86_64", "cp313-cp313t-linux_x86_64", "cp314-cp314-linux_aarch64", "sdist"]
     table = Table(package="toy", release=[{"version": "1.0", "tags": tags}], metadata=[])
