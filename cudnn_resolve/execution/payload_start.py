@@ -84,7 +84,10 @@ def interpreters(version: str) -> "list[str]":
 def version_of(python: str) -> str:
     """The minor version of an interpreter; empty for one that does not work."""
     ask = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run([python, "-I", "-c", ask], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    try:
+        done = subprocess.run([python, "-I", "-c", ask], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    except OSError:
+        return ""
     return done.stdout.decode("ascii", "replace").strip() if done.returncode == 0 else ""
 
 

@@ -45,15 +45,15 @@ def of_environment(prefix: str, *, passing: Collection[str] = ()) -> bytes | Non
     settings = _content(f"{prefix}/pyvenv.cfg").decode("utf-8", "replace").lower()
     if "home" not in settings or "".join(settings.split()).count("include-system-site-packages=true"):
         return None
-    found = [f"{os.path.realpath(f'{prefix}/bin/python')} {_state(f'{prefix}/bin/python')}"]
-    links: list[str] = []
-    found += _files(prefix, links)
+    found, links = _files(prefix, passing)
     if any(os.path.isdir(one) and one != f"{prefix}/lib64" for one in links):
         return None
+    paths = (one.rpartition(" (")[0] for one in found if ".pth (" in one or ".egg-link (" in one)
+    if any(_leads_elsewhere(path) for path in paths):
+        return None
     found += [f"{one} {_state(one)}" for one in links]
-    rows = [one for one in found if one.rpartition(" (")[0].rpartition("/")[2] not in passing]
-    paths = (one.rpartition(" (")[0] for one in rows if ".pth (" in one or ".egg-link (" in one)
-    return None if any(_leads_elsewhere(path) for path in paths) else digest(sorted(rows))
+    found.sort()
+    return digest(found)
 
 
 def of_program() -> bytes:
@@ -65,12 +65,12 @@ def of_program() -> bytes:
 
 def of_folder(path: str) -> bytes:
     """What changes when a file below a folder does."""
-    return digest(sorted(_files(path, [])))
+    return digest(sorted(_files(path)[0]))
 
 
-def _files(folder: str, links: list[str]) -> list[str]:
-    """A line for each file below a folder."""
-    found, waiting = [], [folder]
+def _files(folder: str, passing: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """A line for each file below a folder that does not bear one of these names, and the links."""
+    found, links, waiting = [], [], [folder]
     while waiting:
         here = waiting.pop()
         try:
@@ -82,12 +82,12 @@ def _files(folder: str, links: list[str]) -> list[str]:
                     elif one.is_dir(follow_symlinks=False):
                         if name != "__pycache__":
                             waiting.append(one.path)
-                    elif not name.endswith(".pyc"):
+                    elif not name.endswith(".pyc") and name not in passing:
                         seen = one.stat(follow_symlinks=False)
                         found.append(f"{one.path} ({seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_mode})")
         except OSError as error:
             found.append(f"{here} ({error.errno})")
-    return found
+    return found, links
 
 
 def _leads_elsewhere(path: str) -> bool:

@@ -339,12 +339,14 @@ def test_the_start_script_leaves_nothing_half_made(bench: Bundling) -> None:
     (bench.base / "made" / ".cudnn-resolve-unfinished").touch()  # what one that was killed leaves
     again = bench.by_script("made")
     wrong = bench.by_script("--python", "/bin/false", "other")
+    nowhere = bench.by_script("--python", "/nowhere/python", "other")
 
     assert taken.returncode == 3
     assert "is there already" in taken.stderr
     assert again.returncode == 0, again
     assert not (bench.base / "made" / ".cudnn-resolve-unfinished").exists()
-    assert wrong.returncode == 3
+    assert (wrong.returncode, nowhere.returncode) == (3, 3)
+    assert f"pylock.toml needs Python {MINOR}, which /nowhere/python is not" in nowhere.stderr
     assert not (bench.base / "other").exists()
 
 
