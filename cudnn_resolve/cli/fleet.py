@@ -12,7 +12,8 @@ from cudnn_resolve.cli.printing import Messages, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import FleetRequest, declared
 
-_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO, "failed": ExitCode.NO}
+_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO}
+_FAILED = {"plan": ExitCode.WORLD, "lock": ExitCode.WORLD, "apply": ExitCode.REVERTED, "undo": ExitCode.REVERTED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Hosts are grouped by what decides: driver, GPUs, glibc, Python, platform, and for `plan` what is installed; each class is "
         "resolved once. Exit code 0: every class has its answer; 1: one has none, or a host says nothing of itself, or fails its "
-        "validation; 4: apply or undo failed on a host, and what was there is there again."
+        "validation; 3: an index was not there for one; 4: apply or undo failed on a host, and what was there is there again."
     )
 
 
@@ -40,4 +41,4 @@ def run(args: argparse.Namespace) -> int:
     from cudnn_resolve.report.fleet import render
 
     show(found, output, lambda style, width: render(found, style=style, width=width, verbose=output.verbose > 0))
-    return ExitCode.REVERTED if found.status == "failed" and request.verb in ("apply", "undo") else _CODES[found.status]
+    return _FAILED.get(request.verb, ExitCode.NO) if found.status == "failed" else _CODES[found.status]

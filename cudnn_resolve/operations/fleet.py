@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass
-from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, by_class, classes_of, notes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, by_class, classes_of, notes_of, refused
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 
@@ -81,8 +81,8 @@ def _planned(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     group, request = task
     try:
         found = answered(request, facts=group.facts)
-    except InputError as error:
-        return ClassAnswer(group=group, status="no", message=str(error))
+    except (InputError, WorldError) as error:
+        return refused(group, error)
     ranges = ranges_of(found) if request.ranges else ()
     status: Status = "ok" if found.plan.is_satisfiable else "no"
     return ClassAnswer(group=group, status=status, plan=found.plan, ranges=ranges, notes=found.plan.notes)

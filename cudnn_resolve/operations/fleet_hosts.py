@@ -95,6 +95,11 @@ def by_class(
     return tuple(done[group.name] for group, _ in tasks)
 
 
+def refused(group: FleetClass, error: InputError | WorldError) -> ClassAnswer:
+    """What is said of a class for which an error stands; the others have their answers all the same."""
+    return ClassAnswer(group=group, status="failed" if isinstance(error, WorldError) else "no", message=str(error))
+
+
 def notes_of(answers: Iterable[ClassAnswer]) -> tuple[str, ...]:
     """What was noted of any class, said once for all."""
     return tuple(sorted({note for one in answers for note in one.notes}))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.facts.model import Driver, or_none
 from cudnn_resolve.fleet.classes import in_order, ranges
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, WayOut
 from cudnn_resolve.host import disk
-from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of, notes_of
+from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of, notes_of, refused
 from cudnn_resolve.operations.gather import gather_book, gather_question
 from cudnn_resolve.operations.judge import machine_name
 from cudnn_resolve.operations.listener import Notes
@@ -66,8 +66,8 @@ def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     notes = Notes()
     try:
         made = make_lock(_lock_request(request, one.facts, path), notes)
-    except InputError as error:
-        return ClassAnswer(group=one, status="no", message=str(error))
+    except (InputError, WorldError) as error:
+        return refused(one, error)
     if made.plan is not None:
         return ClassAnswer(group=one, status="no", plan=made.plan, notes=(*notes.kept, *made.plan.notes))
     return ClassAnswer(group=one, lock=path, message=_summary(made), notes=tuple(notes.kept))

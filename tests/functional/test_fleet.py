@@ -254,6 +254,14 @@ def test_what_is_said_of_an_index_is_said_of_locks_too(project: Project, nodes: 
     assert fleet("lock", nodes, *TARGET, *index(project), "-o", "locks").stdout.count("bad.conf is not a pip configuration") == 1
 
 
+def test_an_index_that_is_not_there_is_said_of_each_class(nodes: Path, tmp_path: Path) -> None:
+    words = (*TARGET, "--index-url", "http://127.0.0.1:9/simple", "-o", str(tmp_path / "locks"), "--format", "json")
+    done = fleet("lock", nodes, *words)
+    told = json.loads(done.stdout)["classes"]
+    assert (done.returncode, {one["status"] for one in told}) == (3, {"failed"}), done.stderr
+    assert all("http://127.0.0.1:9/simple" in one["message"] for one in told)
+
+
 def test_one_lock_is_judged_on_each_class(project: Project, nodes: Path) -> None:
     for name in ("k1", "k2"):
         (nodes / f"{name}.json").unlink()
