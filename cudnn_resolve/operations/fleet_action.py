@@ -196,6 +196,7 @@ def _plan(bundle: str) -> dict[str, Any]:
 def _bundle(carrier: Carrier, words: Mapping[str, Any]) -> str:
     """The bundle on the controller: the one that is named, or one of the lock or of what is resolved for this host."""
     from cudnn_resolve.operations.fleet_bundles import bundle_of, lock_for
+    from cudnn_resolve.operations.options import LockRequest
 
     if words.get("bundle"):
         return str(words["bundle"])
@@ -206,6 +207,6 @@ def _bundle(carrier: Carrier, words: Mapping[str, Any]) -> str:
     lock = (
         str(words["lock"])
         if words.get("lock")
-        else lock_for(tuple(map(str, targets)) if isinstance(targets, list) else (str(targets),), found)
+        else lock_for(LockRequest(framework=tuple(map(str, targets if isinstance(targets, list) else [targets])), given=found, output="-"))
     )
     return bundle_of(lock, found, whole=words.get("fetch") != "host")

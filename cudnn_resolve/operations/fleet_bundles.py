@@ -16,17 +16,19 @@ from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import BundleRequest, LockRequest
+from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options
 
 _WAIT_SECONDS = 3600.0
 """For another process that fetches the same files."""
+_INDEXES = ("index_url", "extra_index_url", "find_links", "offline")
+_PLAIN = Options()
 
 
-def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bool = True) -> str:
+def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bool = True, asked: Options = _PLAIN) -> str:
     """The bundle of a lock, which is made where it is not there yet; `lock` may be the folder of a bundle itself.
 
     A lock of another tool does not say which machines it is for: it is for those like the one with these facts. One that is not `whole`
-    lacks the wheels, which hosts fetch.
+    lacks the wheels, which hosts fetch. The indexes are those of `asked`.
     """
     if is_bundle(lock) and disk.is_folder(lock):
         return lock
@@ -45,7 +47,7 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bo
             from cudnn_resolve.operations.bundle import bundle, outline
 
             stated = BundleRequest() if own else BundleRequest(platforms=(f"linux_{arch}",), python_version=python or None)
-            stated = replace(stated, lock=lock, output=f"{folder}/bundle")
+            stated = replace(stated, lock=lock, output=f"{folder}/bundle", **{name: getattr(asked, name) for name in _INDEXES})
             if whole:
                 bundle(stated, listener)
             else:
@@ -55,14 +57,20 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bo
     return f"{folder}/bundle"
 
 
-def lock_for(targets: tuple[str, ...], facts: Facts) -> str:
+def lock_request(request: FleetRequest, facts: Facts, path: str) -> LockRequest:
+    """What `lock` is asked for a host with these facts."""
+    said = {name: getattr(request, name) for name in LockRequest.__struct_fields__ if hasattr(request, name)}
+    return LockRequest(**{**said, "given": facts, "output": path, "facts": None, "python": None, "env": None})
+
+
+def lock_for(asked: LockRequest) -> str:
     """The path of a lock with what is resolved for a host; WorldError where nothing fits it."""
     from cudnn_resolve.operations.lock import make_lock
 
-    made = make_lock(LockRequest(framework=targets, given=facts, output="-"))
+    made = make_lock(asked)
     if made.lock is None:
         why = made.plan.conflict.message if made.plan is not None and made.plan.conflict is not None else "no set of versions fits"
-        raise WorldError(f"{', '.join(targets)}: {why}", code="unsatisfiable")
+        raise WorldError(f"{', '.join((*asked.framework, *asked.packages))}: {why}", code="unsatisfiable")
     path = f"{_folder()}/{sha256(made.text.encode()).hexdigest()[:16]}.toml"
     disk.write_whole(path, made.text.encode())
     return path

@@ -14,12 +14,12 @@ from cudnn_resolve.fleet.classes import in_order, ranges
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, WayOut
 from cudnn_resolve.host import disk
+from cudnn_resolve.operations.fleet_bundles import lock_request
 from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of, notes_of, refused
 from cudnn_resolve.operations.gather import gather_book, gather_question
 from cudnn_resolve.operations.judge import machine_name
 from cudnn_resolve.operations.listener import Notes
 from cudnn_resolve.operations.lock import FILE, LockResult, make_lock
-from cudnn_resolve.operations.options import LockRequest
 from cudnn_resolve.operations.plan import verdict_of_lock
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.other_driver import first_that_works
@@ -65,17 +65,12 @@ def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     path = os.path.join(request.output or ".", lock_name(one))
     notes = Notes()
     try:
-        made = make_lock(_lock_request(request, one.facts, path), notes)
+        made = make_lock(lock_request(request, one.facts, path), notes)
     except (InputError, WorldError) as error:
         return refused(one, error)
     if made.plan is not None:
         return ClassAnswer(group=one, status="no", plan=made.plan, notes=(*notes.kept, *made.plan.notes))
     return ClassAnswer(group=one, lock=path, message=_summary(made), notes=tuple(notes.kept))
-
-
-def _lock_request(request: FleetRequest, facts: Facts, path: str) -> LockRequest:
-    said = {name: getattr(request, name) for name in LockRequest.__struct_fields__ if hasattr(request, name)}
-    return LockRequest(**{**said, "given": facts, "output": path, "facts": None, "python": None})
 
 
 def _summary(made: LockResult) -> str:
@@ -106,7 +101,7 @@ def _one(request: FleetRequest, classes: Sequence[FleetClass], book: Book, liste
         said = "; ".join(f"{python} on {ranges(_hosts(one for one in classes if python_of(one) == python))}" for python in pythons)
         refused = f"a lock is for one Python, and the hosts have {said}"
     else:
-        made = make_lock(_lock_request(request, machines[0], path), listener, machines if len(machines) > 1 else ())
+        made = make_lock(lock_request(request, machines[0], path), listener, machines if len(machines) > 1 else ())
         if made.plan is None:
             return _verified(request, classes, made, book)
         refused = made.plan.conflict.message if made.plan.conflict is not None else "there is no resolution"
@@ -148,7 +143,7 @@ class _Trials:
     def __init__(self, request: FleetRequest, classes: Sequence[FleetClass], book: Book, listener: Listener) -> None:
         self.classes, self.book, self._listener = classes, book, listener
         first = joint(classes[:1], book)[0]
-        self._asked = gather_question(_lock_request(request, first, "-"), fresh=True, verb="lock", listener=listener, facts=first)
+        self._asked = gather_question(lock_request(request, first, "-"), fresh=True, verb="lock", listener=listener, facts=first)
         self._known: dict[tuple[str, ...], tuple[Resolution, ...] | None] = {}
         self.solves = 0
 

@@ -12,7 +12,7 @@ from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, HostReport, Outcome, Status
 from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
-from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for
+from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for, lock_request
 from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     locks, answers = {}, {}
     for one in classes:
         try:
-            locks[one.name] = bundle_of(_lock(one, request, book), one.facts, listener, whole=request.fetch != "host")
+            locks[one.name] = bundle_of(_lock(one, request, book), one.facts, listener, whole=request.fetch != "host", asked=request)
         except InputError:  # noqa: PERF203 - a file that cannot be read is no matter of a class
             raise
         except CudnnResolveError as error:
@@ -161,7 +161,7 @@ def _lock(group: FleetClass, request: FleetRequest, book: Book) -> str:
 
     named = [path for one in request.packages if (is_bundle(one) or one.endswith(".toml") or disk.is_folder(one)) for path in _locks(one)]
     if not named:
-        return lock_for((*request.framework, *request.packages), group.facts)
+        return lock_for(lock_request(request, group.facts, "-"))
     why: list[str] = []
     for path in named:
         misfits = _misfits(path, group, book)
