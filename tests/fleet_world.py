@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,13 +10,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from tests.native.build import build_library
 from tests.program import Done, run
+from tests.small_wheels import write_wheel
 
 CARDS = {
     "a100": ("NVIDIA A100-SXM4-40GB", "8.0", "550.54.15", "12040"),
@@ -35,6 +41,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     """Its /opt."""
     variables: tuple[str, ...] = ()
     """Further ones, `NAME=value`."""
+    password: str | None = None
+    """People log in as `admin`, and become root by it."""
 
 
 class Machine:
@@ -43,6 +51,8 @@ class Machine:
     def __init__(self, root: Path, kind: Kind, port: int) -> None:
         self.root, self.kind, self.port = root, kind, port
         self.sshd: subprocess.Popen[bytes] | None = None
+        self.said: list[str] = []
+        """The variables of its programs."""
 
     def start(self, key: Path) -> None:
         """Make the root and start the sshd in it."""
@@ -61,7 +71,7 @@ class Machine:
         real = Path(os.path.realpath(self.kind.python))
         (self.root / "pybin/python3").symlink_to(real)
         card, capability, driver, cuda = CARDS[self.kind.card]
-        said = [
+        self.said = [
             "PATH=/pybin:/usr/bin:/bin",
             "LD_LIBRARY_PATH=/driver",
             f"STANDIN_DRIVER={driver}",
@@ -69,6 +79,8 @@ class Machine:
             f"STANDIN_GPUS='{card}|{capability}|40960|GPU-{self.port:08d}-0000-0000-0000-000000000000'",
             *self.kind.variables,
         ]
+        if self.kind.password is not None:
+            self._admit(self.kind.password)
         config = [
             f"Port {self.port}",
             "ListenAddress 127.0.0.1",
@@ -78,7 +90,7 @@ class Machine:
             "UsePAM no",
             "PidFile none",
             "Subsystem sftp internal-sftp",
-            "SetEnv " + " ".join(f'"{one}"' for one in said),
+            "SetEnv " + " ".join(f'"{one}"' for one in self.said),
         ]
         (self.root / "etc/ssh/sshd_config").write_text("\n".join(config).replace("'", "") + "\n")
         base = str(real.parent.parent)  # at the same path: its libraries are found by it
@@ -97,6 +109,26 @@ class Machine:
         argv = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", "\n".join(lines)]
         with (self.root / "log").open("wb") as log:
             self.sshd = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
+
+    def _admit(self, password: str) -> None:
+        """Let `admin` in, who becomes root by a password."""
+        argv = ["openssl", "passwd", "-6", "-stdin"]
+        hashed = subprocess.run(argv, input=password, capture_output=True, text=True, check=True).stdout.strip()
+        for name, line in (
+            ("passwd", "admin:x:1000:1000::/home/admin:/bin/sh"),
+            ("group", "admin:x:1000:"),
+            ("shadow", f"admin:{hashed}:19000::::::"),
+            ("sudoers", "Defaults lecture=never, passwd_tries=1, env_file=/etc/said\nadmin ALL=(ALL) ALL"),
+            ("said", "\n".join(self.said)),
+        ):
+            with (self.root / "etc" / name).open("a") as stream:
+                stream.write(line + "\n")
+        (self.root / "etc/sudoers").chmod(0o440)
+        (self.root / "etc/pam.d").mkdir()
+        (self.root / "etc/pam.d/sudo").write_text("".join(f"{kind} required pam_unix.so\n" for kind in ("auth", "account", "session")))
+        shutil.copytree(self.root / "root/.ssh", self.root / "home/admin/.ssh")
+        for path in (self.root / "home/admin", *(self.root / "home/admin").rglob("*")):
+            os.chown(path, 1000, 1000)
 
     def wait(self) -> None:
         """Wait until it listens."""
@@ -156,7 +188,8 @@ class Fleet:
                 shutil.copy(path, one.root / "driver" / path.name)
         for one in self.machines.values():
             one.wait()
-        lines = [f"{name} ansible_port={one.port}" for name, one in self.machines.items()]
+        become = " ansible_user=admin ansible_become=true"
+        lines = [f"{name} ansible_port={one.port}{become if one.kind.password else ''}" for name, one in self.machines.items()]
         common = f"ansible_host=127.0.0.1 ansible_user=root ansible_ssh_private_key_file={self.key}"
         strict = f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={base}/known"
         self.inventory = base / "hosts.ini"
@@ -183,6 +216,46 @@ class Fleet:
         for one in self.machines.values():
             one.stop()
         self._sockets.cleanup()
+
+
+def lock(base: Path, *packages: tuple[str, str]) -> None:
+    """A lock of freshly made wheels."""
+    lines = ['lock-version = "1.0"', 'created-by = "a test"', ""]
+    for name, version in packages:
+        file = write_wheel(base / "wheels", name, version)
+        known = f'{{name = "{file.filename}", path = "wheels/{file.filename}", hashes = {{sha256 = "{file.hashes["sha256"]}"}}}}'
+        lines += ["[[packages]]", f'name = "{name}"', f'version = "{version}"', f"wheels = [{known}]", ""]
+    (base / "pylock.toml").write_text("\n".join(lines))
+
+
+def outcomes(done: Done) -> dict[str, str]:
+    """What is said of each host."""
+    found: dict[str, Any] = json.loads(done.stdout)
+    told = {one["host"]: one["status"] for group in found["classes"] for one in group.get("outcomes", ())}
+    return {**told, **{one["host"]: "fault" for one in found["faults"]}}
+
+
+@contextmanager
+def processes() -> Iterator[list[bytes]]:
+    """The command lines of all processes that are seen meanwhile; whole once it is over."""
+    known: set[bytes] = set()
+    seen: list[bytes] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            for name in filter(str.isdigit, os.listdir("/proc")):
+                with suppress(OSError):
+                    known.add(Path("/proc", name, "cmdline").read_bytes())
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+        seen.extend(known)
 
 
 def free_ports(count: int) -> list[int]:

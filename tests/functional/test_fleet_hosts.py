@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -13,13 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fleet_world import SSHD, Fleet, Kind
-from tests.program import ROOT, Done
-from tests.small_wheels import tree, write_wheel
+from tests.fleet_world import SSHD, Fleet, Kind, lock, outcomes, processes
+from tests.program import ROOT
+from tests.small_wheels import tree
 
 pytestmark = pytest.mark.fleet
 KINDS = {
@@ -56,23 +54,6 @@ def nodes(tmp_path: Path) -> Iterator[Fleet]:
     made = Fleet(tmp_path / "f", {"node16": Kind(card="a100"), "node17": Kind(card="a100"), "node18": Kind(card="t4")})
     yield made
     made.stop()
-
-
-def lock(base: Path, *packages: tuple[str, str]) -> None:
-    """A lock of freshly made wheels."""
-    lines = ['lock-version = "1.0"', 'created-by = "a test"', ""]
-    for name, version in packages:
-        file = write_wheel(base / "wheels", name, version)
-        known = f'{{name = "{file.filename}", path = "wheels/{file.filename}", hashes = {{sha256 = "{file.hashes["sha256"]}"}}}}'
-        lines += ["[[packages]]", f'name = "{name}"', f'version = "{version}"', f"wheels = [{known}]", ""]
-    (base / "pylock.toml").write_text("\n".join(lines))
-
-
-def outcomes(done: Done) -> dict[str, str]:
-    """What is said of each host."""
-    found: dict[str, Any] = json.loads(done.stdout)
-    told = {one["host"]: one["status"] for group in found["classes"] for one in group.get("outcomes", ())}
-    return {**told, **{one["host"]: "fault" for one in found["faults"]}}
 
 
 def test_the_right_hosts_are_changed_and_the_right_ones_put_back(fleet: Fleet) -> None:
@@ -149,21 +130,11 @@ def test_secrets_of_the_inventory_are_nowhere(fleet: Fleet) -> None:
     }
     (fleet.base / "play.yml").write_text(json.dumps([play]))
     environ = {**fleet.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "cudnn_resolve/fleet")}
-    seen: list[bytes] = []
-    over = threading.Event()
-    watch = threading.Thread(target=watched, args=(seen, over), daemon=True)
-    watch.start()
-    done = subprocess.run(
-        [f"{ansible}/ansible-playbook", "-vvv", "-i", str(fleet.inventory), "play.yml"],
-        cwd=fleet.base,
-        env=environ,
-        capture_output=True,
-        check=False,
-    )
-    asked = fleet("detect", "--limit", "a1", "--format", "json", "-vv")
-    page = fleet("detect", "--limit", "a1", "--format", "html", "-o", "page.html")
-    over.set()
-    watch.join()
+    argv = [f"{ansible}/ansible-playbook", "-vvv", "-i", str(fleet.inventory), "play.yml"]
+    with processes() as seen:
+        done = subprocess.run(argv, cwd=fleet.base, env=environ, capture_output=True, check=False)
+        asked = fleet("detect", "--limit", "a1", "--format", "json", "-vv")
+        page = fleet("detect", "--limit", "a1", "--format", "html", "-o", "page.html")
 
     assert done.returncode == 0, done.stdout
     assert asked.returncode == 0, asked.stderr
@@ -193,16 +164,6 @@ def test_a_host_behind_another_is_reached_as_the_inventory_says(fleet: Fleet) ->
     found = json.loads(fleet("detect", "--limit", "j1", "--format", "json").stdout)
 
     assert [(one["hosts"], one["about"]["gpus"]) for one in found["classes"]] == [(["j1"], "Tesla T4 (7.5)")]
-
-
-def watched(seen: list[bytes], over: threading.Event) -> None:
-    """The command lines of every process, again and again."""
-    known: set[bytes] = set()
-    while not over.wait(0.05):
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                known.add(Path("/proc", name, "cmdline").read_bytes())
-    seen.extend(known)
 
 
 def test_the_collection_is_installed_from_its_archive_and_documented(tmp_path: Path) -> None:
