@@ -54,6 +54,28 @@ def test_a_page_is_readable_everywhere_and_asks_nobody(browser: Browser, site: P
         assert found.width == width
 
 
+def test_every_page_is_light(browser: Browser, site: Path) -> None:
+    """So that it shows in under a second on a processor that is four times slower; times themselves depend on what else runs."""
+    heavy = {}
+    for path in sorted(site.glob("*.html")):
+        with seen(browser, path.as_uri(), 1600, "light") as found:
+            nodes = found.page.evaluate("document.getElementsByTagName('*').length")
+        if nodes > 3_000 or path.stat().st_size > 600_000:
+            heavy[path.name] = (nodes, path.stat().st_size)
+
+    assert heavy == {}
+
+
+def test_sources_are_listed_under_the_release_that_is_opened(browser: Browser, site: Path) -> None:
+    with seen(browser, f"{site.as_uri()}/jax.html#open=0.4.38", 1600, "light") as found:
+        detail = found.page.locator(".detail")
+        cited = {one for text in detail.locator("ul small").all_inner_texts() for one in text.strip("[]").split(", ")}
+        listed = detail.locator("ol li")
+
+        assert cited == {str(number + 1) for number in range(listed.count())}
+        assert all(address.startswith("https://") for address in listed.locator("a").evaluate_all("all => all.map(one => one.href)"))
+
+
 def test_a_driver_that_cannot_be_read_is_said_to_be_left_out(browser: Browser, site: Path) -> None:
     with seen(browser, f"{site.as_uri()}/torch.html", 1600, "light") as found:
         field = found.page.locator("[name=driver]")
