@@ -204,12 +204,13 @@ def as_typed(folder: Path) -> dict[str, str]:
 @pytest.mark.network
 def test_the_commands_of_the_page_work_on_hosts(nodes: Fleet, tmp_path: Path) -> None:
     """As the page types them; the locks that `fleet lock` makes of an index are then exchanged for some of small wheels."""
-    environ = {**nodes.environ, **{name: value for name, value in as_typed(tmp_path).items() if name in ("PATH", "PYTHONPATH")}}
+    typed = {name: value for name, value in as_typed(tmp_path).items() if name in ("PATH", "PYTHONPATH")}
+    environ = {**nodes.environ, **typed, "CUDNN_RESOLVE_NO_VARIANT_INDEXES": "1"}  # the configured index is enough
     said = []
     for line in shown("fleet detect").splitlines():
         if " fleet apply " in line:
             locks = sorted((nodes.base / "locks").glob("pylock.*.toml"))
-            assert [path.read_text().count('name = "torch"') for path in locks] == [1, 1]
+            assert ['\nname = "torch"\n' in path.read_text() for path in locks] == [True, True]
             lock(nodes.base, ("demo", "1.0"))
             for path in locks:
                 path.write_text((nodes.base / "pylock.toml").read_text().replace('"wheels/', '"../wheels/'))
