@@ -28,11 +28,13 @@ _LARGEST = 1 << 20
 
 
 def of_machine() -> bytes:
-    """What changes when the driver, the GPUs, the C library, packages of the system or the variables of the environment do."""
+    """What changes when the driver, the GPUs, the C library, packages of the system, variables or the libraries that they lead to do."""
     parts: list[object] = [os.geteuid(), os.getegid()]
     parts += sorted((key, value) for key, value in os.environ.items() if key not in _OF_TERMINAL and not key.startswith(_OF_SESSION))
     parts += [_content(path) for path in _READ] + [_state(path) for path in _SEEN]
     parts += [sorted(name for name in _names(path) if name.startswith(_DEVICES)) for path in _NAMED]
+    led = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    parts += [sorted((name, _state(f"{path}/{name}")) for name in _names(path) if ".so" in name) for path in led]
     return digest(map(repr, parts))
 
 

@@ -125,6 +125,19 @@ def test_another_question_another_machine_and_another_variable_are_looked_at(set
     assert settled.again("-q")[1]
 
 
+def test_a_library_to_which_a_variable_leads_is_looked_at(settled: Settled, tmp_path: Path) -> None:
+    led = {"LD_LIBRARY_PATH": str(tmp_path / "led")}
+    library = tmp_path / "led/libcudnn.so.9"
+    library.parent.mkdir()
+    library.write_bytes(b"one")
+    settled.again("-q", env=led)
+    assert settled.again("-q", env=led) == (Done(0, NOTHING, ""), False)
+
+    library.write_bytes(b"another")
+
+    assert settled.again("-q", env=led)[1]
+
+
 def test_what_was_kept_is_remembered_only_where_it_is_whole(settled: Settled) -> None:
     altered(settled)
     settled.lock(("demo", "1.0"), ("other", "2.1"))
