@@ -23,12 +23,13 @@ from cudnn_resolve.resolution.joint_map import BuildReach, Pair, gpus
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.digest import Entry
-    from cudnn_resolve.matrix.row import Advisory, Framework, Row
+    from cudnn_resolve.matrix.row import Advisory, Bound, Framework, Row
 
 MARK = '<meta name="generator" content="cudnn-resolve matrix html">'
 """By which a page is known as one of these, which may be overwritten."""
 _ADDRESS = re.compile(r"https://([^/\s]+)(?:[^\s,;]*[^\s,;:.])?")
 """With which a source may begin; more words may follow it."""
+_BELOW = re.compile(r"([\w.-]+)<([\d.]+)")
 _STEP, _HIGH = 15, 16
 _LETTER = 6
 _PYTHONS = tuple(f"{major}.{minor}" for major, minor in sorted(PYTHONS))
@@ -227,9 +228,20 @@ def _builds(framework: Framework, entries: Sequence[Entry], cited: _Cited) -> It
         yield f"<b>{escape(name)}</b>: {escape(', '.join(filter(None, facts)))}{cited(f'framework/{framework.name}', build)}"
 
 
+def _lowest(bounds: Iterable[Bound]) -> Iterable[Bound]:
+    """The bounds; of several that have packages below a version for one reason the one that implies the others."""
+    kept: dict[tuple[str, str], Bound] = {}
+    for one in bounds:
+        upper = _BELOW.fullmatch(one.requirement)
+        key = (upper[1] if upper else one.requirement, one.reason)
+        if not upper or key not in kept or Version(upper[2]) < Version(_BELOW.fullmatch(kept[key].requirement)[2]):  # type: ignore[index]
+            kept[key] = one
+    return kept.values()
+
+
 def _remarks(book: Book, framework: Framework, version: str, cited: _Cited) -> Iterator[str]:
     """What else is known of a release."""
-    for bound in bounds_for(framework, version):
+    for bound in _lowest(bounds_for(framework, version)):
         yield f"needs {escape(bound.requirement)}: {escape(bound.reason)}{cited(f'framework/{framework.name}', bound)}"
     for trap in traps_for(book, framework, version):
         remedy = f" What helps: {trap.remedy}." if trap.remedy else ""

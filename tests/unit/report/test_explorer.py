@@ -62,6 +62,13 @@ def test_links_are_those_of_sources() -> None:
     assert not [link for link in links if re.search(r"\s|[,;:]$", link)]
 
 
+def test_of_bounds_for_one_reason_the_lowest_is_told() -> None:
+    (jax,) = (one for one in BOOK.framework("jax").builds if one.version == "0.4.38" and one.variant == "cuda12")
+    page = pages(BOOK, {"jax": [BuildReach(build=jax, pythons={"3.11": DRIVERS})]}, [], LOOK)["jax.html"]
+
+    assert re.findall(r"needs (dm-haiku\S+):", page.replace("&lt;", "<")) == ["dm-haiku<0.0.14"]
+
+
 def test_a_source_is_told_once_and_cited_by_its_number() -> None:
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', made()["torch.html"])
 
