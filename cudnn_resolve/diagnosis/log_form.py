@@ -119,6 +119,17 @@ _BEGINS = re.compile(
 """How a message of its own begins, which continues no line before it."""
 _TABLE = re.compile(r"[|+│╮╯]\s*$")
 """How a row of a table ends, which is as long as the others for another reason."""
+_HUNK = re.compile(r"@@ -\d{1,7}(?:,(?P<old>\d{1,6}))? \+\d{1,7}(?:,(?P<new>\d{1,6}))? @@")
+"""What stands before a piece of a diff, with the lines that it has of the old and of the new file."""
+_STRAY = 3
+"""Lines of a piece of a diff that were wrapped may follow one another."""
+_CHANGES = re.compile(
+    r"(?:#{1,6} {1,4}(?:(?:version|release) )?\[?v?\d{1,4}\.\d{1,6}[^:]{0,60}|v\d{1,4}(?:\.\d{1,6}){1,3}(?: \(\d{4}-\d\d-\d\d\))?"
+    r"|(?:#{1,6} {1,4})?(?:bug ?fixes|fixed|changes|change ?log|release notes|known issues|what'?s (?:changed|new)):?)\s{0,4}$",
+    re.IGNORECASE,
+)
+"""What stands above a list of changes."""
+_ITEM = re.compile(r"\s{0,4}[-*+\u2022] {1,4}\S")
 _MOST_JOINED = 40
 _FEW = 8
 """Lines that one message may be wrapped into for the whole log to be that message."""
@@ -226,8 +237,37 @@ def formed(text: str) -> Formed:
         pieces = _pieces(log, at, last, soft=sure is not None and sure.soft)
         out += [(head, message, at + 1) for message in (*messages[:-1], "".join(pieces))]
         at = last + 1
+    told = _told([message for _, message, _ in out])
+    out = [(head, "" if at in told else message, number) for at, (head, message, number) in enumerate(out)] if told else out
     said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
     return Formed(said, [number for _, _, number in out], maybe, _is_one(log))
+
+
+def _told(messages: Sequence[str]) -> set[int]:
+    """The lines in which a diff or a list of changes tells of errors: no program that failed said them."""
+    found: set[int] = set()
+    old = new = stray = 0
+    listed = False
+    for at, message in enumerate(messages):
+        hunk = _HUNK.match(message)
+        if hunk:
+            old, new, stray = int(hunk["old"] or 1), int(hunk["new"] or 1), 0
+        elif old > 0 or new > 0:
+            mark = message[:1] or " "
+            stray = 0 if mark in " +-\\" else stray + 1
+            if stray > _STRAY:
+                old = new = 0
+                continue
+            old -= mark in " -"
+            new -= mark in " +"
+            found.add(at)
+        elif _CHANGES.match(message):
+            listed = True
+        elif listed and (_ITEM.match(message) or (at - 1 in found and message[:2].isspace())):
+            found.add(at)
+        elif message.strip():
+            listed = False
+    return found
 
 
 def _is_one(log: _Log) -> bool:

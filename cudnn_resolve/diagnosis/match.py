@@ -38,9 +38,15 @@ _CODE = re.compile(
     r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
     r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
     r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
+    r"|(?:[-*+\u2022] {0,3}|\[\w{0,12} ?[Ff]ix\w{0,3}\]:? {0,2}|[0-9a-f]{7,40} (?:\([^)]{1,80}\) )?)"
+    r"(?i:fix(?:e[sd]|ing)?|resolve[sd]?|avoid(?:s|ed)?|prevent(?:s|ed)?|work(?:ed|s)? around|suppress(?:es|ed)?|revert(?:s|ed)?)\b"
+    r"|\[(?:[Bb]ug ?)?[Ff]ix\w{0,3}\]|(?:Fixe[sd] (?:an?|the|issues?|bugs?|where|when)|fix\([\w-]{1,30}\):)\s"
     r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped))\b)"
 )
-"""Source code that names errors, what is being compiled, and tests that passed: nothing of it is said by a program that failed."""
+"""Source code that names errors, what is being compiled, tests that passed, and what a list of changes says was mended.
+
+Nothing of it is said by a program that failed.
+"""
 
 
 class Reader:

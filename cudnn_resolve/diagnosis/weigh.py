@@ -153,6 +153,11 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
 # --- what was outlived ---
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
+_AT_WORK = "context-gpu-works"
+_AT_START = frozenset({"driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cuda_runtime_missing", "cpu_only_build"})
+"""Causes with which a program finds no GPU; where it then shows one that it works with, it found another way."""
+_HANDLED, _NEAR = "context-handled", 3
+"""A line that shows a program ready for a lack of memory, and how far from the failure it stands."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
 """Causes whose failures come from a GPU that is in use: a program that goes on after them did not merely do without it."""
 _EPOCHS = 3
@@ -198,6 +203,11 @@ def outlived(
     for one in ranked:
         failed = max((latest[match.symptom.id][-1] for match in (*one.matches, *one.effects)), key=lambda match: match.line)
         after = _after(failed, latest)
+        started = next((match for match in after(_AT_WORK) if "started" in match.fields), None) if one.cause in _AT_START else None
+        if started is not None:
+            said = f"{summary_of(one, causes[one.cause])}; yet after it the program has a GPU (line {started.line})"
+            out.append(replace(one, summary=said, weight=min(one.weight, FINDING - 1), severity="info", effects=(*one.effects, started)))
+            continue
         end = None if _failed_again(failed, latest) else next(filter(_is_end, after(_END)), None)
         epochs = after(_EPOCH)
         goes_on = len(epochs) >= _EPOCHS
@@ -208,7 +218,8 @@ def outlived(
         how = "the program came to a good end" if end else "the training goes on"
         said = f"{summary_of(one, causes[one.cause])}; yet after it {how} (line {shown.line})"
         worked = goes_on or (end is not None and "reached" in end.fields)
-        severity = "warning" if worked else one.severity
+        handled = goes_on and any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
+        severity = "info" if handled else "warning" if worked else one.severity
         weight = min(one.weight, 100 * _SURE)
         out.append(replace(one, summary=said, weight=weight, severity=severity, effects=(*one.effects, shown)))
     return out

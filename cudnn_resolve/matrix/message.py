@@ -35,7 +35,7 @@ _ABSENT = (
     r"|can(?:not|'t| not) (?:be )?(?:find|found|load|open|locate|import|detect|access)|couldn't (?:find|load|open|locate)"
     r"|unable to (?:find|load|open|locate|import|access|detect)"
     r"|fail(?:ed|ure|s)? to (?:find|load|open|locate|import|dlopen|initialize|init)|[\"'] {0,2}failed\b"
-    r"|missing|no such|unavailable|undefined"
+    r"|missing|no such|unavailable|undefined|(?:dangling|broken) (?:symbolic |sym)?link"
     r"|nicht gefunden|introuvable|no encontrado|не найден|找不到|未找到|無法|见つかりません|見つかりません)"
 )
 """What is said of something that is not there."""

@@ -78,3 +78,58 @@ def test_what_a_line_names_is_not_said_to_be_unnamed() -> None:
     found = judged("start\nERROR: cuDNN went away\n").findings[0]
     assert found.cause == "unrecognised"
     assert "is named" not in found.summary
+
+
+DIFF = """diff --git a/docs/faq.md b/docs/faq.md
+@@ -3,2 +3,4 @@
+ ### Errors
++Failed to initialize NVML: Driver/library version mismatch
++RuntimeError: CUDA error: out of memory
+ more
+"""
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        DIFF,
+        "## v0.4.31\n\n* Fixed a bug where `libcudnn.so.9: cannot open shared object file` was said\n* CUDA_ERROR_OUT_OF_MEMORY is gone\n",
+        "Bug fixes:\n- no kernel image is available for execution on the device\n  with its GPU\n",
+        "1a2b3c4d Fix CUDA out of memory at start\n5e6f7a8b Avoid CUDNN_STATUS_NOT_INITIALIZED\n",
+        "[Bug Fix] CUDNN_STATUS_EXECUTION_FAILED could come up with a padding mask\n",
+    ],
+)
+def test_what_tells_of_errors_that_were_mended_is_no_failure(log: str) -> None:
+    assert not loud(judged(log))
+
+
+@pytest.mark.parametrize("log", [DIFF + "RuntimeError: CUDA error: out of memory\n", "v1.2\n* started\nRuntimeError: CUDA error: out of memory\n"])
+def test_a_failure_behind_a_diff_or_a_list_of_changes_is_one(log: str) -> None:
+    first = judged(log).findings[0]
+    assert (first.cause, first.evidence[0].line) == ("out_of_memory", log.count("\n"))
+
+
+OOM = "CUDA out of memory. Tried to allocate 1.25 GiB"
+STEPS = "".join(f"step {at} loss 1.{at}\n" for at in range(3))
+
+
+@pytest.mark.parametrize(
+    ("log", "severity"),
+    [
+        (f"{OOM} - retrying with batch size 8\n{STEPS}", "info"),
+        (f"{OOM}\n| WARNING: ran out of memory on GPU #2, skipping batch\n{STEPS}", "info"),
+        (f"{OOM}\n{STEPS}", "warning"),
+        (f"{STEPS}{OOM} - retrying with batch size 8\n", "error"),
+    ],
+)
+def test_a_lack_of_memory_that_a_training_was_ready_for_is_a_note(log: str, severity: str) -> None:
+    assert judged(log).findings[0].severity == severity
+
+
+PROBE = "cudart init failure: 100\n"
+GPU = 'level=INFO msg="inference compute" library=cuda name="RTX 3060"\n'
+
+
+def test_a_gpu_that_is_found_after_all_was_not_missing() -> None:
+    assert not loud(judged(PROBE + GPU))
+    assert loud(judged(GPU + PROBE))
