@@ -16,6 +16,7 @@ from cudnn_resolve.host.protocol import CommandResult
 from tests.functional.test_apply_cli import Bench
 from tests.program import Done, run
 
+pytestmark = pytest.mark.slow
 NOTHING = "nothing to do: the environment is as planned\n"
 
 

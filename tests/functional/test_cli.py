@@ -262,6 +262,7 @@ def test_an_interruption_is_one_word(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
+@pytest.mark.slow
 def test_an_interruption_waits_for_no_thread() -> None:
     """A pool of which a thread was being begun when Ctrl-C came does not know that thread, and nobody ends it."""
     code = """
