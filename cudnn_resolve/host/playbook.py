@@ -9,15 +9,17 @@ import json
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from getpass import getpass
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.masking import without_logins
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ _STATES: Mapping[str, Literal["ok", "failed", "unreachable"]] = {
     "runner_on_failed": "failed",
     "runner_on_unreachable": "unreachable",
 }
+
+
+_ASKED = (("DEFAULT_ASK_PASS", "SSH"), ("DEFAULT_BECOME_ASK_PASS", "BECOME"), ("DEFAULT_ASK_VAULT_PASS", "Vault"))
+"""Settings of Ansible, and what its question begins with."""
 
 
 class HostAnswer(Struct, frozen=True, kw_only=True):
@@ -71,6 +77,7 @@ def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer:
     UsageError without the extra, InputError where Ansible cannot read the inventory or no host is meant.
     """
     runner, settings = _ansible()
+    passwords = {rf"{what} password.*:\s*?$": _password(what) for name, what in _ASKED if getattr(settings, name, False)}
     last: list[str] = []
     count = 0
 
@@ -98,9 +105,10 @@ def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer:
             event_handler=on_event,
             quiet=True,
             suppress_env_files=True,
+            passwords=passwords,
         )
     if done.status == "canceled":
-        raise InterruptError("SIGINT")
+        raise KeyboardInterrupt
     if not count:
         said = (one.strip() for text in last for one in text.splitlines())
         lines = [_LEVEL.sub("", one) for one in said if one and not one.startswith(("PLAY", "TASK"))]
@@ -146,8 +154,6 @@ def _ansible() -> tuple[Any, Any]:
 
 def _variables(settings: Any) -> dict[str, str]:
     """The environment of Ansible: our collection in front, and what ansible-runner would decide otherwise than the user has."""
-    import sys
-
     folders: Iterable[str] = (COLLECTIONS, *(settings.COLLECTIONS_PATHS or ()))
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     return {
@@ -157,6 +163,20 @@ def _variables(settings: Any) -> dict[str, str]:
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_NOCOLOR": "True",
     }
+
+
+@cache
+def _password(what: str) -> str:
+    """The password that Ansible is configured to ask for, asked once however many plays there are."""
+    try:
+        return getpass(f"{what} password: ") if sys.stdin.isatty() else _unasked(what)
+    except EOFError:
+        return _unasked(what)
+
+
+def _unasked(what: str) -> str:
+    hint = "a variable in a vault holds it where nobody is there to type it: ansible_become_password, ansible_password"
+    raise UsageError(f"Ansible is configured to ask for the {what} password, and there is no terminal", code="usage-terminal", hint=hint)
 
 
 @contextmanager

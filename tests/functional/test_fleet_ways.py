@@ -121,6 +121,24 @@ def test_root_is_become_by_a_password_of_a_vault(fleet: Fleet) -> None:
     assert where(fleet, PASSWORD) == set()
 
 
+def test_a_password_that_ansible_asks_for_is_asked_for_once(fleet: Fleet) -> None:
+    pexpect = pytest.importorskip("pexpect")  # comes with ansible-runner
+    lock(fleet.base, ("demo", "1.0"))
+    program = [sys.executable, "-m", "cudnn_resolve", "fleet", "apply", "-i", str(fleet.inventory), "pylock.toml", *WORDS]
+    environ = {**fleet.environ, "ANSIBLE_BECOME_ASK_PASS": "true"}
+    done = subprocess.run(program, cwd=fleet.base, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, "there is no terminal" in done.stderr) == (2, True), done.stderr
+
+    asked = pexpect.spawn(program[0], program[1:], cwd=str(fleet.base), env=environ, timeout=200, encoding="utf-8")
+    asked.expect("BECOME password: ")
+    asked.sendline(PASSWORD)
+    asked.expect(pexpect.EOF)
+    asked.close()
+
+    assert (asked.exitstatus, PASSWORD in asked.before) == (0, False), asked.before
+    assert [one.versions() for one in fleet.machines.values()] == [["demo-1.0"]] * 3
+
+
 def where(fleet: Fleet, secret: str) -> set[str]:
     """The files of the administrator and of the hosts that hold a secret; no program is asked, whose command line would hold it."""
     files = (one for one in fleet.base.rglob("*") if one.is_file() and not one.is_symlink())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.fleet.model import FleetClass
+from cudnn_resolve.host import playbook
 from cudnn_resolve.host.playbook import HostAnswer, Play
 from cudnn_resolve.operations import fleet_machines
 from cudnn_resolve.operations.options import FleetRequest
@@ -43,3 +45,10 @@ def test_what_is_asked_of_the_targets_counts_for_every_host(monkeypatch: pytest.
     (one,) = fleet_machines.apply([group], request, shipped())
 
     assert (one.status, one.message) == ("no", "torch==2.7.0: torch==2.7.0 cannot be had with CUDA <11")
+
+
+def test_ctrl_c_while_hosts_are_asked_is_no_mistake_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = SimpleNamespace(run=lambda **_: SimpleNamespace(status="canceled"))
+    monkeypatch.setattr(playbook, "_ansible", lambda: (runner, SimpleNamespace(COLLECTIONS_PATHS=(), HOST_KEY_CHECKING=True)))
+    with pytest.raises(KeyboardInterrupt):
+        playbook.run_play(Play(module="cudnn_facts", words={}), ("a,b",), None, lambda _: None)
