@@ -106,6 +106,10 @@ def test_options_and_files_that_the_documents_name_exist(tmp_path: Path) -> None
     assert {link for name, link in links if not ((ROOT / name).parent / link).exists()} == set()
 
 
+def test_no_page_has_formulas_that_nothing_draws() -> None:
+    assert [name for name, text in PAGES.items() if re.search(r"\$\$|\\(?:frac|sum|left)\b", text)] == []
+
+
 def test_the_picture_is_what_is_drawn(tmp_path: Path) -> None:
     words = "why cudnn torch==2.6.0 tensorflow==2.18.0 --gpu T4 --driver 550.54.15 --python-version 3.11 --offline --format svg"
 

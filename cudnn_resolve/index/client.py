@@ -312,7 +312,7 @@ class IndexClient:
                 self._tell(what)
 
     def _tell(self, what: str) -> None:
-        if self._progress:
+        if self._progress and not self.offline:
             self._progress(self.requests, self.received, what)
 
     def _note(self, text: str) -> None:

@@ -64,7 +64,8 @@ class Steps:
             self._due = now + _OFTEN_SECONDS
             said = at()
             rate = self._steps / (now - self._began)
-            self._listener.tell(f"{self._steps} steps of the search, {_rate(rate)}" + (f"; {said}" if said else ""))
+            counted = f"{self._steps} step{'' if self._steps == 1 else 's'} of the search, {_rate(rate)}"
+            self._listener.tell(counted + (f"; {said}" if said else ""))
 
 
 def pace(done: int, total: int, what: str, began: float) -> str:
