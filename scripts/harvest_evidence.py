@@ -121,16 +121,22 @@ def spokesman(release: Release, arch: str) -> Wheel | None:
 
 
 def _evidence(file: RemoteFile, cache: str, largest: int) -> dict[str, Any] | None:
-    """What the table says of a wheel; from the cache where it was read before, None for one that is too large or damaged."""
+    """What the table says of a wheel; from the cache where it was read before, None for one that is too large or damaged.
+
+    One that was too large is asked again where the limit is higher now.
+    """
     kept = os.path.join(cache, "evidence", hashlib.sha256(file.url.encode()).hexdigest() + ".json")
     try:
         with open(kept, encoding="utf-8") as stream:
-            return json.load(stream)["said"]  # type: ignore[no-any-return]
+            before = json.load(stream)
+        if before["said"] is not None or before.get("largest", 0) >= largest:
+            return before["said"]  # type: ignore[no-any-return]
     except (OSError, ValueError, KeyError):
-        said = _read(file, largest)
+        pass
+    said = _read(file, largest)
     os.makedirs(os.path.dirname(kept), exist_ok=True)
     with open(kept + ".part", "w", encoding="utf-8") as stream:
-        json.dump({"file": file.name, "said": said}, stream)
+        json.dump({"file": file.name, "said": said, "largest": largest}, stream)
     os.replace(kept + ".part", kept)
     return said
 

@@ -93,6 +93,18 @@ def test_what_is_read_is_told(
     assert re.search(r"^harvest: 1 of 2 files, [\d.]+/\w+, \d+ s left$", capsys.readouterr().err, re.MULTILINE)
 
 
+def test_a_wheel_that_was_too_large_is_read_where_the_limit_is_higher(tmp_path: Path, served: LoopbackIndex) -> None:
+    (tmp_path / "harvest_packages.toml").write_text("drop_extras = []\ngroup = []\n")
+    add(served, "1.0", "libcudart.so.12")
+    words = ["--index-url", served.url, "--lists", str(tmp_path), "--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    for limit, is_there in ((0, False), (0, False), (1, True)):
+        (tmp_path / "harvest_evidence.toml").write_text(f'[[group]]\npackages = ["toy"]\nlargest_mb = {limit}\n')
+        asked = len(served.asked)
+        assert main(words) == 0
+        assert (tmp_path / "out" / "evidence" / "toy.toml").exists() == is_there
+        assert len(served.asked) - asked == (1 if asked and not is_there else 2)  # the page, and the wheel
+
+
 def test_what_cannot_be_read_stays(tmp_path: Path, served: LoopbackIndex) -> None:
     (tmp_path / "harvest_packages.toml").write_text('drop_extras = []\n[[group]]\npackages = ["toy", "gone"]\n')
     (tmp_path / "harvest_evidence.toml").write_text('[[group]]\npackages = ["gone", "toy"]\n')
