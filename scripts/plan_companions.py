@@ -137,7 +137,9 @@ for folder, _, files in os.walk(site):
             os._exit(0)
         os.wait()
 """
-ABSENT = re.compile(r"libcuda\.so\.1|libnvidia-ml|libnvidia-|libnvcuvid|No CUDA|no NVIDIA|CUDA driver|cuInit|GPU|FFmpeg is not properly")
+ABSENT = re.compile(
+    r"libcuda\.so\.1|libnvidia-ml|libnvidia-|libnvcuvid|No CUDA|no NVIDIA|CUDA driver|cuInit|get current device|GPU|FFmpeg is not properly"
+)
 """What says only that this machine has no GPU, or no FFmpeg, which no wheel brings."""
 
 

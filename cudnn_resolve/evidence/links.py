@@ -348,24 +348,28 @@ def _others(site: Site, name: str) -> tuple[str, ...]:
 
 
 def _without_alternatives(site: Site, found: list[BrokenLink]) -> list[BrokenLink]:
-    """Leave out files of which a package brings one for each version of a library, where another one of them is whole.
+    """Leave out what a file lacks where one called alike but for numbers needs that under another number, and is whole.
 
-    `libbitsandbytes_cuda118.so` and `libbitsandbytes_cuda124.so` need the same libraries by other numbers, and one of them is opened.
+    `libbitsandbytes_cuda118.so` and `libbitsandbytes_cuda124.so` need the same libraries by other numbers, and one of them is opened. Those
+    for CUDA 12 may need more, such as libnvJitLink.
     """
     broken = {one.path for one in found}
-    packages = {one.package for one in found}
-    whole = {_numberless(one): one for name in packages for one in site.by_package[name] if one.path not in broken}
+    alike: dict[str, list[Placed]] = {}
+    for name in {one.package for one in found}:
+        for placed in site.by_package[name]:
+            alike.setdefault(_numberless(placed.path), []).append(placed)
     kept: dict[object, BrokenLink] = {}
     for one in found:
-        placed = site.by_path[one.path]
-        twin = whole.get(_numberless(placed))
-        if twin is None or twin.elf.needed == placed.elf.needed:
-            alike = [other for other in site.by_package[one.package] if _numberless(other) == _numberless(placed)]
-            key = _numberless(placed) if len({other.elf.needed for other in alike}) > 1 else (one.path, one.name)
-            kept[key] = one  # of those that are all broken, the newest speaks for all
+        twins = [other for other in alike[_numberless(one.path)] if _has_another(other, one.name)]
+        if all(other.path in broken for other in twins):
+            kept[(_numberless(one.path), _numberless(one.name)) if twins else (one.path, one.name)] = one  # the newest speaks for all
     return list(kept.values())
 
 
-def _numberless(one: Placed) -> tuple[str, tuple[str, ...]]:
-    plain = tuple(sorted({re.sub(r"\d+(?:\.\d+)*", "#", name) for name in one.elf.needed}))
-    return re.sub(r"\d+", "#", one.path), plain
+def _has_another(placed: Placed, wanted: str) -> bool:
+    """True where a library needs what is called like `wanted` but for its number, and not that itself."""
+    return wanted not in placed.elf.needed and any(_numberless(name) == _numberless(wanted) for name in placed.elf.needed)
+
+
+def _numberless(text: str) -> str:
+    return re.sub(r"\d+(?:\.\d+)*", "#", text)

@@ -113,6 +113,10 @@ def test_one_of_several_files_for_as_many_versions_is_enough() -> None:
 
     assert broken({"bitsandbytes": both, "nvidia-cuda-runtime-cu12": CUDART}) == []
     assert broken({"bitsandbytes": both}) == [("bitsandbytes", "libcudart.so.12")]
+    more = {**both, "bitsandbytes/libbitsandbytes_cuda124.so": extension("libcudart.so.12", "libc.so.6")}
+    assert broken({"bitsandbytes": more, "nvidia-cuda-runtime-cu12": CUDART}) == [], "the newer one may need more"
+    parts = {"sight/_1.so": extension("libcudart.so.12"), "sight/_2.so": extension("libcudart.so.12", "libcublas.so.12")}
+    assert broken({"sight": parts, "nvidia-cuda-runtime-cu12": CUDART}) == [("sight", "libcublas.so.12")], "no alternatives"
 
 
 def test_a_library_of_the_system_is_a_warning_and_a_plugin_is_none() -> None:
