@@ -197,19 +197,19 @@ def _without(trials: _Trials, dropped: Sequence[FleetClass], *, is_fewest: bool)
 
 def _otherwise(trials: _Trials) -> Iterator[WayOut]:
     """One lock for all, with another Python or another driver on some hosts."""
-    classes = trials.classes
-    pythons = [python for python in map(python_of, classes) if python is not None]
-    for python in sorted(set(pythons), key=lambda one: -sum(len(each.hosts) for each in classes if python_of(each) == one)):
-        if len(set(pythons)) < 2:
-            break
-        moved = [one for one in classes if python_of(one) not in (python, None)]
-        found = trials.found([_with_python(one, python) for one in classes])
-        if found is not None:
-            hosts = _hosts(moved)
-            yield WayOut(change=f"with an environment of Python {python} on {_named(moved)}", hosts=hosts, result=result(found[0]))
-            break
-    if len(set(pythons)) < 2:
+    hosts_of: dict[str, int] = {}
+    for one in trials.classes:
+        if (python := python_of(one)) is not None:
+            hosts_of[python] = hosts_of.get(python, 0) + len(one.hosts)
+    if len(hosts_of) < 2:
         yield from _newer_driver(trials)
+        return
+    for python in sorted(hosts_of, key=lambda one: -hosts_of[one]):
+        moved = [one for one in trials.classes if python_of(one) not in (python, None)]
+        found = trials.found([_with_python(one, python) for one in trials.classes])
+        if found is not None:
+            yield WayOut(change=f"with an environment of Python {python} on {_named(moved)}", hosts=_hosts(moved), result=result(found[0]))
+            return
 
 
 def _newer_driver(trials: _Trials) -> Iterator[WayOut]:
