@@ -444,3 +444,28 @@ def test_packages_of_the_users_own_directory_name_no_interpreter() -> None:
         "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory\n"
     )
     assert not any("/.local/bin" in (one.command or "") for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        (
+            "Container ID: containerd://a7\nnvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n",
+            "on the host",
+            "LD_LIBRARY_PATH",
+        ),
+        ("Cannot load libnvidia-encode.so.1\nThe minimum required Nvidia driver for nvenc is 550.54.14 or newer\n", "libnvidia-encode-BRANCH", "apply"),
+        (
+            "The following packages have unmet dependencies:\n"
+            " nvidia-dkms-510 : Depends: nvidia-kernel-common-510 (>= 510.73.05) but 510.47.03-0ubuntu1 is to be installed\n",
+            "--fix-broken",
+            "wheels",
+        ),
+        ("time=1 level=WARN msg=x ollama: your nvidia driver is too old or missing\n", "driver of the host", "FRAMEWORK"),
+        ("thread 'main' panicked at 'Torch(\"Could not run 'aten::empty_strided' with arguments from the 'CUDA' backend.\n", "libtorch", "apply"),
+    ],
+)
+def test_a_remedy_is_of_what_the_log_is_about(log: str, there: str, absent: str) -> None:
+    said = " ".join(f"{one.text} {one.command or ''}" for one in judged(log).findings[0].remedy)
+    assert there in said
+    assert absent not in said
