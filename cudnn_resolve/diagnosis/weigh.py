@@ -154,7 +154,9 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
 _AT_WORK = "context-gpu-works"
-_AT_START = frozenset({"driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cuda_runtime_missing", "cpu_only_build"})
+_AT_START = frozenset(
+    {"driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cuda_runtime_missing", "cpu_only_build"}
+)
 """Causes with which a program finds no GPU; where it then shows one that it works with, it found another way."""
 _HANDLED, _NEAR = "context-handled", 3
 """A line that shows a program ready for a lack of memory, and how far from the failure it stands."""

@@ -103,7 +103,9 @@ def test_what_tells_of_errors_that_were_mended_is_no_failure(log: str) -> None:
     assert not loud(judged(log))
 
 
-@pytest.mark.parametrize("log", [DIFF + "RuntimeError: CUDA error: out of memory\n", "v1.2\n* started\nRuntimeError: CUDA error: out of memory\n"])
+@pytest.mark.parametrize(
+    "log", [DIFF + "RuntimeError: CUDA error: out of memory\n", "v1.2\n* started\nRuntimeError: CUDA error: out of memory\n"]
+)
 def test_a_failure_behind_a_diff_or_a_list_of_changes_is_one(log: str) -> None:
     first = judged(log).findings[0]
     assert (first.cause, first.evidence[0].line) == ("out_of_memory", log.count("\n"))
