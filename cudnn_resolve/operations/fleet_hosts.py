@@ -97,7 +97,8 @@ def by_class(
 
 def refused(group: FleetClass, error: InputError | WorldError) -> ClassAnswer:
     """What is said of a class for which an error stands; the others have their answers all the same."""
-    return ClassAnswer(group=group, status="failed" if isinstance(error, WorldError) else "no", message=str(error))
+    said = "; ".join(map(str.strip, str(error).splitlines()))
+    return ClassAnswer(group=group, status="failed" if isinstance(error, WorldError) else "no", message=said)
 
 
 def notes_of(answers: Iterable[ClassAnswer]) -> tuple[str, ...]:

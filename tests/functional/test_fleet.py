@@ -259,7 +259,7 @@ def test_an_index_that_is_not_there_is_said_of_each_class(nodes: Path, tmp_path:
     done = fleet("lock", nodes, *words)
     told = json.loads(done.stdout)["classes"]
     assert (done.returncode, {one["status"] for one in told}) == (3, {"failed"}), done.stderr
-    assert all("http://127.0.0.1:9/simple" in one["message"] for one in told)
+    assert all("http://127.0.0.1:9/simple" in one["message"] and "\n" not in one["message"] for one in told)
 
 
 def test_one_lock_is_judged_on_each_class(project: Project, nodes: Path) -> None:
