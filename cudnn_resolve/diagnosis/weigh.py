@@ -171,7 +171,7 @@ _TIME = re.compile(
 _SPEAKER = re.compile(
     r"\s{0,8}(?:"
     r"\[?(?P<rank>rank ?\d{1,5})\]?"
-    r"|(?P<service>[\w./-]{1,60}) {0,20}\| "
+    r"|(?!(?:debug|info|notice|warn(?:ing)?|error|critical|fatal|trace) {0,20}\|)(?P<service>[\w./-]{1,60}) {0,20}\| "
     r"|(?P<service2>[\w./-]{1,40}-\d{1,4}) exited with "
     r"|(?P<job>(?:job|task|stage|node|worker|pod|host|build)[ #-]?[\w.-]{1,40}): "
     r"|\((?P<process>[\w ]{1,40}pid=\d{1,9})[^)]{0,40}\)"

@@ -113,6 +113,7 @@ def test_a_failure_behind_a_diff_or_a_list_of_changes_is_one(log: str) -> None:
 
 OOM = "CUDA out of memory. Tried to allocate 1.25 GiB"
 STEPS = "".join(f"step {at} loss 1.{at}\n" for at in range(3))
+LEVELS = "".join(f'2022-08-21 00:29:5{at} | INFO | trainer | {{"epoch": 1, "loss": "9.{at}"}}\n' for at in range(3))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,7 @@ STEPS = "".join(f"step {at} loss 1.{at}\n" for at in range(3))
         (f"{OOM} - retrying with batch size 8\n{STEPS}", "info"),
         (f"{OOM}\n| WARNING: ran out of memory on GPU #2, skipping batch\n{STEPS}", "info"),
         (f"{OOM}\n{STEPS}", "warning"),
+        (f"2022-08-21 00:29:47 | WARNING | trainer | {OOM}, attempting to recover\n{LEVELS}", "info"),
         (f"{STEPS}{OOM} - retrying with batch size 8\n", "error"),
     ],
 )
