@@ -35,6 +35,7 @@ def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterato
         return
     row = evidence_of(book, release.package, release.text, arch)
     if row is None:
+        yield from _of_framework(book, release, who)
         return
     majors = fitting_majors(book, row)
     if not majors:
@@ -48,6 +49,17 @@ def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterato
     line = row.cuda if row.same_line else None
     for framework in row.frameworks:
         yield _framework_need(framework, majors, line, f"{who} needs {needed}")
+
+
+def _of_framework(book: Book, release: Release, who: str) -> Iterator[Need]:
+    """The CUDA of a framework that nobody asked for and another package requires (cuDF a CuPy), where it brings none itself."""
+    framework = book.framework_of(release.package)
+    builds = book.framework(framework).builds if framework is not None else ()
+    same = [one for one in builds if (one.package, one.wheel_version) == (release.package, release.text) and one.delivery == "system"]
+    outside = {one.cuda.major for one in same if one.cuda is not None}
+    if len(outside) == 1:
+        (major,) = outside
+        yield shared_major("CUDA", major, f"{who} is built with CUDA {major}")
 
 
 def _of_index(book: Book, release: Release, who: str) -> Iterator[Need]:

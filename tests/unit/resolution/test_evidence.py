@@ -83,6 +83,15 @@ def test_kernels_of_their_own_share_the_major_of_the_process() -> None:
     assert isinstance(answer("north==3.0", "kernels", kernels=kernels), Conflict)
 
 
+def test_a_framework_that_another_package_requires_brings_its_cuda_along() -> None:
+    here = facts(driver={"version": "580.65.06"}, python={"version": "3.10.9", "path": "/env/bin/python"})
+    source = index_of(BOOK, {"frames": {"1.0": Published(("south==1.1",))}})
+    found = outcome(BOOK, here, request(BOOK, "north==2.0", extras=("frames",)), source)
+
+    assert isinstance(found, Resolution), found
+    assert {pin.name: pin.version for pin in found.pip}["north"] == "2.0+cu118"  # south 1.1 loads CUDA 11, and brings none
+
+
 def test_a_wheel_that_nobody_has_read_binds_nothing() -> None:
     assert pins("north==3.0", "sight", sight={"9.0": Published(("north",))})["sight"] == "9.0"
 
