@@ -50,7 +50,7 @@ from cudnn_resolve.cli.parser import Parser  # noqa: E402
 from cudnn_resolve.diagnosis.diagnose import diagnose  # noqa: E402
 from cudnn_resolve.diagnosis.match import Reader  # noqa: E402
 from cudnn_resolve.errors import CudnnResolveError  # noqa: E402
-from cudnn_resolve.evidence.links import Site, broken_links, explain  # noqa: E402
+from cudnn_resolve.evidence.link_check import Site, broken_links, explain  # noqa: E402
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary  # noqa: E402
 from cudnn_resolve.execution.environment import KINDS, Environment  # noqa: E402
 from cudnn_resolve.execution.wheel import read_wheel as read_for_installation  # noqa: E402
@@ -59,7 +59,7 @@ from cudnn_resolve.facts.output import told  # noqa: E402
 from cudnn_resolve.host.archive import bad_wheel  # noqa: E402
 from cudnn_resolve.host.libraries import wheel_declared, wheel_libraries  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402
-from cudnn_resolve.index.wheel import WheelError, read_contents, read_wheel_metadata  # noqa: E402
+from cudnn_resolve.index.remote_wheel import WheelError, read_contents, read_wheel_metadata  # noqa: E402
 from cudnn_resolve.locking.read_pylock import read as read_lock  # noqa: E402
 from cudnn_resolve.locking.write_pylock import write as write_lock  # noqa: E402
 from cudnn_resolve.operations.judge import machine_name, verdict_on  # noqa: E402

@@ -36,7 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 from install_lock import interpreter  # noqa: E402
 
-from cudnn_resolve.evidence.links import broken_links, explain  # noqa: E402
+from cudnn_resolve.evidence.link_check import broken_links, explain  # noqa: E402
 from cudnn_resolve.host.libraries import SystemLibraries, installed_site  # noqa: E402
 from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402

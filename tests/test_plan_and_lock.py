@@ -20,7 +20,7 @@ from cudnn_resolve.operations.gather import Question, gather_question
 from cudnn_resolve.operations.options import Options
 from cudnn_resolve.operations.settings import project_settings, with_settings
 from cudnn_resolve.planning.from_lock import plan_of_lock
-from cudnn_resolve.planning.make import make_plan
+from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File

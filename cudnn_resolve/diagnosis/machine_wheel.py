@@ -161,7 +161,7 @@ def _declared(machine: Inspection) -> list[Declared]:
 
 def _accepts(machine: Inspection, one: Declared) -> bool:
     """True where NVIDIA's ABI promise covers the version that is there."""
-    from cudnn_resolve.resolution.pin import abi_range
+    from cudnn_resolve.resolution.pin_override import abi_range
 
     component = machine.book.component(one.wanted.name)
     if component is None or one.version is None or not is_version(one.version):

@@ -113,7 +113,7 @@ def _found(targets: list[str], facts: Facts, book: Book, wishes: Request | None)
 def _plan(targets: list[str], found: Resolution | Failure | None, facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
     """The plan of an answer, or the conflict; None where there is no answer, or to explain that there is none takes long."""
     from cudnn_resolve.errors import CudnnResolveError
-    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.model import Resolution
 
     try:

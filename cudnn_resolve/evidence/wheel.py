@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 
 from cudnn_resolve.evidence.binary import MAGIC, read_binary
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
-from cudnn_resolve.evidence.links import LIBRARY
+from cudnn_resolve.evidence.link_check import LIBRARY
 from cudnn_resolve.evidence.model import Binary, Evidence
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.check import agree
+from cudnn_resolve.execution.conditions import agree
 from cudnn_resolve.execution.environment import answer_line
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import tampered

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import find_apt
-from cudnn_resolve.execution.check import require_writable
+from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING, RECOVER, STAGING, Journal, PastApply, inside, read_journal, tampered
-from cudnn_resolve.execution.journals import Journals, find_journal, read_mark
+from cudnn_resolve.execution.journal_store import Journals, find_journal, read_mark
 from cudnn_resolve.execution.loader_settings import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, WorldError, out_of_memory
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
-from cudnn_resolve.execution.check import check_before, check_room, installed_outside, mib
+from cudnn_resolve.execution.conditions import check_before, check_room, installed_outside, mib
 from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known, download_by_name, fetch
 from cudnn_resolve.execution.installed import installed_packages, record_paths
@@ -32,7 +32,7 @@ from cudnn_resolve.execution.installer import (
     unstage,
 )
 from cudnn_resolve.execution.journal import RECOVER, STAGING, read_journal
-from cudnn_resolve.execution.link import check_links
+from cudnn_resolve.execution.link_check import check_links
 from cudnn_resolve.execution.loader_settings import cache_change, folder_wheels, in_folder, loaded_by_preload, own_files, write_cache
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
 from cudnn_resolve.execution.overlap import overlaps

@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
-from cudnn_resolve.evidence.links import LIBRARY, Placed, Site
+from cudnn_resolve.evidence.link_check import LIBRARY, Placed, Site
 from cudnn_resolve.evidence.model import Evidence
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_links
 from cudnn_resolve.facts.cudnn_files import FOLDER

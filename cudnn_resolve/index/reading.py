@@ -13,7 +13,7 @@ from cudnn_resolve.index.address import path_of
 from cudnn_resolve.index.download import Downloads
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.metadata import MetadataError
-from cudnn_resolve.index.wheel import WheelError, open_local, open_remote, read_wheel_metadata
+from cudnn_resolve.index.remote_wheel import WheelError, open_local, open_remote, read_wheel_metadata
 from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, Metadata
 

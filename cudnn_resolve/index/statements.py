@@ -89,7 +89,7 @@ class Statements:
         key = _key(file)
         size = self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
         if size is None and not self._offline:
-            from cudnn_resolve.index.wheel import stated_size
+            from cudnn_resolve.index.remote_wheel import stated_size
 
             size = stated_size(self._session(), file.url)
             if size is not None:

@@ -13,7 +13,7 @@ from packaging.version import Version
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml, validated
 from cudnn_resolve.locking.model import TOOL, Lock, path_name
-from cudnn_resolve.locking.tool import read_tool
+from cudnn_resolve.locking.tool_table import read_tool
 from cudnn_resolve.masking import redacted
 
 LIMIT_BYTES = 64 * 1024 * 1024

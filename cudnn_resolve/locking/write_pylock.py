@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml, require, shown, validated
 from cudnn_resolve.locking.model import TOOL, Lock, Tool, marker_text, version_of
-from cudnn_resolve.locking.tool import tool_table
+from cudnn_resolve.locking.tool_table import tool_table
 
 if TYPE_CHECKING:
     from packaging.pylock import Package

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journals import Journals, read_mark, write_mark
+from cudnn_resolve.execution.journal_store import Journals, read_mark, write_mark
 from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import or_none
@@ -157,7 +157,7 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _not_writable(environment: Environment) -> WorldError | None:
     """Why this user cannot change the environment; None where that is possible."""
-    from cudnn_resolve.execution.check import require_writable
+    from cudnn_resolve.execution.conditions import require_writable
 
     try:
         require_writable(environment)
@@ -252,14 +252,14 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     seen: list[Facts] = []
 
     def verify() -> tuple[str, ...]:
-        from cudnn_resolve.execution.check import differences
+        from cudnn_resolve.execution.conditions import differences
 
         settled.look()
         facts = detect_facts(request, known)
         seen.append(facts)
         return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
 
-    from cudnn_resolve.execution.check import package_folder
+    from cudnn_resolve.execution.conditions import package_folder
     from cudnn_resolve.operations.notebook import imported, kernel_is_near, restart, restart_note
 
     changed = (*(one.name for one in task.install if one.installed), *task.remove)
@@ -354,7 +354,7 @@ def stopped(python: str | None = None) -> Stopped | None:
 
 def stopped_of(journals: Journals) -> Stopped | None:
     """The same of an environment's journals; WorldError where the environment is half changed and none of them says by what."""
-    from cudnn_resolve.execution.journals import was_stopped
+    from cudnn_resolve.execution.journal_store import was_stopped
     from cudnn_resolve.execution.recover import interrupted, unfinished_of_others
 
     applies, mark, environment = journals.all(), read_mark(journals), journals.environment

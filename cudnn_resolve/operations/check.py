@@ -177,7 +177,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     from cudnn_resolve.host.installed_files import verify_files
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.operations.judge import machine_name, verdict_on
-    from cudnn_resolve.operations.links import link_findings
+    from cudnn_resolve.operations.link_check import link_findings
     from cudnn_resolve.operations.subject import subject_of_facts
     from cudnn_resolve.requirement.machine import machine_of
 
@@ -309,7 +309,7 @@ def _not_loaded(facts: Facts) -> Iterator[Finding]:
 
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """An `apply` that did not come to its end, and packages that others changed since the last one."""
-    from cudnn_resolve.execution.journals import Journals
+    from cudnn_resolve.execution.journal_store import Journals
     from cudnn_resolve.execution.payload_recover import is_another
     from cudnn_resolve.execution.recover import changed_since, interrupted, unfinished_of_others
 

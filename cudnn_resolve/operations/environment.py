@@ -27,7 +27,7 @@ from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, answered, command_of, plan_of_lock_file
 from cudnn_resolve.operations.results import grown
 from cudnn_resolve.operations.settled import settled_of
-from cudnn_resolve.planning.make import make_plan
+from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.step import with_environment
 from cudnn_resolve.probe.python import ask_python, interpreters
 from cudnn_resolve.resolution.attempt import PYTHONS
@@ -35,7 +35,7 @@ from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.resolve import resolved
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.journals import Journals
+    from cudnn_resolve.execution.journal_store import Journals
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.operations.options import ApplyRequest, PlanRequest

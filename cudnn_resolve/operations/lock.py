@@ -365,7 +365,7 @@ def _answers(
     options: LockRequest, old: Lock | None, upgraded: frozenset[str], listener: Listener, machines: Sequence[Facts] = ()
 ) -> _Answers:
     """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
-    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.open_request import opened
     from cudnn_resolve.resolution.resolve import resolve_together
 
@@ -415,7 +415,7 @@ def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[st
     from cudnn_resolve.facts.assume import fresh_environment
     from cudnn_resolve.locking.merge import Answer
     from cudnn_resolve.locking.stack import stack_of
-    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.planning.make_plan import make_plan
 
     plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
     answer = Answer(resolution=resolution, stack=stack_of(resolution, plan.environment, question.book))

@@ -172,7 +172,7 @@ class _Fetching:
             return local_members(file)
         if self._session is None:
             return None
-        from cudnn_resolve.index.wheel import members_of
+        from cudnn_resolve.index.remote_wheel import members_of
 
         return members_of(self._session.value(), file)
 

@@ -103,7 +103,7 @@ class Answered(Struct, frozen=True, kw_only=True):
 
 def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", facts: Facts | None = None) -> Answered:
     """The plan behind the options, or for other `facts` than they describe, with the question that it answers."""
-    from cudnn_resolve.planning.make import make_plan
+    from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
     asked = gather_question(options, verb=verb, listener=listener, facts=facts)

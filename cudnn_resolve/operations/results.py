@@ -37,7 +37,7 @@ class Result:
         return self.to_json().get(name, default)
 
     def _repr_html_(self) -> str:
-        from cudnn_resolve.report.html import render
+        from cudnn_resolve.report.result_html import render
 
         return render(self.to_json())
 

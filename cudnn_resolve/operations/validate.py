@@ -89,7 +89,7 @@ def _links(facts: Facts) -> tuple[Check, ...]:
     from cudnn_resolve.host.installed_files import package_folders
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.operations.links import link_findings
+    from cudnn_resolve.operations.link_check import link_findings
 
     host, book = LinuxHost(), open_book(())
     return tuple(

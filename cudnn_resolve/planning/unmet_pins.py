@@ -9,7 +9,7 @@ from msgspec import Struct
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.model import Override
 from cudnn_resolve.resolution.open_request import opened
-from cudnn_resolve.resolution.pin import abi_range
+from cudnn_resolve.resolution.pin_override import abi_range
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.releases import catalog_of
 from cudnn_resolve.resolution.unmet import Unmet, unmet

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from cudnn_resolve.report.html import render as fragment
+from cudnn_resolve.report.result_html import render as fragment
 
 _CSS = """
 :root{color-scheme:light dark;--fg:#1f2328;--bg:#fff;--soft:#f6f8fa;--line:#d0d7de;--mute:#57606a}

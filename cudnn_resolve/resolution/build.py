@@ -27,7 +27,7 @@ from cudnn_resolve.resolution.cuda import cuda_limit
 from cudnn_resolve.resolution.framework_bounds import bound_needs, direct_needs
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
-from cudnn_resolve.resolution.pin import requirement_need
+from cudnn_resolve.resolution.pin_override import requirement_need
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.version import CudaVersion
 

@@ -11,7 +11,7 @@ from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, LazyList, Need
 from cudnn_resolve.resolution.channel import channels, channels_of_system, component_package, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, ROOT, CudaKey
-from cudnn_resolve.resolution.pin import is_exact
+from cudnn_resolve.resolution.pin_override import is_exact
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.version import CudaVersion
 

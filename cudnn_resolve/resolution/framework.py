@@ -13,7 +13,7 @@ from cudnn_resolve.resolution.candidate import BuildCandidate, Kind, Need
 from cudnn_resolve.resolution.channel import component_package, is_installed
 from cudnn_resolve.resolution.key import INDEX, FrameworkKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
-from cudnn_resolve.resolution.pin import abi_range
+from cudnn_resolve.resolution.pin_override import abi_range
 from cudnn_resolve.resolution.release import parse_version
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.resolution.candidate import Need, PipCandidate, slot_need
 from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Pin, Reason
-from cudnn_resolve.resolution.pin import within
+from cudnn_resolve.resolution.pin_override import within
 from cudnn_resolve.resolution.release import Release, parse_requirement
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from packaging.version import Version
 from cudnn_resolve.resolution.candidate import Candidate, Kind, Need, PipCandidate, slot_need
 from cudnn_resolve.resolution.channel import component_package, folder_serves, system_serves, wheels_serve
 from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
-from cudnn_resolve.resolution.pin import abi_range, contains
+from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.version import CudnnVersion
 

@@ -13,7 +13,7 @@ from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, opened
-from cudnn_resolve.resolution.unknown import refuse_unknown_extras
+from cudnn_resolve.resolution.unknown_extra import refuse_unknown_extras
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

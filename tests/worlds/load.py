@@ -13,7 +13,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.matrix.table import Table
 from cudnn_resolve.matrix.toml import decode
-from cudnn_resolve.planning.make import make_plan
+from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of

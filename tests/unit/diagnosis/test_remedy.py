@@ -427,7 +427,7 @@ def test_a_remedy_concerns_the_program_and_the_system_of_the_log(log: str, wante
 
 
 def test_what_contradicts_what_among_many_frameworks_is_left_to_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.planning.make.make_plan", lambda *_, **__: pytest.fail("explained"))
+    monkeypatch.setattr("cudnn_resolve.planning.make_plan.make_plan", lambda *_, **__: pytest.fail("explained"))
     facts = from_mapping({"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON}, "test")
     command = "cudnn-resolve apply -f torch==2.9.0 -f tensorflow==2.4.0 -f jax==0.6.0"
     assert [one.command for one in planned("raise them", command, facts, book())] == [command.replace("apply", "plan")]
@@ -450,19 +450,29 @@ def test_packages_of_the_users_own_directory_name_no_interpreter() -> None:
     ("log", "there", "absent"),
     [
         (
-            "Container ID: containerd://a7\nnvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n",
+            "Container ID: x://a7\nnvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n",
             "on the host",
             "LD_LIBRARY_PATH",
         ),
-        ("Cannot load libnvidia-encode.so.1\nThe minimum required Nvidia driver for nvenc is 550.54.14 or newer\n", "libnvidia-encode-BRANCH", "apply"),
         (
-            "The following packages have unmet dependencies:\n"
-            " nvidia-dkms-510 : Depends: nvidia-kernel-common-510 (>= 510.73.05) but 510.47.03-0ubuntu1 is to be installed\n",
+            "Cannot load libnvidia-encode.so.1\nThe minimum required Nvidia driver for nvenc is 550.54.14 or newer\n",
+            "libnvidia-encode-BRANCH",
+            "apply",
+        ),
+        (
+            (
+                "The following packages have unmet dependencies:\n nvidia-dkms-510 : Depends: nvidia-kernel-common-510 (>= 510.73.05) "
+                "but 510.47.03-0ubuntu1 is to be installed\n"
+            ),
             "--fix-broken",
             "wheels",
         ),
         ("time=1 level=WARN msg=x ollama: your nvidia driver is too old or missing\n", "driver of the host", "FRAMEWORK"),
-        ("thread 'main' panicked at 'Torch(\"Could not run 'aten::empty_strided' with arguments from the 'CUDA' backend.\n", "libtorch", "apply"),
+        (
+            "thread 'main' panicked at 'Torch(\"Could not run 'aten::empty_strided' with arguments from the 'CUDA' backend.\n",
+            "libtorch",
+            "apply",
+        ),
     ],
 )
 def test_a_remedy_is_of_what_the_log_is_about(log: str, there: str, absent: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
-from cudnn_resolve.execution.check import check_before, differences, package_folder
+from cudnn_resolve.execution.conditions import check_before, differences, package_folder
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.installed import Installed, files_of
 from cudnn_resolve.execution.installer import choose_installer, environment_for

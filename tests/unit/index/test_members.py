@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.index.wheel import RangeFile, WheelError, read_contents
+from cudnn_resolve.index.remote_wheel import RangeFile, WheelError, read_contents
 from tests.small_wheels import wheel_bytes
 
 

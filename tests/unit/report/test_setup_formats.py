@@ -19,7 +19,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.locking.model import Environment, FolderWheel
 from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan, Stack, Step
-from cudnn_resolve.report import dockerfile, html, notebook, script
+from cudnn_resolve.report import dockerfile, notebook, result_html, script
 from tests.small_wheels import tree, write_wheel
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -393,7 +393,7 @@ def test_a_python_that_the_release_has_not_is_refused(plan: Plan) -> None:
 
 
 def test_the_html_escapes_what_it_shows() -> None:
-    shown = html.render(
+    shown = result_html.render(
         {
             "status": "reverted",
             "error": {"message": "<script>alert(1)</script>", "hint": "&"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.planning.make import make_plan
+from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
 from tests.worlds.load import changed, facts, outcome, request

@@ -10,13 +10,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Component
-from cudnn_resolve.resolution import assemble, package, pin
+from cudnn_resolve.resolution import assemble, package
+from cudnn_resolve.resolution import pin_override as pin
 from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Reason
 from cudnn_resolve.resolution.open_request import opened
-from cudnn_resolve.resolution.pin import abi_range
+from cudnn_resolve.resolution.pin_override import abi_range
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published
 from tests.worlds.load import gpu, machine, request, universe, world

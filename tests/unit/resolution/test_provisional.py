@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.planning.make import make_plan
+from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Conflict
 from cudnn_resolve.resolution.provisional import with_new_releases

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.index.wheel import TAIL_BYTES, RangeFile, WheelError, read_contents, read_wheel_metadata
+from cudnn_resolve.index.remote_wheel import TAIL_BYTES, RangeFile, WheelError, read_contents, read_wheel_metadata
 
 METADATA = b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n"
 PATH = "demo-1.0.dist-info/METADATA"

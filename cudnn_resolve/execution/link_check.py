@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
-from cudnn_resolve.evidence.links import BrokenLink, Site, broken_links, explain, is_imported, is_of_cuda
+from cudnn_resolve.evidence.link_check import BrokenLink, Site, broken_links, explain, is_imported, is_of_cuda
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.host.libraries import (
     SystemLibraries,

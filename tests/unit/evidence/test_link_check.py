@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.evidence.elf import Elf
-from cudnn_resolve.evidence.links import BrokenLink, Placed, Site, broken_links, explain
+from cudnn_resolve.evidence.link_check import BrokenLink, Placed, Site, broken_links, explain
 from cudnn_resolve.matrix.evidence import opened_names, wheel_with
 from tests.program import shipped
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
-from cudnn_resolve.evidence.links import BrokenLink, broken_links, explain, is_of_cuda
+from cudnn_resolve.evidence.link_check import BrokenLink, broken_links, explain, is_of_cuda
 from cudnn_resolve.host.libraries import SystemLibraries, installed_site
 
 if TYPE_CHECKING:
