@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 _FINAL = re.compile(r"[0-9.]+(?:\.post[0-9]+)?")
+_WORD = re.compile(r"[^\s()]+")  # shells take parentheses for their own
 _PATHS = {"FILE": "FILE", "DIR": "DIRECTORY", "PATH": "FILE", "LOG": "FILE"}
 """What stands for a value in a help, and what shtab calls that."""
 _SPLIT = """# `=` is part of a word: tensorflow==2.15
@@ -82,7 +83,7 @@ def gpu_words(book: Book) -> Iterator[str]:
     """Names of GPUs in one word each: the short ones, and of a card that has none its shortest with `-` between its words."""
     for one in book.cards():
         known = (one.name, *one.alias)
-        yield from [name for name in known if " " not in name] or [min(known, key=len).replace(" ", "-")]
+        yield from [name for name in known if " " not in name] or ["-".join(_WORD.findall(min(known, key=len)))]
 
 
 def _machines(book: Book) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.apply_world import lend_pip
+from tests.program import run
 from tests.small_wheels import write_wheel
 from tests.tmux import ROOT, Terminal
 
@@ -172,3 +173,19 @@ def test_ctrl_c_at_the_question_of_apply_changes_nothing(terminal: Callable[...,
     assert "Traceback" not in "".join(lines)
     assert not list(environment.glob("lib/python3*/site-packages/demo*"))
     assert shown.has_cursor()
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here; .ci/run installs it")
+def test_zsh_completes_frameworks_with_versions_and_names_of_gpus(tmp_path: Path, terminal: Callable[..., Terminal]) -> None:
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions/_cudnn-resolve").write_text(run("completion", "zsh").stdout, "utf-8")
+    shell = terminal(100)
+    shell.type("exec zsh -f")
+    shell.type("fpath=(functions $fpath); autoload -Uz compinit; compinit -u -D; echo re''ady")
+    shell.wait("ready")
+
+    for typed, offered in (("plan -f torch==2.6", "torch==2.6.0"), ("plan --gpu RTX-40", "RTX-4090"), ("doc", "doctor")):
+        shell.tmux("send-keys", "-l", f"cudnn-resolve {typed}")
+        shell.press("Tab")
+        shell.wait(offered)
+        shell.press("C-c")
