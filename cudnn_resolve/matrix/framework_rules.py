@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.evidence import evidence_rows
 from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Build, WheelRelease
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild
@@ -206,7 +207,8 @@ def _versions_of(book: Book, package: str) -> list[Version]:
     framework = book.framework_of(package)
     builds = book.framework(framework).builds if framework else ()
     extra = [one.version for one in book.extra_releases(package)]
-    return [Version(one) for one in (*found, *extra, *(one.wheel_version for one in builds if one.package == package))]
+    read = {version for version, _arch in evidence_rows(book, package)}
+    return [Version(one) for one in (*found, *extra, *read, *(one.wheel_version for one in builds if one.package == package))]
 
 
 def _framework_versions(book: Book, name: str) -> list[Version]:

@@ -19,6 +19,8 @@ from cudnn_resolve.version import Capability
         ({"tensorflow": "2.18.0", "nvidia-cudnn-cu12": "9.3.0.75"}, "8.0", []),
         ({"jax": "0.7.2", "nvidia-cudnn-cu12": "9.23.1.3"}, "10.0", ["cudnn-9.23-mxfp8-attention"]),
         ({"jax": "0.7.2", "nvidia-cudnn-cu12": "9.23.1.3"}, "9.0", []),
+        ({"transformer-engine-cu12": "2.20.2", "torch": "2.6.0"}, "9.0", ["transformer-engine-cu12-cudart"]),
+        ({"transformer-engine-cu12": "2.10.0", "torch": "2.6.0"}, "9.0", []),
         ({"torch": "not a version"}, "9.0", []),
     ],
 )
