@@ -173,5 +173,5 @@ def test_a_new_environment_is_remembered_as_it_is_made(settled: Settled) -> None
         second = run(*made, environ=settled.environ, cwd=settled.base)
 
     assert second.stdout.startswith(NOTHING)
-    assert "use it: `source " in second.stdout
+    assert "use it: `source " in " ".join(second.stdout.split())
     assert not ran
