@@ -55,7 +55,7 @@ class Carrier:
         """Run a program there. Everything goes through its standard input: other users see command lines."""
         environ = {name: str(value) for name, value in self._environ.items()}
         question = json.dumps({**job, "environ": environ, "program": program_text(name)}).encode()
-        done = self.plugin._low_level_execute_command(self._command, in_data=question)  # noqa: SLF001
+        done = self._run(question)
         line = next((one for one in reversed(done["stdout"].splitlines()) if one.startswith(MARK)), None)
         if line is None:
             last = without_logins((done["stderr"] or done["stdout"]).strip()[-2000:]).splitlines()[-1:]
@@ -69,6 +69,21 @@ class Carrier:
         if "error" in found:
             raise WorldError(without_logins(str(found["error"]))[:1000], code="host-refused")
         return found
+
+    def _run(self, question: bytes) -> Mapping[str, Any]:
+        """What the job said; where the connection passes no standard input on, as podman's, it reads a file of the task's folder."""
+        plugin = self.plugin
+        if plugin._connection.has_pipelining:  # noqa: SLF001
+            done: Mapping[str, Any] = plugin._low_level_execute_command(self._command, in_data=question)  # noqa: SLF001
+            return done
+        folder = plugin._make_tmp_path()  # noqa: SLF001
+        try:
+            path = plugin._transfer_data(f"{folder}/question", question)  # noqa: SLF001
+            plugin._fixup_perms2((folder, path), execute=False)  # noqa: SLF001
+            done = plugin._low_level_execute_command(f"( {self._command} ) < {shlex.quote(path)}")  # noqa: SLF001
+        finally:
+            plugin._remove_tmp_path(folder, force=True)  # noqa: SLF001
+        return done
 
     def send(self, bundle: str) -> str:
         """Carry the files of a bundle there; the folder that holds them."""

@@ -44,7 +44,7 @@ from ansible.plugins.connection import ConnectionBase
 
 class Connection(ConnectionBase):
     transport = "own_chroot"
-    has_pipelining = True
+    has_pipelining = PIPELINING
 
     def _connect(self):
         self._connected = True
@@ -54,7 +54,7 @@ class Connection(ConnectionBase):
         root, process, *said = self._play_context.remote_addr.split(";")
         said.append("HOME=" + os.path.expanduser("~root"))
         argv = ["nsenter", "--mount", "--target", process, "chroot", root, "env", "-i", *said, "/bin/sh", "-c", cmd]
-        done = subprocess.run(argv, input=in_data or b"", capture_output=True)
+        done = subprocess.run(argv, input=in_data if self.has_pipelining and in_data else b"", capture_output=True)
         return done.returncode, done.stdout, done.stderr
 
     def _at(self, path):
@@ -145,9 +145,11 @@ def where(fleet: Fleet, secret: str) -> set[str]:
     return {str(one.relative_to(fleet.base)) for one in files if secret.encode() in one.read_bytes()}
 
 
-def test_a_host_is_reached_by_any_connection_that_ansible_has(fleet: Fleet) -> None:
+@pytest.mark.parametrize("pipelining", [True, False])
+def test_a_host_is_reached_by_any_connection_that_ansible_has(fleet: Fleet, *, pipelining: bool) -> None:
+    """By one that passes standard input on, as those of ssh and docker, and by one that does not, as podman's."""
     (fleet.base / "connections").mkdir()
-    (fleet.base / "connections/own_chroot.py").write_text(CONNECTION)
+    (fleet.base / "connections/own_chroot.py").write_text(CONNECTION.replace("PIPELINING", str(pipelining)))
     (fleet.base / "ansible.cfg").write_text("[defaults]\nconnection_plugins = ./connections\n")
     lock(fleet.base, ("demo", "1.0"))
     one = fleet.machines["b1"]
