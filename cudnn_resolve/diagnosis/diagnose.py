@@ -56,16 +56,22 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     against = contradictions(case)
     findings = _contradicted(_together(log, machine), log, against)
     remedies = Remedies(case, {one.cause: one.matches for one in ranked}, is_here=all(one.source != "gpus" for _, one in against))
-    bare = facts is not None and facts.driver is None and not findings
     return Diagnosis(
         findings=tuple(remedies.all(findings)),
         lines=reader.lines if reader is not None else 0,
-        note=EMPTY
-        if reader is not None and not reader.lines
-        else "there is no NVIDIA driver here, and no framework that wants one"
-        if bare
-        else None,
+        note=None if findings else "; ".join(_notes(reader, facts)) or None,
     )
+
+
+def _notes(reader: Reader | None, facts: Facts | None) -> Iterator[str]:
+    """What is to be known where nothing was found."""
+    if reader is not None and not reader.lines:
+        yield EMPTY
+        return
+    if reader is not None and reader.told:
+        yield f"a diff or a list of changes, which begins at line {reader.told}, was passed over"
+    if facts is not None and facts.driver is None:
+        yield "there is no NVIDIA driver here, and no framework that wants one"
 
 
 def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:

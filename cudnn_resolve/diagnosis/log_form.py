@@ -130,7 +130,8 @@ _CHANGES = re.compile(
     re.IGNORECASE,
 )
 """What stands above a list of changes."""
-_ITEM = re.compile(r"\s{0,4}[-*+\u2022] {1,4}\S")
+_ITEM = re.compile(r"\s{0,4}[-*+\u2022] {1,4}(?![\w.]{1,80}(?:Error|Exception)\b|Traceback|ERROR\b|FATAL\b|(?:fatal )?error:)\S")
+"""One of them; what a program said is none."""
 _MOST_JOINED = 40
 _FEW = 8
 """Lines that one message may be wrapped into for the whole log to be that message."""
@@ -217,6 +218,8 @@ class Formed(NamedTuple):
     """Lines that may be one message, in pieces, and the number of the first."""
     is_one: bool
     """True where all lines are one message, wrapped at a usual width or not at all."""
+    told: int
+    """The number of the first line of a diff or of a list of changes, which are left out; 0 where there is none."""
 
 
 def formed(text: str) -> Formed:
@@ -241,7 +244,8 @@ def formed(text: str) -> Formed:
     told = _told([message for _, message, _ in out])
     out = [(head, "" if at in told else message, number) for at, (head, message, number) in enumerate(out)] if told else out
     said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
-    return Formed(said, [number for _, _, number in out], maybe, _is_one(log))
+    first = out[min(told)][2] if told else 0
+    return Formed(said, [number for _, _, number in out], maybe, _is_one(log), first)
 
 
 def _told(messages: Sequence[str]) -> set[int]:
@@ -256,8 +260,8 @@ def _told(messages: Sequence[str]) -> set[int]:
         elif old > 0 or new > 0:
             mark = message[:1] or " "
             stray = 0 if mark in " +-\\" else stray + 1
-            if stray > _STRAY:
-                old = new = 0
+            if stray and (stray > _STRAY or len(messages[at - 1]) < _NARROWEST or _BEGINS.match(message)):
+                old = new = 0  # it was cut off: no line before this one was wrapped into it
                 continue
             old -= mark in " -"
             new -= mark in " +"

@@ -38,9 +38,9 @@ _CODE = re.compile(
     r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
     r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
     r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
-    r"|(?:[-*+\u2022] {0,3}|\[\w{0,12} ?[Ff]ix\w{0,3}\]:? {0,2}|[0-9a-f]{7,40} (?:\([^)]{1,80}\) )?)"
+    r"|(?P<mended>(?:[-*+\u2022] {0,3}|\[\w{0,12} ?[Ff]ix\w{0,3}\]:? {0,2}|[0-9a-f]{7,40} (?:\([^)]{1,80}\) )?)"
     r"(?i:fix(?:e[sd]|ing)?|resolve[sd]?|avoid(?:s|ed)?|prevent(?:s|ed)?|work(?:ed|s)? around|suppress(?:es|ed)?|revert(?:s|ed)?)\b"
-    r"|\[(?:[Bb]ug ?)?[Ff]ix\w{0,3}\]|(?:Fixe[sd] (?:an?|the|issues?|bugs?|where|when)|fix\([\w-]{1,30}\):)\s"
+    r"|\[(?:[Bb]ug ?)?[Ff]ix\w{0,3}\]|(?:Fixe[sd] (?:an?|the|issues?|bugs?|where|when)|fix\([\w-]{1,30}\):)\s)"
     r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped))\b)"
 )
 """Source code that names errors, what is being compiled, tests that passed, and what a list of changes says was mended.
@@ -59,6 +59,8 @@ class Reader:
         """The last matches of each symptom, on lines of their own."""
         self.is_one_message = False
         """True for a log of one line, however it was wrapped."""
+        self.told = 0
+        """The first line of a diff or of a list of changes, in which no error is looked for; 0 where there is none."""
         self._often: dict[bytes, int] = {}
         self._anchors, self._index = _by_anchor(tuple(symptoms))
         self._scanner = Scanner(self._index)
@@ -80,7 +82,7 @@ class Reader:
         maybe: list[tuple[int, list[str]]] = []
         if short:
             form = formed(decoded(short))
-            self._numbers, maybe, self.is_one_message = form.numbers, form.maybe, form.is_one
+            self._numbers, maybe, self.is_one_message, self.told = form.numbers, form.maybe, form.is_one, form.told
             rest = iter((form.text.encode("utf-8", "replace"),))
         for chunk in rest:
             for line in self._scanner.feed(chunk):
@@ -125,7 +127,10 @@ class Reader:
 
         With `across`, of lines without the breaks between them only what goes over one of those places counts.
         """
-        if _CODE.match(text):
+        code = _CODE.match(text)
+        if code:
+            if code["mended"] is not None:
+                self.told = self.told or self._number(line.number)
             return False, False, False
         low = text.lower()
         found = begun = said = False

@@ -158,6 +158,19 @@ _AT_START = frozenset(
     {"driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cuda_runtime_missing", "cpu_only_build"}
 )
 """Causes with which a program finds no GPU; where it then shows one that it works with, it found another way."""
+_PROGRAMS = tuple(
+    map(
+        re.compile,
+        (
+            r"tensorflow|Created device ",
+            r"[Tt]orch\b",
+            r"\bjax|Device\(id=",
+            r"onnxruntime|ExecutionProvider",
+            r"ggml|ollama|inference compute",
+        ),
+    )
+)
+"""How lines show whose they are, where several programs look for a GPU in one process."""
 _HANDLED, _NEAR = "context-handled", 3
 """A line that shows a program ready for a lack of memory, and how far from the failure it stands."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
@@ -205,7 +218,7 @@ def outlived(
     for one in ranked:
         failed = max((latest[match.symptom.id][-1] for match in (*one.matches, *one.effects)), key=lambda match: match.line)
         after = _after(failed, latest)
-        started = next((match for match in after(_AT_WORK) if "started" in match.fields), None) if one.cause in _AT_START else None
+        started = next((match for match in after(_AT_WORK) if _found_after_all(one, match)), None)
         if started is not None:
             said = f"{summary_of(one, causes[one.cause])}; yet after it the program has a GPU (line {started.line})"
             out.append(replace(one, summary=said, weight=min(one.weight, FINDING - 1), severity="info", effects=(*one.effects, started)))
@@ -225,6 +238,18 @@ def outlived(
         weight = min(one.weight, 100 * _SURE)
         out.append(replace(one, summary=said, weight=weight, severity=severity, effects=(*one.effects, shown)))
     return out
+
+
+def _found_after_all(suspect: Suspect, shown: Match) -> bool:
+    """True where a line shows at work the GPU that the same program did not find; another one's GPU says nothing."""
+    if suspect.cause not in _AT_START or "started" not in shown.fields:
+        return False
+    whose = _programs((*suspect.matches, *suspect.effects))
+    return not whose or bool(whose & _programs((shown,)))
+
+
+def _programs(matches: Iterable[Match]) -> frozenset[int]:
+    return frozenset(number for number, one in enumerate(_PROGRAMS) for match in matches if one.search(match.shown))
 
 
 def _after(failed: Match, latest: Mapping[str, Sequence[Match]]) -> Callable[[str], list[Match]]:

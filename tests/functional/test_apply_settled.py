@@ -101,6 +101,53 @@ def _damage(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:40])
 
 
+LEADS: dict[str, Callable[[Settled, Path], object]] = {
+    "a link to a file of paths": lambda bench, file: (bench.site / "more.pth").symlink_to(file),
+    "code in a file of paths": lambda bench, file: (bench.site / "more.pth").write_text(
+        f"import site; site.addsitedir({str(file.parent)!r})\n"
+    ),
+    "what runs at start": lambda bench, file: (bench.site / "sitecustomize.py").write_text(
+        f"import sys; sys.path.append({str(file.parent)!r})\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LEADS)
+def test_nothing_is_remembered_of_an_environment_that_sees_a_folder_elsewhere(settled: Settled, tmp_path: Path, what: str) -> None:
+    file = tmp_path / "elsewhere/paths.txt"
+    file.parent.mkdir()
+    file.write_text(f"{file.parent}\n")
+    LEADS[what](settled, file)
+
+    assert all(settled.again("-q") == (Done(0, NOTHING, ""), True) for _ in range(2))
+
+
+def test_a_lock_to_which_a_link_leads_is_read(settled: Settled) -> None:
+    (settled.base / "pylock.toml").rename(settled.base / "held.toml")
+    (settled.base / "pylock.toml").symlink_to("held.toml")
+    settled.again("-q")
+    assert settled.again("-q") == (Done(0, NOTHING, ""), False)
+
+    settled.lock(("demo", "1.1"), ("other", "2.0"), called="held.toml")
+
+    assert "1 package installed" in settled.again("-q")[0].stdout
+
+
+def test_a_table_to_which_a_link_leads_is_looked_at(settled: Settled) -> None:
+    head = 'origin = "authored"\nsource.us = {where = "our own tests", read = 2026-11-21}\n'
+    row = '[[advisory]]\nid = "ours"\npackage = "demo"\nversions = "==1.0"\naction = "avoid"\nsource = "us"\nsummary = "%s"\n'
+    kept = settled.base / "kept.toml"
+    kept.write_text(head + row % "one")
+    (settled.base / "ours").mkdir()
+    (settled.base / "ours/advisory.toml").symlink_to(kept)
+    settled.again("-q", "--matrix", "ours")
+    assert not settled.again("-q", "--matrix", "ours")[1]
+
+    kept.write_text(head + row % "three")
+
+    assert settled.again("-q", "--matrix", "ours")[1]
+
+
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_change_is_looked_at(settled: Settled, what: str) -> None:
     change, said = CHANGES[what]

@@ -103,8 +103,25 @@ def test_what_tells_of_errors_that_were_mended_is_no_failure(log: str) -> None:
     assert not loud(judged(log))
 
 
+def test_what_was_passed_over_is_said() -> None:
+    assert judged(f"start\n{DIFF}").note == "a diff or a list of changes, which begins at line 4, was passed over"
+    assert (
+        judged("start\n1a2b3c4d Fix CUDA out of memory at start\n").note
+        == "a diff or a list of changes, which begins at line 2, was passed over"
+    )
+    assert judged("start\nepoch 1\n").note is None
+
+
 @pytest.mark.parametrize(
-    "log", [DIFF + "RuntimeError: CUDA error: out of memory\n", "v1.2\n* started\nRuntimeError: CUDA error: out of memory\n"]
+    "log",
+    [
+        DIFF + "RuntimeError: CUDA error: out of memory\n",
+        "v1.2\n* started\nRuntimeError: CUDA error: out of memory\n",
+        "Known issues:\n- slow start\n- RuntimeError: CUDA error: out of memory\n",
+        "@@ -1,300 +1,300 @@\n import os\nCUDA error: out of memory\n",
+        f"@@ -1,300 +1,300 @@\n {'x' * 80}\nRuntimeError: CUDA error: out of memory\n",
+        "+ git diff\n@@ -1,9 +1,9 @@\n-old\n+new\n+ python train.py\nRuntimeError: CUDA error: out of memory\n",
+    ],
 )
 def test_a_failure_behind_a_diff_or_a_list_of_changes_is_one(log: str) -> None:
     first = judged(log).findings[0]
@@ -137,3 +154,23 @@ GPU = 'level=INFO msg="inference compute" library=cuda name="RTX 3060"\n'
 def test_a_gpu_that_is_found_after_all_was_not_missing() -> None:
     assert not loud(judged(PROBE + GPU))
     assert loud(judged(GPU + PROBE))
+
+
+CREATED = "I tensorflow/core/gpu_device.cc:1525] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 14115 MB memory\n"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "torch/cuda/__init__.py:129: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)\n",
+        "libcudart.so.12: cannot open shared object file: No such file or directory\nonnxruntime: Failed to create CUDAExecutionProvider\n",
+    ],
+)
+def test_the_gpu_of_another_program_was_not_found_by_this_one(log: str) -> None:
+    assert loud(judged(log + CREATED))
+    assert not loud(judged("tensorflow: libcudart.so.12: cannot open shared object file: No such file or directory\n" + CREATED))
+
+
+def test_a_number_of_gpus_that_is_not_the_one_expected_is_none_found_after_all() -> None:
+    assert loud(judged(PROBE + "Expected 4 GPUs, found 2 CUDA devices\n"))
+    assert not loud(judged(PROBE + "ggml_cuda_init: found 2 CUDA devices:\n"))
