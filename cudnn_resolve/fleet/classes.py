@@ -64,10 +64,12 @@ class Classes:
     """Classes of hosts under construction.
 
     `whole`: what is installed counts, as for a plan, as far as the tables know it; without it a new environment is meant, as for a lock.
+    `diagnosed`: so does all that findings come from.
     """
 
-    def __init__(self, book: Book, *, whole: bool, policy: str | None = None) -> None:
+    def __init__(self, book: Book, *, whole: bool, policy: str | None = None, diagnosed: bool = False) -> None:
         self._book = book
+        self._diagnosed = diagnosed
         self._whole, self._exact = whole, policy == "strict"
         self._groups: dict[Mattering, Group] = {}
         self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], Mattering, Machine]] = {}
@@ -92,6 +94,8 @@ class Classes:
         parts = (*own, gpus or facts.gpus)
         if self._whole:
             parts = (*parts, facts.packages, facts.cuda_toolkits, facts.cudnn)
+        if self._diagnosed:
+            parts = (*parts, facts.loader, facts.container)
         ids = tuple(map(id, parts))
         found = self._known.get(ids)
         if found is None:
@@ -131,6 +135,7 @@ class Classes:
             machine.cudnn,
             machine.of_jetpack,
             facts.python.externally_managed,
+            *((_signs(facts),) if self._diagnosed else ()),
         )
 
     def _is_of_stack(self, name: str) -> bool:
@@ -142,6 +147,12 @@ class Classes:
         groups = sorted(self._groups.items(), key=lambda one: (-len(one[1].hosts), natural(min(one[1].hosts, key=natural))))
         names = Counter(_slug(group) for _, group in groups)
         return tuple(_class(key, group, is_alone=names[_slug(group)] == 1) for key, group in groups)
+
+
+def _signs(facts: Facts) -> str:
+    """What findings come from, and plans do not: what is loaded, and how the driver and its GPUs are."""
+    hidden = {one.hidden for one in or_none(facts.gpus) or ()}
+    return repr((facts.driver, facts.frameworks, facts.loader, facts.container, sorted(hidden)))
 
 
 def _normalized(name: str) -> str:

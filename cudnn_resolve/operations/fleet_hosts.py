@@ -60,7 +60,7 @@ class FleetResult(FleetAnswer, Result, frozen=True, kw_only=True):
 
 def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
     """The hosts in their classes, and those of which nothing is known; an error where that is all of them."""
-    found = Classes(book, whole=request.verb in _WHOLE, policy=request.driver_policy)
+    found = Classes(book, whole=request.verb in _WHOLE, policy=request.driver_policy, diagnosed=request.verb == "doctor")
     faults = []
     for number, one in enumerate(hosts(request, book, listener), start=1):
         if number % 500 == 0:

@@ -165,6 +165,22 @@ def test_hosts_that_differ_in_names_alone_are_read_as_each_is(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize("sign", ["driver", "cudnn"])
+def test_doctor_finds_the_one_host_of_a_class_that_is_ill(tmp_path: Path, sign: str) -> None:
+    def host(name: str, module: str, cudnn: str) -> dict[str, Any]:
+        loads = {"cudnn": {"version": cudnn, "path": "/opt/x/libcudnn.so.9"}, "because": "LD_LIBRARY_PATH"}
+        torch = {"name": "torch", "version": "2.7.0", "cuda_built": "12.6", "cudnn_built": "9.5.1", "would_load": loads}
+        driver = {"version": "550.54.15", "kernel_module": module}
+        return {**told(name, pip={"torch": "2.7.0"}), "driver": driver, "frameworks": [torch]}
+
+    ill = host("n2", "550.40.07", "9.5.1") if sign == "driver" else host("n2", "550.54.15", "9.1.0")
+    folder = write(tmp_path / "facts", n1=host("n1", "550.54.15", "9.5.1"), n2=ill)
+
+    found = {one["hosts"][0]: one["status"] for one in answer("doctor", folder)["classes"]}
+
+    assert found == {"n1": "ok", "n2": "no"}
+
+
 def test_a_file_that_is_cut_off_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
     folder = write(tmp_path / "facts", a=told("aa"), b=told("bb"))
     whole = (folder / "b.json").read_text()
