@@ -30,6 +30,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     """Folder of its pip; None where it has none."""
     uv: str | None = None
     """Path of a uv that may be used; None where there is none."""
+    sees_more: bool = False
+    """True where folders elsewhere are on its import path, the standard library aside."""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -85,6 +87,7 @@ def ask_environment(host: Host, python: str) -> Environment:
         scheme=scheme,
         pip=str(pip) if pip else None,
         uv=find_uv(host, scheme["scripts"]),
+        sees_more=bool(told.get("outside")),
     )
 
 

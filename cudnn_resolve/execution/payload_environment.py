@@ -47,6 +47,15 @@ def pip_folder() -> "str | None":
     return None
 
 
+def outside() -> "list[str]":
+    """Folders on the import path that belong neither to this environment nor to the standard library."""
+    standard = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")}
+    standard |= {os.path.join(one, "lib-dynload") for one in standard}
+    own = os.path.realpath(sys.prefix) + os.sep
+    found = [os.path.realpath(one) for one in sys.path if one and os.path.isdir(one)]
+    return [one for one in found if one not in standard and not one.startswith(own)]
+
+
 def main() -> None:
     """Prints the answer."""
     answer = {
@@ -55,6 +64,7 @@ def main() -> None:
         "version": ".".join(str(part) for part in sys.version_info[:3]),
         "scheme": {kind: os.path.abspath(path) for kind, path in scheme().items()},
         "pip_folder": pip_folder(),
+        "outside": outside(),
     }
     print("\n" + MARK + json.dumps(answer))
 

@@ -16,12 +16,13 @@ _READ = (
     "/proc/driver/nvidia/params",
 )
 _SEEN = (
-    *("/etc/os-release", "/etc/ld.so.cache", "/etc/ld.so.conf.d", "/etc/nv_tegra_release", "/.dockerenv"),
+    *("/etc/os-release", "/etc/ld.so.cache", "/etc/nv_tegra_release", "/.dockerenv"),
     *("/var/lib/dpkg/status", "/usr/local", "/usr/local/cuda", "/usr/local/cuda/version.json", "/usr/lib/wsl/lib"),
     *("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"),
 )
 """What changes with the driver, the C library, packages of the system and the cache of the loader."""
-_NAMED = ("/dev", "/proc/driver/nvidia/gpus", "/proc/driver/nvidia/capabilities")
+_LOADER = "/etc/ld.so.conf.d"
+_NAMED = ("/dev", "/proc/driver/nvidia/gpus")
 _DEVICES = ("nvidia", "nvhost", "nvmap", "dxg", "0")
 """How the names of devices and GPUs begin that count."""
 _LARGEST = 1 << 20
@@ -33,6 +34,7 @@ def of_machine() -> bytes:
     parts += sorted((key, value) for key, value in os.environ.items() if key not in _OF_TERMINAL and not key.startswith(_OF_SESSION))
     parts += [_content(path) for path in _READ] + [_state(path) for path in _SEEN]
     parts += [sorted(name for name in _names(path) if name.startswith(_DEVICES)) for path in _NAMED]
+    parts += [[(name, _state(f"{_LOADER}/{name}")) for name in sorted(_names(_LOADER))]]
     led = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
     parts += [sorted((name, _state(f"{path}/{name}")) for name in _names(path) if ".so" in name) for path in led]
     return digest(map(repr, parts))
@@ -48,10 +50,10 @@ def of_environment(prefix: str, *, passing: Collection[str] = ()) -> bytes | Non
     if "home" not in settings or "".join(settings.split()).count("include-system-site-packages=true"):
         return None
     found, links = _files(prefix, passing)
-    if any(os.path.isdir(one) and one != f"{prefix}/lib64" for one in links):
+    if any(os.path.isdir(one) and os.path.realpath(one) != f"{prefix}/lib" for one in links):
         return None
-    paths = (one.rpartition(" (")[0] for one in found if ".pth (" in one or ".egg-link (" in one)
-    if any(_leads_elsewhere(path) for path in paths):
+    paths = (*(one.rpartition(" (")[0] for one in found), *links)
+    if any(_leads_elsewhere(path) for path in paths if path.endswith((".pth", ".egg-link"))):
         return None
     found += [f"{one} {_state(one)}" for one in links]
     found.sort()
@@ -62,12 +64,14 @@ def of_program() -> bytes:
     """What changes when a module or a table of this program does."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     tables = f"{os.path.dirname(package)}/matrices"  # of a checkout
-    return digest([of_folder(package).hex(), of_folder(tables).hex() if os.path.isdir(tables) else ""])
+    return digest([*sorted(_files(package)[0]), of_tables(tables).hex()])
 
 
-def of_folder(path: str) -> bytes:
-    """What changes when a file below a folder does."""
-    return digest(sorted(_files(path)[0]))
+def of_tables(path: str) -> bytes:
+    """What changes when a table in a folder, or in a folder in it, does; links are followed, as tables are read."""
+    here = [f"{path}/{name}" for name in _names(path)]
+    below = [f"{one}/{name}" for one in here if os.path.isdir(one) for name in _names(one)]
+    return digest(sorted(f"{one} {_state(one)}" for one in (*here, *below) if one.endswith(".toml")))
 
 
 def _files(folder: str, passing: Collection[str] = ()) -> tuple[list[str], list[str]]:

@@ -115,6 +115,7 @@ def _looked_at(request: ApplyRequest, interaction: Interaction, settled: Settled
             _mark(work.journals, environment, request.words)
         if repaired is not None or refused is not None:
             settled.give_up()  # it was changed, or a warning goes with whatever is said
+        settled.hold_to(environment)
         plan, task = _plan(request, interaction)
         if task is None:
             return ApplyResult(plan=grown(PlanResult, plan))

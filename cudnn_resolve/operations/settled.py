@@ -26,10 +26,11 @@ from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.probe.python import choose_python
 
 if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.operations.options import ApplyRequest
 
 _FILE = "settled"
-_LARGEST_BYTES = 32 << 20
+_LARGEST_BYTES = 64 << 20  # what a lock may have
 _DIGEST_BYTES = 32
 
 
@@ -51,9 +52,10 @@ class Settled:
         if prefix is None:
             return
         self._journals = journals_at(prefix)
-        asked = repr(replace(request, words=(), ranges=False)), repr(disk.content(lock, _LARGEST_BYTES)), disk.folder_here()
+        held = disk.real(lock)
+        asked = repr(replace(request, words=(), ranges=False)), repr((held, disk.content(held, _LARGEST_BYTES))), disk.folder_here()
         folders = (*request.matrix, *request.project_matrix)
-        self._asked = footprint.digest([*asked, *(footprint.of_folder(one).hex() for one in folders), footprint.of_program().hex()])
+        self._asked = footprint.digest([*asked, *(footprint.of_tables(one).hex() for one in folders), footprint.of_program().hex()])
         self._there = self._looked()
 
     @property
@@ -74,6 +76,11 @@ class Settled:
     def give_up(self) -> None:
         """Remember nothing: more than what was looked at decides."""
         self._there = None
+
+    def hold_to(self, environment: Environment) -> None:
+        """Give up where the interpreter says that it is of another environment, or that it sees more than its own folder."""
+        if self.is_kept and (environment.sees_more or environment.prefix != self._journals.environment.prefix):
+            self.give_up()
 
     def _state(self) -> bytes:
         newest = f"{self._journals.folder}/{self._journals.newest():06d}/{FILE}"
