@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from cudnn_resolve.facts.model import UNKNOWN, Facts
 from cudnn_resolve.matrix.advisory import advisories_of
-from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
+from cudnn_resolve.matrix.evidence import evidence_of, evidence_rows, holds_evidence
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.planning.unmet_pins import left_warnings
@@ -47,6 +47,7 @@ def warnings(
     if resolution.request.device == "gpu":
         out += _majors(resolution, book)
         out += _other_major(resolution, book)
+        out += _left_open(resolution, book)
         out += _optional_cudnn(resolution)
         out += _channel(resolution)
         out += _driver(resolution)
@@ -239,6 +240,24 @@ def _other_major(resolution: Resolution, book: Book) -> Iterator[Warning]:
                 code="other-major",
                 message=f"{pin.name} {pin.version} has the place of {twin}, which {user} is made for: {user} finds a library of CUDA "
                 f"{component.cuda_major} beside CUDA {resolution.cuda}, and NVIDIA does not promise that it works",
+            )
+
+
+def _left_open(resolution: Resolution, book: Book) -> Iterator[Warning]:
+    """Packages whose release the installer picks, and of which every wheel that was read needs another CUDA."""
+    if resolution.cuda is None:
+        return
+    for pin in resolution.pip:
+        rows = evidence_rows(book, pin.name).values() if pin.version is None else ()
+        majors = [fitting_majors(book, row) or frozenset({row.cuda.major} if row.cuda is not None else ()) for row in rows]
+        here = CudaVersion(resolution.cuda).major
+        linked = any(fitting_majors(book, row) for row in rows)  # what is built with an older CUDA and needs no library of it runs
+        if majors and all(majors) and all(here not in one and (linked or min(one) > here) for one in majors):
+            wanted = " or ".join(map(str, sorted(frozenset.union(*majors))))
+            yield Warning(
+                code="other-cuda",
+                message=f"{pin.name} is left to the installer, and its wheels that were read are made for CUDA {wanted}: "
+                f"they do not work beside CUDA {resolution.cuda}",
             )
 
 
