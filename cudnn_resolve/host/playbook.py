@@ -33,8 +33,8 @@ _STATES: Mapping[str, Literal["ok", "failed", "unreachable"]] = {
     "runner_on_failed": "failed",
     "runner_on_unreachable": "unreachable",
 }
-
-
+_LONGEST_FOLDER = 70
+"""Of temporary files, in letters: ansible-core puts a socket below it, whose path may have 107."""
 _ASKED = (("DEFAULT_ASK_PASS", "SSH"), ("DEFAULT_BECOME_ASK_PASS", "BECOME"), ("DEFAULT_ASK_VAULT_PASS", "Vault"))
 """Settings of Ansible, and what its question begins with."""
 
@@ -162,6 +162,7 @@ def _variables(settings: Any) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": str(settings.HOST_KEY_CHECKING),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_NOCOLOR": "True",
+        **({"TMPDIR": "/tmp"} if len(tempfile.gettempdir()) > _LONGEST_FOLDER else {}),  # noqa: S108 - folders of its own in it
     }
 
 
