@@ -162,7 +162,7 @@ def _variables(settings: Any) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": str(settings.HOST_KEY_CHECKING),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_NOCOLOR": "True",
-        **({"TMPDIR": "/tmp"} if len(tempfile.gettempdir()) > _LONGEST_FOLDER else {}),  # noqa: S108 - folders of its own in it
+        **({"TMPDIR": "/tmp"} if len(os.environ.get("TMPDIR", "")) > _LONGEST_FOLDER else {}),  # noqa: S108 - folders of its own in it
     }
 
 
