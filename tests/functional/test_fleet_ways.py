@@ -15,7 +15,7 @@ import pytest
 
 from tests.fleet_world import SSHD, Fleet, Kind, lock, outcomes, processes
 from tests.index_server import IndexServer
-from tests.lock_project import CTRANSLATE, NVIDIA, TARGET
+from tests.lock_project import NVIDIA
 from tests.program import Done
 
 pytestmark = pytest.mark.fleet
@@ -173,7 +173,8 @@ def test_a_host_is_reached_by_any_connection_that_ansible_has(fleet: Fleet, *, p
 def test_the_login_of_an_index_is_nowhere(fleet: Fleet) -> None:
     base, limit = fleet.base, ("--limit", "b1")
     with IndexServer() as index:
-        index.add_wheel("ctranslate2", "4.5.0", tag=CTRANSLATE, requires=("setuptools", "numpy", "pyyaml<7,>=5.3"))
+        tag = f"cp3{sys.version_info[1]}-cp3{sys.version_info[1]}-manylinux_2_17_x86_64"  # of the hosts' Python, which is this one
+        index.add_wheel("ctranslate2", "4.6.0", tag=tag, requires=("setuptools", "numpy", "pyyaml<7,>=5.3"))
         for name, version in (("numpy", "1.26.4"), ("pyyaml", "6.0.2"), ("setuptools", "75.0.0")):
             index.add_wheel(name, version)
         for name, version in NVIDIA:
@@ -199,7 +200,7 @@ def test_the_login_of_an_index_is_nowhere(fleet: Fleet) -> None:
                     patch.setenv("TMPDIR", str(base / "tmp"))
                     if name == "netrc":
                         patch.setenv("PIP_INDEX_URL", index.url)
-                    made = fleet("lock", *TARGET, "-o", f"locks-{name}", *limit, "-v")
+                    made = fleet("lock", "-f", "ctranslate2==4.6.0", "-o", f"locks-{name}", *limit, "-v")
                     put = fleet("apply", "demo.toml", "--env", env, *limit, "--format", "json", "-vv")
                     page = fleet("check", f"locks-{name}", *limit, "--format", "html", "-o", f"{name}.html")
                 (base / name).unlink()
