@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.bundle import BundleResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
-    from cudnn_resolve.operations.fleet_hosts import FleetResult
+    from cudnn_resolve.operations.fleet_facts import FleetResult
     from cudnn_resolve.operations.keywords import (
         ApplyWords,
         BundleWords,
@@ -52,7 +52,7 @@ _LATER = {
     "BundleResult": "operations.bundle",
     "CheckResult": "operations.check",
     "DoctorResult": "operations.doctor",
-    "FleetResult": "operations.fleet_hosts",
+    "FleetResult": "operations.fleet_facts",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
     **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
     "PlanResult": "operations.plan",
@@ -143,11 +143,9 @@ def plan(framework: Texts = (), *, lock: Path | None = None, **options: Unpack[P
     or what `detect` gave on the machine that is meant.
     """
     from cudnn_resolve import api
-    from cudnn_resolve.operations.keywords import PlanWords, together
     from cudnn_resolve.operations.options import PlanRequest
 
-    words = together(PlanWords, options, framework=framework, lock=lock)
-    return api.call(lambda request: api.plan(api.pictured(request)), PlanRequest, words)
+    return api.call(api.plan, PlanRequest, {"framework": framework, "lock": lock}, options)
 
 
 def lock(
@@ -160,16 +158,10 @@ def lock(
     several, and there are `no_facts`, `upgrade` and `upgrade_package`.
     """
     from cudnn_resolve import api
-    from cudnn_resolve.operations.keywords import LockWords, together
     from cudnn_resolve.operations.options import LockRequest
 
-    words = together(LockWords, options, framework=framework, output=output, check=check)
-    words["platforms"] = words.pop("platform", None)
-    return (
-        api.call(api.check_lock, LockRequest, words)
-        if check
-        else api.call(lambda request: api.lock(api.pictured(request)), LockRequest, words)
-    )
+    words = {"framework": framework, "output": output, "check": check}
+    return api.call(api.check_lock, LockRequest, words, options) if check else api.call(api.lock, LockRequest, words, options)
 
 
 def apply(
@@ -185,15 +177,14 @@ def apply(
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
-    from cudnn_resolve.operations.keywords import ApplyWords, together
     from cudnn_resolve.operations.options import ApplyRequest
 
     interaction = Interaction(reporter=Progress())
-    words = together(ApplyWords, options, framework=framework, lock=lock, dry_run=dry_run)
+    words = {"framework": framework, "lock": lock, "dry_run": dry_run}
     if undo is False or undo is None:
-        return api.call(lambda request: api.apply(api.pictured(request), interaction), ApplyRequest, words)
-    number = api.undo_number(undo, words)
-    return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words)
+        return api.call(lambda request: api.apply(request, interaction), ApplyRequest, words, options)
+    number = api.undo_number(undo, {**words, **options})
+    return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words, options)
 
 
 def bundle(
@@ -212,12 +203,11 @@ def bundle(
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
-    from cudnn_resolve.operations.keywords import BundleWords, together
     from cudnn_resolve.operations.options import BundleRequest
 
-    words = together(BundleWords, options, framework=framework, lock=lock, output=output, add=add, check=check)
-    words["platforms"] = words.pop("platform", None)
-    return api.call(lambda request: api.bundle(request, Interaction(reporter=Progress())), BundleRequest, words)
+    interaction = Interaction(reporter=Progress())
+    words = {"framework": framework, "lock": lock, "output": output, "add": add, "check": check}
+    return api.call(lambda request: api.bundle(request, interaction), BundleRequest, words, options)
 
 
 def history(*, python: Path | None = None) -> HistoryResult:
@@ -236,11 +226,9 @@ def check(*what: Path, strict: bool = False, **options: Unpack[CheckWords]) -> C
     is not known counts as broken. Further words are `python` and `matrix`.
     """
     from cudnn_resolve import api
-    from cudnn_resolve.operations.keywords import CheckWords, together
     from cudnn_resolve.operations.options import CheckRequest
 
-    words = together(CheckWords, options, what=[str(one) for one in what], strict=strict)
-    return api.call(lambda request: api.check(api.pictured(request)), CheckRequest, words)
+    return api.call(api.check, CheckRequest, {"what": [str(one) for one in what], "strict": strict}, options)
 
 
 def doctor(log: Path | None = None, *, no_facts: bool = False, **options: Unpack[DoctorWords]) -> DoctorResult:
@@ -250,12 +238,9 @@ def doctor(log: Path | None = None, *, no_facts: bool = False, **options: Unpack
     `python_version`, `platform`, `glibc`, `os` and `matrix`.
     """
     from cudnn_resolve import api
-    from cudnn_resolve.operations.keywords import DoctorWords, together
     from cudnn_resolve.operations.options import DoctorRequest
 
-    return api.call(
-        lambda request: api.doctor(api.pictured(request)), DoctorRequest, together(DoctorWords, options, log=log, no_facts=no_facts)
-    )
+    return api.call(api.doctor, DoctorRequest, {"log": log, "no_facts": no_facts}, options)
 
 
 def validate(  # noqa: PLR0913 - the options of the command line
@@ -278,17 +263,15 @@ def validate(  # noqa: PLR0913 - the options of the command line
     from cudnn_resolve import api
     from cudnn_resolve.operations import options
 
-    return api.call(lambda request: api.validate(api.pictured(request)), options.ValidateRequest, words)
+    return api.call(api.validate, options.ValidateRequest, words)
 
 
 def why(package: str, framework: Texts = (), **options: Unpack[WhyWords]) -> WhyResult:
     """The chain of reasons behind a package of the plan, or behind its absence; the words are those of `plan`."""
     from cudnn_resolve import api
-    from cudnn_resolve.operations.keywords import WhyWords, together
     from cudnn_resolve.operations.options import WhyRequest
 
-    words = together(WhyWords, options, package=package, framework=framework)
-    return api.call(lambda request: api.why(api.pictured(request)), WhyRequest, words)
+    return api.call(api.why, WhyRequest, {"package": package, "framework": framework}, options)
 
 
 def fleet_detect(*, inventory: Paths = (), from_folder: Paths = ()) -> FleetResult:
@@ -296,15 +279,12 @@ def fleet_detect(*, inventory: Paths = (), from_folder: Paths = ()) -> FleetResu
 
     The machines are the hosts of an `inventory` of Ansible, or those whose facts lie in the folders or files of `from_folder`.
     """
-    words = dict(locals())
-    return _fleet("detect", words)
+    return _fleet("detect", dict(locals()))
 
 
 def fleet_plan(framework: Texts = (), **options: Unpack[FleetWords]) -> FleetResult:
     """A plan for each class of many machines; the words are those of `fleet_detect` and, about what is wanted, those of `plan`."""
-    from cudnn_resolve.operations.keywords import FleetWords, together
-
-    return _fleet("plan", together(FleetWords, options, framework=framework))
+    return _fleet("plan", {"framework": framework}, options)
 
 
 def fleet_lock(framework: Texts = (), *, output: Path | None = None, one_lock: bool = False, **options: Unpack[FleetWords]) -> FleetResult:
@@ -312,9 +292,7 @@ def fleet_lock(framework: Texts = (), *, output: Path | None = None, one_lock: b
 
     Where there is none that fits all, `one` says the fewest hosts that stand in the way, and what would change that.
     """
-    from cudnn_resolve.operations.keywords import FleetWords, together
-
-    return _fleet("lock", together(FleetWords, options, framework=framework, output=output, one_lock=one_lock))
+    return _fleet("lock", {"framework": framework, "output": output, "one_lock": one_lock}, options)
 
 
 def fleet_check(
@@ -330,11 +308,11 @@ def fleet_check(
     return _fleet("check", words)
 
 
-def _fleet(verb: str, words: Mapping[str, Any]) -> FleetResult:
+def _fleet(verb: str, words: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> FleetResult:
     from cudnn_resolve import api
     from cudnn_resolve.operations.options import FleetRequest
 
-    return api.call(lambda request: api.fleet(api.pictured(request)), FleetRequest, {**words, "verb": verb})
+    return api.call(api.fleet, FleetRequest, {**words, "verb": verb}, options)
 
 
 def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:
@@ -346,7 +324,7 @@ def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:
     from cudnn_resolve import api
     from cudnn_resolve.operations import options
 
-    return api.call(api.matrix_list, options.MatrixRequest, words)
+    return api.call(lambda request: api.matrix_list(request).value(), options.MatrixRequest, words)
 
 
 def matrix_show(name: str, which: str | None = None, *, matrix: Paths = ()) -> MatrixFrameworkResult | MatrixStackResult:
@@ -358,7 +336,7 @@ def matrix_show(name: str, which: str | None = None, *, matrix: Paths = ()) -> M
     from cudnn_resolve import api
     from cudnn_resolve.operations import options
 
-    return api.call(api.matrix_show, options.MatrixRequest, words)
+    return api.call(lambda request: api.matrix_show(request).value(), options.MatrixRequest, words)
 
 
 def matrix_check(*, matrix: Paths = ()) -> MatrixCheckResult:

@@ -13,9 +13,10 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError
-from cudnn_resolve.operations.keywords import as_keywords, make
+from cudnn_resolve.operations.keywords import as_keywords, make, together
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import (
+    LOCK,
     ApplyRequest,
     BundleRequest,
     CheckRequest,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.explorer import Site
-    from cudnn_resolve.operations.fleet_hosts import FleetResult
+    from cudnn_resolve.operations.fleet_facts import FleetResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult
@@ -104,8 +105,8 @@ def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
     if not request.package:
         raise UsageError("no package is named", code="usage-argument", hint="name one, such as nvidia-cudnn-cu12")
     _refuse_targets(request)
-    if request.lock is None and not request.names_targets and disk.is_regular("pylock.toml"):
-        request = replace(request, lock="pylock.toml")
+    if request.lock is None and not request.names_targets and disk.is_regular(LOCK):
+        request = replace(request, lock=LOCK)
     return operation(request if request.lock is not None else _settled(request), listener)
 
 
@@ -231,17 +232,14 @@ def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
     return operation(_here(request), listener)
 
 
-def matrix_list(request: MatrixRequest) -> MatrixListResult:
-    """What the tables hold."""
-    return matrix_overview(request).value()
+def matrix_list(request: MatrixRequest) -> Answer[MatrixListResult]:
+    """What the tables hold, as a text and as a value."""
+    from cudnn_resolve.operations.matrix import everything
+
+    return everything(_book(request))
 
 
-def matrix_show(request: MatrixRequest) -> MatrixFrameworkResult | MatrixStackResult:
-    """What the tables say of one name."""
-    return matrix_answer(request).value()
-
-
-def matrix_answer(request: MatrixRequest) -> Answer[MatrixFrameworkResult | MatrixStackResult]:
+def matrix_show(request: MatrixRequest) -> Answer[MatrixFrameworkResult | MatrixStackResult]:
     """What the tables say of one name, as a text and as a value."""
     from cudnn_resolve.operations.matrix import look_up
 
@@ -250,24 +248,23 @@ def matrix_answer(request: MatrixRequest) -> Answer[MatrixFrameworkResult | Matr
     return look_up(_book(request), request.name, request.which)
 
 
-def matrix_overview(request: MatrixRequest) -> Answer[MatrixListResult]:
-    """What the tables hold, as a text and as a value."""
-    from cudnn_resolve.operations.matrix import everything
-
-    return everything(_book(request))
+def _layers(request: MatrixRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The folders of rows that are named, and those of the project."""
+    settings = project_settings()
+    return tuple(request.matrix or settings.get("matrix", ())), tuple(settings.get("project-matrix", ()))
 
 
 def _book(request: MatrixRequest) -> Book:
     from cudnn_resolve.host.tables import open_book
 
-    return open_book(request.matrix or _settings("matrix"), _settings("project-matrix"))
+    return open_book(*_layers(request))
 
 
 def matrix_site(request: MatrixRequest, folder: str, listener: Listener = NOBODY) -> Site:
     """The pages of the tables, which are written into a folder."""
     from cudnn_resolve.operations.explorer import write_site
 
-    return write_site((tuple(request.matrix or _settings("matrix")), _settings("project-matrix")), folder, listener)
+    return write_site(_layers(request), folder, listener)
 
 
 def check_matrix(request: MatrixRequest, listener: Listener = NOBODY) -> MatrixCheckResult:
@@ -275,24 +272,29 @@ def check_matrix(request: MatrixRequest, listener: Listener = NOBODY) -> MatrixC
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.tables import check_tables, open_book
     from cudnn_resolve.operations.matrix import MatrixCheckResult
-    from cudnn_resolve.operations.matrix_live import compare, open_client
 
-    named, of_project = request.matrix or _settings("matrix"), _settings("project-matrix")
+    named, of_project = _layers(request)
     faults, live = check_tables(named, of_project), None
     if request.live and not faults:
+        from cudnn_resolve.operations.matrix_live import compare, open_client
+
         with open_client(request.index_url) as client:
             live = compare(open_book(named, of_project), client, max(1, request.sample), today(), listener)
     return MatrixCheckResult(faults=faults, tables=("matrices", *of_project, *named), live=live)
 
 
-def _settings(name: str) -> tuple[str, ...]:
-    return tuple(project_settings().get(name, ()))
+def call(function: Callable[[R], T], kind: type[R], named: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> T:
+    """Call one of these functions with the keyword arguments that a function of the package names, and its further `options`.
 
-
-def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) -> T:
-    """Call one of these functions with keyword arguments, of which messages then speak in the place of options."""
+    Messages speak of arguments in the place of options. A notebook is shown the picture of the ranges.
+    """
     try:
-        return function(make(kind, words))
+        request = make(kind, together(kind, named, options or {}))
+        if "ranges" in kind.__struct_fields__:
+            from cudnn_resolve.operations.notebook_kernel import in_notebook
+
+            request = replace(request, ranges=in_notebook())
+        return function(request)
     except CudnnResolveError as error:
         names = {"undo", *(field.name for field in fields(kind))}
         error.message = as_keywords(error.message, names)
@@ -300,16 +302,6 @@ def call(function: Callable[[R], T], kind: type[R], words: Mapping[str, Any]) ->
         error.context = error.context and as_keywords(error.context, names)
         error.hint = error.hint and as_keywords(error.hint, names)
         raise
-
-
-P = TypeVar("P", ApplyRequest, CheckRequest, DoctorRequest, FleetRequest, LockRequest, PlanRequest, ValidateRequest, WhyRequest)
-
-
-def pictured(request: P) -> P:
-    """The request, in a notebook with the picture that it shows."""
-    from cudnn_resolve.operations.notebook import in_notebook
-
-    return replace(request, ranges=in_notebook())
 
 
 def undo_number(undo: Any, words: Mapping[str, Any]) -> int | None:

@@ -62,8 +62,8 @@ from cudnn_resolve.host.tables import open_book  # noqa: E402
 from cudnn_resolve.index.remote_wheel import WheelError, read_contents, read_wheel_metadata  # noqa: E402
 from cudnn_resolve.locking.read_pylock import read as read_lock  # noqa: E402
 from cudnn_resolve.locking.write_pylock import write as write_lock  # noqa: E402
-from cudnn_resolve.operations.judge import machine_name, verdict_on  # noqa: E402
-from cudnn_resolve.operations.subject import subject_of_file  # noqa: E402
+from cudnn_resolve.operations.package_set import subject_of_file  # noqa: E402
+from cudnn_resolve.operations.verdict import machine_name, verdict_on  # noqa: E402
 from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
 from cudnn_resolve.report import check as verdicts  # noqa: E402
 from cudnn_resolve.report.doctor import markdown, render  # noqa: E402

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.operations.listener import Nobody
+from cudnn_resolve.operations.listener import Listener
 
 
-class Heard(Nobody):
+class Heard(Listener):
     """What went on, and what became of each that was worked on."""
 
     def __init__(self) -> None:

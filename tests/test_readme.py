@@ -106,6 +106,14 @@ def test_options_and_files_that_the_documents_name_exist(tmp_path: Path) -> None
     assert {link for name, link in links if not ((ROOT / name).parent / link).exists()} == set()
 
 
+def test_modules_that_the_documents_name_exist() -> None:
+    texts = {name: (ROOT / name).read_text("utf-8") for name in ("CONTRIBUTING.md", "SECURITY.md", "matrices/README.md", *PAGES)}
+    named = {(page, path) for page, text in texts.items() for path in re.findall(r"`((?:[\w.-]+/)+\w+\.py)\b", text)}
+
+    assert len(named) > 30
+    assert {(page, path) for page, path in named if not any((ROOT / top / path).exists() for top in ("", "cudnn_resolve"))} == set()
+
+
 def test_no_page_has_formulas_that_nothing_draws() -> None:
     assert [name for name, text in PAGES.items() if re.search(r"\$\$|\\(?:frac|sum|left)\b", text)] == []
 

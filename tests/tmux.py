@@ -18,15 +18,15 @@ class Terminal:
     """A shell in a window of its own server, which nothing of the user's settings reaches."""
 
     def __init__(self, folder: Path, columns: int, rows: int = 40, env: Mapping[str, str] | None = None) -> None:
-        self._socket = str(folder / "tmux")
+        self._folder = folder
         kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES", "CI", "TMUX", "TERM")}
         self._environ = {**kept, "PYTHONPATH": str(ROOT), "PS1": "", **(env or {})}
-        shell = f"cd {shlex.quote(str(folder))}; exec bash --norc --noprofile"
-        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), shell)
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(rows), "exec bash --norc --noprofile")
 
     def tmux(self, *words: str) -> str:
-        """What a command of tmux prints."""
-        done = subprocess.run(["tmux", "-S", self._socket, *words], capture_output=True, text=True, check=True, env=self._environ)
+        """What a command of tmux prints; its socket is named from the folder, since the path of one has at most 107 bytes."""
+        command = ["tmux", "-S", "socket", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=self._folder, env=self._environ)
         return done.stdout
 
     def type(self, text: str) -> None:
@@ -55,6 +55,16 @@ class Terminal:
                 return lines
             time.sleep(0.1)
         raise AssertionError("\n".join([f"{text!r} was not shown:", *self.lines()]))
+
+    def wait_for_prompt(self, sign: str) -> None:
+        """Wait until the last line is a prompt that ends in the sign, and nothing is typed: keys before that may be dropped."""
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            shown = [line.rstrip() for line in self.lines() if line.strip()]
+            if shown and shown[-1].endswith(sign):
+                return
+            time.sleep(0.1)
+        raise AssertionError("\n".join(["there is no prompt:", *self.lines()]))
 
     def lines(self, *, codes: bool = False) -> list[str]:
         """What is shown, with the codes of its colours or without."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
-from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, clear_status, draw, message_style, message_width, print_json, require_output, show
+from cudnn_resolve.cli.plan import print_refusal
+from cudnn_resolve.cli.printing import Messages, clear_status, draw, message_style, message_width, require_output, show
 from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.host import terminal
 from cudnn_resolve.operations.options import ApplyRequest
 
 if TYPE_CHECKING:
@@ -52,25 +53,28 @@ def run(args: argparse.Namespace) -> int:
     require_output(output)
     request = request_of(ApplyRequest, args)
     if args.history:
-        _print_history(args.env or args.python, output)
+        found = api.history(args.env or args.python)
+        from cudnn_resolve.report.apply import render_history
+
+        show(found, output, lambda _, width: render_history(found.applies, width=width))
         return ExitCode.OK
     if args.undo is not None:
         undone = api.undo(request, _number(args.undo), _interaction(args, output))
         return _finish(undone, output, args, head=_HEADS.get(undone.status))
     if args.resume:
         _refuse_further(args)
-        found = api.stopped(args.python, args.env)
-        if found is None:
-            return _nothing_to_resume(output, args)
-        return again(found, args)
+        stopped = api.stopped(args.python, args.env)
+        if stopped is not None:
+            return again(stopped, args)
+        from cudnn_resolve.execution.model import Execution
+        from cudnn_resolve.operations.apply import ApplyResult
+
+        nothing = ApplyResult(execution=Execution(status="nothing"))
+        return _finish(nothing, output, args, head="nothing to resume: no apply was stopped in the middle")
     done = api.apply(request, _interaction(args, output))
     if done.execution is None:
         assert done.plan is not None
-        if output.format == "json":
-            print_json(done.to_json(), output)
-        else:
-            print_plan(done.plan, output)
-        return ExitCode.NO
+        return print_refusal(done, done.plan, output)
     return _finish(done, output, args)
 
 
@@ -78,7 +82,7 @@ def again(found: Stopped, args: argparse.Namespace) -> int:
     """Give the command that was stopped again, from where it was given, in this command's manner of speaking and asking."""
     from cudnn_resolve.host import disk
 
-    parser = _parser()
+    parser = apply_parser()
     same = parser.parse([*found.words])
     output = args.output and os.path.join(disk.folder_here(), args.output)  # as it was meant here, not where the other was given
     if same.resume or same.undo is not None or same.history or not disk.go_to(found.folder):
@@ -96,7 +100,8 @@ def again(found: Stopped, args: argparse.Namespace) -> int:
     return run(same)
 
 
-def _parser() -> Parser:
+def apply_parser() -> Parser:
+    """The parser of `apply` alone."""
     parser = Parser(prog="cudnn-resolve apply", description="")
     add_arguments(parser)
     return parser
@@ -104,7 +109,7 @@ def _parser() -> Parser:
 
 def _refuse_further(args: argparse.Namespace) -> None:
     """Reject options that `--resume` would ignore: what was asked for is asked for again."""
-    for name, default in vars(_parser().parse([])).items():
+    for name, default in vars(apply_parser().parse([])).items():
         if name not in _OTHERS and getattr(args, name) != default:
             option = "--" + name.replace("_", "-")
             raise UsageError(
@@ -145,8 +150,6 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
     from cudnn_resolve.operations.apply import Interaction
 
     def confirm(plan: Plan) -> bool:
-        from cudnn_resolve.host import terminal
-
         if output.format == "text":
             from cudnn_resolve.report.plan import render
 
@@ -165,18 +168,3 @@ def _finish(done: ApplyResult, output: Output, args: argparse.Namespace, *, head
 
     show(done, output, lambda style, width: render(execution, style=style, width=width, head=head, python=args.python, env=args.env))
     return 130 if execution.status == "interrupted" else int(execution.exit_code)
-
-
-def _nothing_to_resume(output: Output, args: argparse.Namespace) -> int:
-    from cudnn_resolve.execution.model import Execution
-    from cudnn_resolve.operations.apply import ApplyResult
-
-    nothing = ApplyResult(execution=Execution(status="nothing"))
-    return _finish(nothing, output, args, head="nothing to resume: no apply was stopped in the middle")
-
-
-def _print_history(python: str | None, output: Output) -> None:
-    found = api.history(python)
-    from cudnn_resolve.report.apply import render_history
-
-    show(found, output, lambda _, width: render_history(found.applies, width=width))

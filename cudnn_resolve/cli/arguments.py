@@ -51,11 +51,13 @@ def lock_among(args: argparse.Namespace) -> argparse.Namespace:
     A word is a lock where it ends in `.toml`, or in `.tar` as a bundle may, or is a path, but of no archive and of no project.
     """
     from cudnn_resolve.host import disk
-    from cudnn_resolve.host.bundle import is_bundle
 
     def is_lock(word: str) -> bool:
-        if disk.is_folder(word) and is_bundle(word):
-            return True
+        if disk.is_folder(word):
+            from cudnn_resolve.host.bundle import is_bundle
+
+            if is_bundle(word):
+                return True
         elsewhere = "://" in word or " @ " in word or word.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2"))
         return word.endswith((".toml", ".tar")) or (not elsewhere and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word))))
 

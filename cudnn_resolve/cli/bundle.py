@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_common_options, add_options, lock_among, output_of, request_of
-from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, print_json, show
+from cudnn_resolve.cli.plan import print_refusal
+from cudnn_resolve.cli.printing import Messages, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import BundleRequest
-
-if TYPE_CHECKING:
-    from cudnn_resolve.operations.apply import Interaction
+from cudnn_resolve.report.bundle import render
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,35 +29,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make, extend or verify a bundle; 1 where there is no resolution."""
-    if args.check:
-        _name_checked(args)
+    if args.check:  # whose word is the bundle
+        words = [*args.packages, *([args.output] if args.output else [])]
+        if len(words) != 1 or args.add:
+            raise UsageError("--check takes one bundle, and nothing else", code="usage-contradiction", hint="`bundle --check BUNDLE`")
+        args.output, args.packages = words[0], []
     request = request_of(BundleRequest, lock_among(args))
     output = replace(output_of(args), output=None)  # -o names the bundle
     if request.output is None:
         hint = "-o DIR, or -o FILE.tar" if not request.check else "`bundle --check BUNDLE`"
         raise UsageError("no bundle is named", code="usage-argument", hint=hint)
-    made = api.bundle(request, _interaction(args))
-    if made.plan is not None and output.format != "json":
-        print_plan(made.plan, output)
-    elif made.plan is not None:
-        print_json(made.to_json(), output)
-    else:
-        from cudnn_resolve.report.bundle import render
-
-        show(made, output, lambda _, width: render(made.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))
-    return ExitCode.OK if made.plan is None else ExitCode.NO
-
-
-def _name_checked(args: argparse.Namespace) -> None:
-    """Take the word of `--check BUNDLE` for the bundle."""
-    words = [*args.packages, *([args.output] if args.output else [])]
-    if len(words) != 1 or args.add:
-        raise UsageError("--check takes one bundle, and nothing else", code="usage-contradiction", hint="`bundle --check BUNDLE`")
-    args.output, args.packages = words[0], []
-
-
-def _interaction(args: argparse.Namespace) -> Interaction:
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
 
-    return Interaction(reporter=Progress(quiet=args.quiet > 0), listener=Messages(output_of(args)))
+    made = api.bundle(request, Interaction(reporter=Progress(quiet=args.quiet > 0), listener=Messages(output)))
+    if made.plan is not None:
+        return print_refusal(made, made.plan, output)
+    show(made, output, lambda _, width: render(made.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))
+    return ExitCode.OK

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cudnn_resolve import api
+from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import emit, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CheckRequest
+from cudnn_resolve.report.text import Style
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Verdict
     from cudnn_resolve.operations.check import CheckResult
-    from cudnn_resolve.report.text import Style
 
 FORMATS = ("text", "json", "html", "markdown", "sarif", "github", "junit")
 
@@ -49,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the verdict; 1 where something is broken."""
     output = output_of(args)
     found = api.check(replace(request_of(CheckRequest, args), ranges=output.format == "html"))
-    from cudnn_resolve._version import __version__
     from cudnn_resolve.report import check as report
 
     printers: dict[str, Callable[[tuple[Verdict, ...]], str]] = {

@@ -9,6 +9,7 @@ from cudnn_resolve.cli.arguments import add_options, add_output_options, output_
 from cudnn_resolve.cli.printing import show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import CleanRequest
+from cudnn_resolve.report.clean import render
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,6 @@ def run(args: argparse.Namespace) -> int:
     """Print what is held and what was freed."""
     output = output_of(args)
     found = api.clean(request_of(CleanRequest, args))
-    from cudnn_resolve.report.clean import render
 
     show(found, output, lambda _, width: render(found.to_json(), width=width))
     return ExitCode.OK

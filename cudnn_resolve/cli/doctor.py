@@ -10,14 +10,12 @@ from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
-from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import DoctorRequest, Options, said
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
-    from cudnn_resolve.operations.doctor import DoctorResult
 
 FORMATS = ("text", "json", "html", "markdown")
 _OWN = frozenset(
@@ -48,7 +46,12 @@ def run(args: argparse.Namespace) -> int:
             f"--fix changes this machine, and {elsewhere} says that the log is of another", code="usage-contradiction", hint="run it there"
         )
     diagnosis = api.doctor(replace(request, ranges=output.format == "html"), Messages(output))
-    _print(diagnosis, output)
+    from cudnn_resolve.report import doctor as report
+
+    if output.format == "markdown":
+        emit(report.markdown(diagnosis) + "".join(f"\n{remark}\n" for remark in diagnosis.overlays), output)
+    else:
+        show(diagnosis, output, lambda style, width: report.render(diagnosis, style=style, width=width))
     if args.fix:
         return mend(diagnosis, args, output)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
@@ -96,8 +99,6 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, output: Output, done: se
             say(f"  {one}", output)
         return ExitCode.NO
     done.add(command)
-    parser = Parser(prog="cudnn-resolve apply", description="")
-    apply.add_arguments(parser)
     words = ["-y"] if args.yes else []
     asked = getattr(args, "framework", None)
     plan = shlex.split(command)[2:]
@@ -107,7 +108,7 @@ def fix(diagnosis: Diagnosis, args: argparse.Namespace, output: Output, done: se
     words += plan
     told = {word.partition("=")[0] for word in words}
     told |= {"--device", "--cuda", "--cudnn"} if "--reinstall-package" in told else set()
-    return int(apply.run(parser.parse([*words, *(word for word in _same_words(args) if word.partition("=")[0] not in told)])))
+    return int(apply.run(apply.apply_parser().parse([*words, *(word for word in _same_words(args) if word.partition("=")[0] not in told)])))
 
 
 def look_again(diagnosis: Diagnosis, output: Output) -> int:
@@ -145,12 +146,3 @@ def _tables(command: str) -> set[str]:
 def _is_plan(words: list[str]) -> bool:
     apart = "--env" in words  # which leaves this environment as it is
     return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words and not apart
-
-
-def _print(diagnosis: DoctorResult, output: Output) -> None:
-    from cudnn_resolve.report import doctor as report
-
-    if output.format == "markdown":
-        emit(report.markdown(diagnosis) + "".join(f"\n{remark}\n" for remark in diagnosis.overlays), output)
-    else:
-        show(diagnosis, output, lambda style, width: report.render(diagnosis, style=style, width=width))

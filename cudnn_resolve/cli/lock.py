@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os.path
-import re
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
-from cudnn_resolve.cli.plan import print_plan
+from cudnn_resolve.cli.plan import print_refusal
 from cudnn_resolve.cli.printing import Messages, emit, print_value, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.operations.options import LockRequest
+from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, LockRequest
 
 if TYPE_CHECKING:
     from cudnn_resolve.operations.lock import LockResult
@@ -43,11 +42,7 @@ def run(args: argparse.Namespace) -> int:
         return _check(request, output)
     made = api.lock(request, Messages(output))
     if made.plan is not None:
-        if output.format == "text":
-            print_plan(made.plan, output)
-        else:
-            print_value(made, output)
-        return ExitCode.NO
+        return print_refusal(made, made.plan, output)
     _say_changes(made, output)
     if made.path == "-":
         emit(made.text, output)
@@ -60,7 +55,7 @@ def _check(request: LockRequest, output: Output) -> int:
     found = api.check_lock(request, Messages(output))
     from cudnn_resolve.report.lock import render_check
 
-    path = request.output or "pylock.toml"
+    path = request.output or LOCK
     show(found, output, lambda style, width: render_check(found.lock, found.differences, path, style=style, width=width))
     return ExitCode.NO if found.differences else ExitCode.OK
 
@@ -77,7 +72,7 @@ def _say_changes(made: LockResult, output: Output) -> None:
         say(f"wrote {made.path}: {what}" if made.is_new else f"{made.path} stays as it is: {what}", output)
     if made.lock.tool is not None and made.lock.tool.has_overrides:
         say(f"it has overrides: `uv pip sync {made.path}`, or `pip install --no-deps -r {made.path}`", output)
-    if made.path != "-" and not re.fullmatch(r"pylock(\.[^.]+)?\.toml", os.path.basename(made.path)):
+    if made.path != "-" and not LOCK_NAMES.fullmatch(os.path.basename(made.path)):
         say("warning: pip and uv take a file for a lock where its name is pylock.toml or pylock.NAME.toml only", output)
     for text in made.warnings:
         say(f"warning: {text}", output)

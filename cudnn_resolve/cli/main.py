@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.cli.printing import clear_status, expect, show_error
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError, out_of_memory
 from cudnn_resolve.host import terminal
+from cudnn_resolve.host.interrupt import send_again_what_is_lost
 from cudnn_resolve.report.text import wrap
 
 PROGRAM = "cudnn-resolve"
@@ -59,8 +61,8 @@ EXIT_CODES = (
 """For the help and the manual page."""
 _NO_MEMORY = ("can't start new thread", "Cannot allocate memory")
 """How a RuntimeError of threads, and an ImportError of the loader, say that memory is short."""
-_GC_THRESHOLD = 100_000
-"""New objects between two collections: tables are thousands of values that live until the end."""
+_GC_THRESHOLD = 1_000_000
+"""New objects between two collections: rows and candidates are values that live until the end, and a plan has some 100,000 of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,8 +71,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     terminal.prepare_output()
+    if argv is None:
+        send_again_what_is_lost()
     code = answer(words)
+    gc.freeze()  # else Python looks through all of it once more before it ends, 20 ms
     if code == INTERRUPTED and argv is None:
+        from cudnn_resolve.host.process import end_running
+
+        end_running()
         terminal.leave(code)  # a thread that was just begun when Ctrl-C came is waited for by nobody's word, for ever
     return code
 
@@ -115,16 +123,22 @@ def _run(words: list[str]) -> int:
     name = rest[0] if first == "help" else first
     if name not in VERBS:
         raise _unknown(name)
-    module = import_module(f"cudnn_resolve.cli.{name}")
-    parser = Parser(prog=f"{PROGRAM} {name}", description=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.", whole=first == "help")
-    module.add_arguments(parser)
+    parser, run = verb(name, whole=first == "help")
     try:
         args = parser.parse(["--help"] if first == "help" else rest)
     except SystemExit:  # argparse, after --help
         return ExitCode.OK
     if not getattr(args, "quiet", 0):
         expect(_AWAITED.get(name, ""))
-    return int(module.run(args))
+    return int(run(args))
+
+
+def verb(name: str, *, whole: bool = False) -> tuple[Parser, Callable[[argparse.Namespace], int]]:
+    """The parser of a verb, whose help shows the options that matter most or the `whole` of them, and what carries it out."""
+    module = import_module(f"cudnn_resolve.cli.{name}")
+    parser = Parser(prog=f"{PROGRAM} {name}", description=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.", whole=whole)
+    module.add_arguments(parser)
+    return parser, module.run
 
 
 def _verb_first(words: list[str]) -> list[str]:

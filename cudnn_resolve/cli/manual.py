@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from importlib import import_module
 
 from cudnn_resolve._version import __version__
-from cudnn_resolve.cli.main import EXIT_CODES, PROGRAM, VERBS
+from cudnn_resolve.cli.main import EXIT_CODES, PROGRAM, VERBS, verb
 from cudnn_resolve.cli.parser import Parser
 
 _ABOUT = "plan GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together"
@@ -21,10 +20,7 @@ _FILES = {
 
 def parsers() -> Iterator[tuple[str, Parser]]:
     """Every command with its whole parser."""
-    for name, summary in VERBS.items():
-        parser = Parser(prog=f"{PROGRAM} {name}", description=f"{summary[0].upper()}{summary[1:]}.", whole=True)
-        import_module(f"cudnn_resolve.cli.{name}").add_arguments(parser)
-        yield name, parser
+    return ((name, verb(name, whole=True)[0]) for name in VERBS)
 
 
 def shown_options(group: argparse._ArgumentGroup) -> list[tuple[list[str], str]]:

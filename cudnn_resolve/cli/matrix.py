@@ -49,11 +49,11 @@ def run(args: argparse.Namespace) -> int:
         return _site(request, output)
     if request.action == "check":
         return _check(request, output)
-    looked = api.matrix_answer(request) if request.action == "show" else api.matrix_overview(request)
+    looked = api.matrix_show(request) if request.action == "show" else api.matrix_list(request)
     if output.format == "json":
         print_json(looked.value().to_json(), output)
     else:
-        remarks = remark_lines(looked.remarks, width_of(output)) if request.action == "show" else ""  # a list names them itself
+        remarks = remark_lines(looked.book.remarks, width_of(output)) if request.action == "show" else ""  # a list names them itself
         emit(looked.text(style=style_of(output), width=width_of(output)) + remarks, output)
     return ExitCode.OK
 

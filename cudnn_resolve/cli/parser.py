@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from cudnn_resolve.errors import UsageError
@@ -15,27 +16,13 @@ _CHOICE = re.compile(r"argument (?P<option>[^:]+): invalid choice: '?(?P<value>[
 _RARE = frozenset(
     {"--constraint", "--group", "--platform", "--glibc", "--prefer", "--driver-policy", "--pre", "--strict-pins", "--channel", "--matrix"}
     | {"--allow-break", "--reinstall-package", "--extra-index-url", "--find-links", "--index-strategy", "--exclude-newer", "--no-binary"}
-    | {
-        "--only-binary",
-        "--no-variant-indexes",
-        "--installer",
-        "--no-hashes",
-        "--break-system-packages",
-        "--no-validate",
-        "--restart",
-        "--bundle-dir",
-    }
-    | {"--force", "--no-color", "--help", "--help-all"}
+    | {"--only-binary", "--no-variant-indexes", "--installer", "--no-hashes", "--break-system-packages", "--no-validate", "--restart"}
+    | {"--bundle-dir", "--force", "--no-color", "--help", "--help-all"}
 )
 """Options that only `help COMMAND` shows, where there are many."""
 _MANY = 20
-
-
-class _Formatter(argparse.HelpFormatter):
-    """One line for an option and its help, where there is room."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=32)
+_FORMATTER = partial(argparse.HelpFormatter, max_help_position=32)
+"""One line for an option and its help, where there is room."""
 
 
 class _Once(argparse.Action):
@@ -70,7 +57,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *, prog: str, description: str, whole: bool = False) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_Formatter)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
         self.whole = whole
         self.register("action", None, _Once)
         self.register("action", "store", _Once)

@@ -16,6 +16,7 @@ from cudnn_resolve.operations.options import PlanRequest
 
 if TYPE_CHECKING:
     from cudnn_resolve.operations.plan import PlanResult
+    from cudnn_resolve.operations.results import Result
 
 FORMATS = ("text", "json", "html", "sh", "requirements", "notebook", "dockerfile")
 _READ = ("text", "json", "html")
@@ -45,6 +46,14 @@ def run(args: argparse.Namespace) -> int:
         emit(report.render(plan), output)
         return ExitCode.OK
     return print_plan(plan, output)
+
+
+def print_refusal(result: Result, plan: PlanResult, output: Output) -> int:
+    """Print a result that is none, because there is no plan; the exit code."""
+    if output.format == "text":
+        return print_plan(plan, output)
+    print_value(result, output)
+    return ExitCode.NO
 
 
 def print_plan(plan: PlanResult, output: Output) -> int:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from cudnn_resolve._version import __version__
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
+from cudnn_resolve.operations.listener import Listener
 from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap, wrap_message
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.arguments import Output
     from cudnn_resolve.cli.progress import StatusLine
+    from cudnn_resolve.operations.results import Result
 
 
 def emit(text: str, options: Output) -> None:
@@ -43,12 +46,9 @@ def remark_lines(remarks: Sequence[str], width: int) -> str:
     return "".join(f"{line}\n" for remark in remarks for line in wrap(clean(remark), width=width, first="! "))
 
 
-def say(text: str, options: Output, *, least: int = 0) -> None:
-    """Print a message for the user to standard error, unless it is more than the user wants to hear.
-
-    `least` is what must be asked for to see it: 0 always but under -q, 1 with -v, 2 with -vv.
-    """
-    if sys.stderr is not None and options.verbose - options.quiet >= least:
+def say(text: str, options: Output) -> None:
+    """Print a message for the user to standard error, unless the user wants to hear none."""
+    if sys.stderr is not None and not options.quiet:
         clear_status()
         print(_fitted(clean(text, lines=True)), file=sys.stderr)
 
@@ -69,12 +69,6 @@ def _fitted(text: str) -> str:
 _STATUS: list[StatusLine] = []
 
 
-def tell(text: str, options: Output) -> None:
-    """Show on the last line of a terminal what is going on, until something else is printed."""
-    if not options.quiet:
-        _line().show(text)
-
-
 def expect(text: str) -> None:
     """Show on the last line of a terminal what is waited for, once it has taken a second."""
     if terminal.is_live(sys.stderr):
@@ -89,40 +83,33 @@ def _line() -> StatusLine:
     return _STATUS[0]
 
 
-class Shown(Protocol):
-    """A result with a JSON form."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `--format json` prints."""
-
-
-class Messages:
+class Messages(Listener):
     """A listener that prints: what goes on as a status line, notes as messages."""
 
     def __init__(self, options: Output) -> None:
-        self._options = options
+        self.options = options
 
     def tell(self, text: str) -> None:
-        """Show it on the last line of a terminal."""
-        tell(text, self._options)
+        """Show it on the last line of a terminal, until something else is printed."""
+        if not self.options.quiet:
+            _line().show(text)
 
-    def note(self, text: str, *, least: int = 0) -> None:
+    def note(self, text: str) -> None:
         """Print it to standard error."""
-        say(text, self._options, least=least)
+        say(text, self.options)
 
     def state(self, name: str, state: str, of: str = "") -> None:
         """Show it in a table on a terminal, and in a line elsewhere."""
-        if not self._options.quiet and sys.stderr is not None:
+        if not self.options.quiet and sys.stderr is not None:
             _line().state(clean(name), clean(state), clean(of))
 
 
-def print_value(result: Shown, options: Output) -> None:
+def print_value(result: Result, options: Output) -> None:
     """Print a result as its object, or as the page of it."""
     if options.format == "json":
         print_json(result.to_json(), options)
         return
-    from cudnn_resolve._version import __version__
-    from cudnn_resolve.report.page import render
+    from cudnn_resolve.report.html_page import render
 
     emit(render(result.to_json(), __version__), options)
 
@@ -134,7 +121,7 @@ def print_json(value: dict[str, Any], options: Output) -> None:
     emit(render(value), options)
 
 
-def show(result: Shown, options: Output, draw: Callable[[Style, int], str]) -> None:
+def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> None:
     """Print a result: its object, or what `draw` makes of it in a style and in so many columns, and the overlays that it rests on."""
     if options.format != "text":
         print_value(result, options)
@@ -144,7 +131,7 @@ def show(result: Shown, options: Output, draw: Callable[[Style, int], str]) -> N
 
 
 def clear_status(*, is_over: bool = False) -> None:
-    """Clear the line of `tell`, and the table of states; where the command is not over, the table comes back with the next state."""
+    """Clear the status line, and the table of states; where the command is not over, the table comes back with the next state."""
     for line in _STATUS:
         line.clear()
         if is_over:

@@ -10,8 +10,7 @@ from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host import clock, terminal
 from cudnn_resolve.host.background import Delayed
 from cudnn_resolve.operations.listener import WAITS
-from cudnn_resolve.report.clean import mib
-from cudnn_resolve.report.text import clean
+from cudnn_resolve.report.text import clean, mib
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

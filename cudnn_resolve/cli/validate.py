@@ -7,7 +7,7 @@ import argparse
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.operations.options import ValidateRequest
@@ -45,13 +45,9 @@ def run(args: argparse.Namespace) -> int:
 class _Steps(Messages):
     """With -v, each thing that is done stands on a line of its own."""
 
-    def __init__(self, output: Output) -> None:
-        super().__init__(output)
-        self._output = output
-
     def tell(self, text: str) -> None:
         """Print a line with -v, else show it on the last line of a terminal."""
-        if self._output.verbose > 0:
-            say(text, self._output, least=1)
+        if self.options.verbose > 0:
+            say(text, self.options)
         else:
             super().tell(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -71,11 +71,12 @@ class Apt(Struct, frozen=True, kw_only=True):
         return result.ok, f"{result.stdout}\n{result.stderr}"
 
 
-def dpkg_options(apt: Apt) -> tuple[str, ...]:
-    """Return the options that apt itself gives to dpkg, so that both speak of one system."""
+def dpkg(apt: Apt, tooling: Tooling, *words: str) -> ToolResult:
+    """What became of a call of dpkg, with the options that apt itself gives to it, so that both speak of one system."""
     ok, text = apt.ask("apt-config", "dump", "--format", "%v%n", "DPkg::Options")
-    words = [line.strip() for line in text.splitlines() if ok]
-    return tuple(word for word in words if re.fullmatch(r"--[a-z-]+(?:=[^\s;|&]{1,400})?", word))
+    options = [line.strip() for line in text.splitlines() if ok]
+    options = [option for option in options if re.fullmatch(r"--[a-z-]+(?:=[^\s;|&]{1,400})?", option)]
+    return apt.run(tooling, "dpkg", *options, *words)
 
 
 def find_apt(host: Host) -> Apt | None:
@@ -150,8 +151,7 @@ def update(apt: Apt, tooling: Tooling) -> None:
 
 def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> Simulation:
     """What apt-get would do for these packages; WorldError where it refuses, or would remove or hold back what nobody named."""
-    words = (apt.program, "-s", "install", *_OPTIONS, *_held_options(packages, held), *_down(packages), *_pins(packages))
-    ok, text = apt.ask(*words)
+    ok, text = apt.ask(apt.program, "-s", *_install_words(packages, held))
     if not ok:
         raise WorldError(f"apt-get cannot do this: {_reason(text)}", code="apt-refuses", hint="nothing was changed")
     install: dict[str, str] = {}
@@ -178,26 +178,22 @@ def _reason(text: str) -> str:
     return "; ".join([*errors[:3], *unmet[:3]])[:600] or "no reason given"
 
 
-def _held_options(packages: Sequence[AptAction], held: Iterable[str]) -> tuple[str, ...]:
-    """A held package moves only where the plan names that very package."""
+def _install_words(packages: Sequence[AptAction], held: Iterable[str], *more: str) -> tuple[str, ...]:
+    """The installation of exactly these versions; a held package moves only where the plan names that very package."""
     names = {one.name for one in packages}
-    return ("--allow-change-held-packages",) if names & set(held) else ()
-
-
-def _down(packages: Sequence[AptAction]) -> tuple[str, ...]:
-    return ("--allow-downgrades",) if any(one.installed is not None for one in packages) else ()
+    moved = ("--allow-change-held-packages",) if names & set(held) else ()
+    down = ("--allow-downgrades",) if any(one.installed is not None for one in packages) else ()
+    return ("install", *more, *_OPTIONS, *moved, *down, *_pins(packages))
 
 
 def install(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> ToolResult:
     """What became of the installation of exactly these versions."""
-    words = ("install", *_OPTIONS, *_held_options(packages, held), *_down(packages), "-o", "Dpkg::Options::=--force-confold")
-    return apt.run(tooling, apt.program, *words, *_pins(packages))
+    return apt.run(tooling, apt.program, *_install_words(packages, held, "-o", "Dpkg::Options::=--force-confold"))
 
 
 def download(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> None:
     """Fetch every .deb into apt's own cache, its hash checked against the signed lists; WorldError where one cannot be had."""
-    words = ("install", "--download-only", *_OPTIONS, *_held_options(packages, held), *_down(packages))
-    result = apt.run(tooling, apt.program, *words, *_pins(packages))
+    result = apt.run(tooling, apt.program, *_install_words(packages, held, "--download-only"))
     if not result.ok:
         raise WorldError(f"apt-get could not fetch the packages: {result.why()}", code="apt-download", context=tooling.log)
 
@@ -209,19 +205,10 @@ def download_size(apt: Apt, pin: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def held_packages(apt: Apt) -> tuple[str, ...]:
-    """Names of held packages."""
-    return _marked(apt, "showhold")
-
-
-def automatic_packages(apt: Apt) -> tuple[str, ...]:
-    """Names of packages that came along with others, which `apt-get autoremove` may take away with them."""
-    return _marked(apt, "showauto")
-
-
-def _marked(apt: Apt, verb: str) -> tuple[str, ...]:
-    ok, text = apt.ask("apt-mark", verb)
-    return tuple(line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())) if ok else ()
+def marked(apt: Apt, how: Literal["hold", "auto"]) -> set[str]:
+    """Names of packages that are held, or that came along with others and that `apt-get autoremove` may take away with them."""
+    ok, text = apt.ask("apt-mark", f"show{how}")
+    return {line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())} if ok else set()
 
 
 def installed_versions(apt: Apt) -> dict[str, str]:
@@ -285,19 +272,9 @@ def unfinished_files(apt: Apt) -> tuple[str, ...]:
     return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
 
 
-def unpack(apt: Apt, words: Sequence[str], paths: Sequence[str], tooling: Tooling) -> ToolResult:
-    """What became of the unpacking of packages, by which dpkg knows again what it had left of them half unpacked."""
-    return apt.run(tooling, "dpkg", *words, "--force-confold", "--force-depends", "--no-triggers", "--unpack", *paths)
-
-
-def purge(apt: Apt, words: Sequence[str], names: Sequence[str], tooling: Tooling) -> ToolResult:
+def purge(apt: Apt, names: Sequence[str], tooling: Tooling) -> ToolResult:
     """What became of the removal of packages, half installed ones too."""
-    return apt.run(tooling, "dpkg", *words, "--force-remove-reinstreq", "--purge", *names)
-
-
-def mend(apt: Apt, words: Sequence[str], tooling: Tooling) -> None:
-    """Configure what a kill left half configured."""
-    apt.run(tooling, "dpkg", *words, "--force-confold", "--configure", "-a")
+    return dpkg(apt, tooling, "--force-remove-reinstreq", "--purge", *names)
 
 
 def forget_unfinished(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:

@@ -60,18 +60,10 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
     for name in host.list_dir("/proc"):
         if not name.isdigit():
             continue
-        maps = host.read_text(f"/proc/{name}/maps", _MAPS_BYTES)
-        if maps and not folders.isdisjoint(_mapped_folders(maps)):
+        columns = (line.split(None, 5)[5:] for line in (host.read_text(f"/proc/{name}/maps", _MAPS_BYTES) or "").splitlines())
+        if not folders.isdisjoint(path.rpartition("/")[0] for mapped in columns for path in mapped):
             who = (host.read_text(f"/proc/{name}/comm") or "a program").strip()
             yield f"{who} (process {name}) has loaded packages that are replaced: restart it afterwards"
-
-
-def _mapped_folders(maps: str) -> Iterator[str]:
-    """The folder of each file that a process has mapped."""
-    for line in maps.splitlines():
-        columns = line.split(None, 5)
-        if len(columns) == 6:
-            yield columns[5].rpartition("/")[0]
 
 
 def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journal_store import Journals
+from cudnn_resolve.execution.journal import Journal, Journals
 from cudnn_resolve.execution.loader_settings import ACTIVATION
 from cudnn_resolve.execution.payload_recover import GUIDE, LAYOUT
 from cudnn_resolve.host import clock, disk
@@ -69,9 +68,9 @@ def creation_of(journals: Journals) -> Creation | None:
     if found is None:
         return None
     prefix = journals.environment.prefix
-    if found.inode != disk.inode_of(prefix) or (found.by is None and found.token not in _guide_in(prefix)):
-        return None
-    return found
+    guide = disk.content(f"{prefix}/{GUIDE}", _RECORD_BYTES) or b""
+    is_that = found.inode == disk.inode_of(prefix) and (found.by is not None or found.token.encode() in guide)
+    return found if is_that else None
 
 
 def _recorded(journals: Journals) -> Creation | None:
@@ -80,10 +79,6 @@ def _recorded(journals: Journals) -> Creation | None:
         return decode(disk.content(f"{journals.folder}/{_RECORD}", _RECORD_BYTES) or b"", type=Creation)
     except DecodeError:
         return None
-
-
-def _guide_in(prefix: str) -> str:
-    return (disk.content(f"{prefix}/{GUIDE}", _RECORD_BYTES) or b"").decode("utf-8", "replace")
 
 
 def state_of(journals: Journals) -> State:
@@ -161,16 +156,12 @@ def _source_settings(path: str) -> None:
 
 def finish(journals: Journals, by: int) -> None:
     """Write down which `apply` made the environment, and that it is to be kept."""
-    found = creation_of(journals)
-    if found is not None:
-        _write(journals, replace(found, by=by, is_leaving=False))
+    _update(journals, by=by, is_leaving=False)
 
 
 def leave(journals: Journals) -> None:
     """Write down that the environment is to go, once what its first `apply` did is undone."""
-    found = creation_of(journals)
-    if found is not None:
-        _write(journals, replace(found, is_leaving=True))
+    _update(journals, is_leaving=True)
 
 
 def with_kernel(journals: Journals, kernel: str) -> None:
@@ -198,15 +189,19 @@ def discard(journals: Journals, *, keep_folder: bool = False) -> tuple[str, ...]
             Journal.resume(past).add("dropped", why="repair")  # what was fetched is kept, as of any that is stopped
     journals.unmark()
     for name in LAYOUT:
-        if disk.kind(path := f"{prefix}/{name}") == "folder":
-            disk.remove_tree(path)
-        else:
-            disk.remove(path)
+        disk.remove_tree(f"{prefix}/{name}")
+        disk.remove(f"{prefix}/{name}")  # of anything but a folder
     left = disk.names_in(prefix)
     for folder in () if keep_folder else found.folders:
         disk.remove_empty(folder)
     disk.remove(f"{journals.folder}/{_RECORD}")
     return tuple(sorted(left))
+
+
+def _update(journals: Journals, **known: Any) -> None:
+    found = creation_of(journals)
+    if found is not None:
+        _write(journals, replace(found, **known))
 
 
 def _write(journals: Journals, creation: Creation) -> None:

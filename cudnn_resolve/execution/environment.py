@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.execution.payload_recover import holds
-from cudnn_resolve.host.protocol import CommandResult, Host, which
+from cudnn_resolve.host.child import answer_of, payload_path
+from cudnn_resolve.host.protocol import Host, which
 
 TIMEOUT_SECONDS = 30.0
-_MARK = "cudnn-resolve-answer "
+
 KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
@@ -50,21 +49,10 @@ class Environment(Struct, frozen=True, kw_only=True):
         return holds(path, self.roots)
 
 
-def answer_line(result: CommandResult) -> dict[str, Any] | None:
-    """The JSON object in the answer of one of this room's payloads; None where there is none."""
-    line = next((one for one in reversed(result.stdout.splitlines()) if one.startswith(_MARK)), None)
-    try:
-        told = json.loads(line[len(_MARK) :]) if line is not None else None
-    except (ValueError, RecursionError):
-        return None
-    return told if isinstance(told, dict) else None
-
-
 def ask_environment(host: Host, python: str) -> Environment:
     """The environment of an interpreter; UsageError or WorldError where it does not say."""
-    payload = os.path.join(os.path.dirname(__file__), "payload_environment.py")
-    result = host.run([python, "-I", "-B", payload], timeout_seconds=TIMEOUT_SECONDS)
-    told = answer_line(result)
+    result = host.run([python, "-I", "-B", payload_path("execution/payload_environment.py")], timeout_seconds=TIMEOUT_SECONDS)
+    told = answer_of(result)
     if told is None:
         raise WorldError(
             f"{python} does not say where it installs packages to: {result.why() or 'it does not answer as a Python interpreter does'}",

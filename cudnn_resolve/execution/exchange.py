@@ -7,13 +7,16 @@ needs no network, and does the same whenever and however often it is gone.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.installed import Installed, claimed_by_others, files_of
+from cudnn_resolve.execution.installed import Installed, files_of, listed_files
 from cudnn_resolve.execution.payload_recover import leads_out, with_compiled
 from cudnn_resolve.host import disk
 
@@ -55,8 +58,8 @@ def plan_exchange(
     coming = dict.fromkeys((*(path for wheel in wheels for path in wheel.paths), *(path for path, text in own.items() if text is not None)))
     shared: set[str] = set()
     if owned:
-        kept = [one for name, one in installed.items() if name not in leaving]
-        shared = claimed_by_others(host, kept, set(owned)) - set(coming)
+        kept = (one for name, one in installed.items() if name not in leaving)
+        shared = {path for one in kept for path in listed_files(host, one)}.intersection(owned) - set(coming)
     lock = f"{environment.prefix}/.lock"  # uv makes it in a virtual environment
     add = (*coming, *(() if disk.kind(lock) else (lock,)))
     named = (f"{folder}/" for wheel in wheels for folder in wheel.folders)
@@ -135,3 +138,56 @@ def _folders_of(paths: Iterable[str], environment: Environment) -> dict[str, Non
             out[folder] = None
             folder = os.path.dirname(folder)
     return out
+
+
+# ---- files that two packages lay at one place: an installer writes one over the other without a word
+
+_LARGEST_BYTES = 64 << 20
+"""A larger file that two packages have is not compared, and counts as two files."""
+
+
+def overlaps(
+    wheels: Sequence[Wheel], installed: Iterable[Installed], leaving: Collection[str], save: Collection[str], host: Host
+) -> tuple[str, ...]:
+    """What the wheels lay over files of each other, of packages that stay, or of nobody, in words; equal files do no harm.
+
+    `leaving` are the packages that go, `save` the paths of which something is moved away.
+    """
+    owners: dict[str, tuple[str, int | str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
+    for wheel in wheels:
+        for path, checksum in wheel.sums.items():
+            name, other = owners.setdefault(path, (wheel.name, checksum))
+            if name != wheel.name and other != checksum:
+                found.setdefault((wheel.name, name), []).append(path)
+    nobodys = dict.fromkeys(path for path in save if path in owners)
+    for one in installed if owners else ():
+        for path in listed_files(host, one):
+            nobodys.pop(path, None)
+            if one.name not in leaving and path in owners and not _is_same(host, path, owners[path][1]):
+                found.setdefault((owners[path][0], one.name), []).append(path)
+    for path in nobodys:
+        if not _is_same(host, path, owners[path][1]):
+            found.setdefault((owners[path][0], ""), []).append(path)
+    return tuple(_said(new, old, paths) for (new, old), paths in found.items())
+
+
+def _is_same(host: Host, path: str, checksum: int | str) -> bool:
+    """True where the file at a path has that CRC-32, or that SHA-256 as a RECORD writes it."""
+    raw = host.read_bytes(path, 0, _LARGEST_BYTES + 1)
+    if raw is None or len(raw) > _LARGEST_BYTES:
+        return False
+    if isinstance(checksum, int):
+        return crc32(raw) == checksum
+    return checksum == f"sha256={urlsafe_b64encode(sha256(raw).digest()).rstrip(b'=').decode()}"
+
+
+def _said(new: str, old: str, paths: list[str]) -> str:
+    count = "a file" if len(paths) == 1 else f"{len(paths)} files"
+    more = ", ..." if len(paths) > 1 else ""
+    if not old:
+        return f"warning: {new} replaces {count} that no package brought ({paths[0]}{more}): an undo puts back what was there"
+    return (
+        f"warning: {new} and {old} have {count} at one place ({paths[0]}{more}): the one that is installed last is there, "
+        f"and the other may not work; an environment of its own for one of them keeps both"
+    )

@@ -106,10 +106,10 @@ def download_by_name(package: PipAction, folder: str, environment: Environment, 
 
 def local_members(file: Any) -> Contents | None:
     """What is in a wheel on this disk; None for one that is elsewhere."""
-    parts = urlsplit(file.url)
-    if parts.scheme != "file" or not disk.is_regular(unquote(parts.path, errors="surrogateescape")):
+    path = unquote(urlsplit(file.url).path, errors="surrogateescape")
+    if not file.url.startswith("file:") or not disk.is_regular(path):
         return None
-    with Archive(unquote(parts.path, errors="surrogateescape")) as archive:
+    with Archive(path) as archive:
         members = archive.members()
         programs = [member.name for member in members if is_entry_points(member.name)]
         return Contents(

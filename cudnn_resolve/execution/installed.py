@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.facts.record import record_rows
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -67,8 +68,13 @@ def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str,
             context=one.info,
             hint=f"remove it by the tool that installed it, or reinstall it by pip: `pip install --force-reinstall {one.name}`",
         )
-    if any(len(line) > _LINE_CHARACTERS for line in text.splitlines()):
-        who = f"the list of files of {one.name} {one.version} cannot be read: a line in it is too long"
+    faults = {  # behind which a reader of CSV loses lines
+        "it holds a NUL character": "\0" in text,
+        "a quote in it is not closed": text.count('"') % 2 == 1,
+        "a line in it is too long": any(len(line) > _LINE_CHARACTERS for line in text.splitlines()),
+    }
+    for fault in (fault for fault, is_there in faults.items() if is_there):
+        who = f"the list of files of {one.name} {one.version} cannot be read: {fault}"
         raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first")
     out = []
     for path in record_paths(text, os.path.dirname(one.info)):
@@ -86,15 +92,8 @@ def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str,
 
 def record_paths(text: str, root: str) -> Iterator[str]:
     """The path of each file in a RECORD, of which the `.dist-info` lies in the folder `root`."""
-    for line in text.splitlines():
-        written = line[1:].partition('",')[0].replace('""', '"') if line.startswith('"') else line.partition(",")[0]
-        if written:
-            yield os.path.normpath(os.path.join(root, written)) if "." in written[:1] or "/." in written else os.path.join(root, written)
-
-
-def claimed_by_others(host: Host, kept: Iterable[Installed], paths: set[str]) -> set[str]:
-    """Those of the paths that packages which stay list as theirs, too."""
-    return {path for one in kept for path in listed_files(host, one) if path in paths}
+    for path, _, _ in record_rows(text):
+        yield os.path.normpath(os.path.join(root, path)) if "." in path[:1] or "/." in path else os.path.join(root, path)
 
 
 def listed_files(host: Host, one: Installed) -> Iterator[str]:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
@@ -82,7 +82,7 @@ def install_wheels(
         own = ("--cache-dir", f"{beside}/{STAGING}")
         argv = (environment.uv, "pip", *words, "--python", environment.python, *_UV_WORDS, *own, *broken)
         result = run_tool(argv, tooling, env=_words_of_user(environ))
-        unstage(beside)
+        disk.remove_tree(f"{beside}/{STAGING}")
         return result
     argv = (environment.python, "-I", "-B", *_pip(wheels, environment, beside), *words, *_PIP_WORDS, *broken)
     return run_tool(argv, tooling, env=environment_for(environ))
@@ -159,9 +159,7 @@ def is_careful(host: Host, uv: str) -> bool:
 
 def can_lock(packages: tuple[PipAction, ...], environment: Environment) -> bool:
     """True where every package is a wheel with a hash, and the environment is laid out as any folder would be."""
-    short = ".".join(environment.version.split(".")[:2])
-    plain = f"{environment.prefix}/lib/python{short}/site-packages"
-    if environment.scheme["purelib"] != plain or environment.scheme["platlib"] != plain:
+    if environment.packages != (_site(environment.prefix, environment),):
         return False
     return all(package.file is not None and strong(package.file.hashes) and package.file.is_wheel for package in packages)
 
@@ -174,14 +172,20 @@ def stage(
     staging = f"{folder}/{STAGING}"
     disk.write_whole(path, _text(packages).encode())
     skipped: list[str] = []
-    told = replace(tooling, on_line=lambda line: _listen(line, skipped, tooling.on_line))
+
+    def listen(line: str) -> None:
+        if "Skipping unsafe file name" in line:  # it leaves that out of a wheel: we fetch the wheel then, and refuse it
+            skipped.append(line)
+        if tooling.on_line is not None:
+            tooling.on_line(line)
+
+    told = replace(tooling, on_line=listen)
     result = _run(path, environment, told, {**environ, "RUST_LOG": "uv_extract=warn"}, "--prefix", staging)
+    if skipped or not result.ok:
+        disk.remove_tree(staging)
     if skipped:
-        unstage(folder)
         return None
     if not result.ok:
-        if disk.kind(staging) == "folder":
-            disk.remove_tree(staging)
         said = "\n".join(result.tail)
         if "No space left on device" in said or "os error 28" in said:
             hint = "make room where uv has its cache and where the journals are; nothing was changed"
@@ -189,7 +193,7 @@ def stage(
         if result.returncode is None or result.returncode < 0 or _OURS.search(said):
             return None
         raise WorldError(f"uv refuses: {result.why()}", code="installer-failed", context=tooling.log, hint="nothing was changed")
-    site = f"{staging}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
+    site = _site(staging, environment)
     infos = {name.lower(): name for name in disk.names_in(site) if name.endswith(".dist-info")}
     found = [infos.get(_info(package)) for package in packages]
     disk.remove(f"{staging}/{OWN_LOCK}")
@@ -198,29 +202,24 @@ def stage(
     if None in found or verify_files(LinuxHost(), (site,)).damages:  # links share their content with uv's cache, and so its damage
         disk.remove_tree(staging)
         return None
-    wheels = []
-    for number, (package, info) in enumerate(zip(packages, found, strict=True)):
-        wheels.append(
-            Wheel(
-                path="",
-                name=package.name,
-                version=package.version,
-                sha256=package.file.hashes.get("sha256", "") if package.file else "",
-                paths=tuple(paths) if number == 0 else (),
-                info=f"{environment.scheme['purelib']}/{info}",
-                unpacked=0,
-                folders=tuple(folders) if number == 0 else (),
-            )
+    wheels = [
+        Wheel(
+            path="",
+            name=package.name,
+            version=package.version,
+            sha256=package.file.hashes.get("sha256", "") if package.file else "",
+            paths=(),
+            info=f"{environment.scheme['purelib']}/{info}",
+            unpacked=0,
         )
-    return tuple(wheels)
+        for package, info in zip(packages, found, strict=True)
+    ]
+    return (replace(wheels[0], paths=tuple(paths), folders=tuple(folders)), *wheels[1:])
 
 
-def _listen(line: str, skipped: list[str], on_line: Callable[[str], None] | None) -> None:
-    """Hand on what uv says, and keep what it tells of members that it leaves out of a wheel: we fetch that wheel then, and refuse it."""
-    if "Skipping unsafe file name" in line:
-        skipped.append(line)
-    if on_line is not None:
-        on_line(line)
+def _site(prefix: str, environment: Environment) -> str:
+    """Where packages lie below a prefix that is laid out as any is."""
+    return f"{prefix}/lib/python{'.'.join(environment.version.split('.')[:2])}/site-packages"
 
 
 def forget(name: str, folder: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str]) -> None:
@@ -248,12 +247,6 @@ def install_staged(folder: str, environment: Environment, tooling: Tooling, envi
     """What became of the installation of what was staged, from uv's cache alone."""
     broken = ("--break-system-packages",) if managed else ()
     return _run(f"{folder}/{LOCK}", environment, tooling, environ, "--offline", *broken)
-
-
-def unstage(folder: str) -> None:
-    """Remove the folder in which uv laid out the packages."""
-    if disk.kind(f"{folder}/{STAGING}") == "folder":
-        disk.remove_tree(f"{folder}/{STAGING}")
 
 
 def _run(path: str, environment: Environment, tooling: Tooling, environ: Mapping[str, str], *more: str) -> ToolResult:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os.path
-import re
 import shlex
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.conditions import agree
-from cudnn_resolve.execution.environment import answer_line
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import tampered
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.run_tool import Tooling, run_tool
-from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source
+from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source, preloaded_names
 from cudnn_resolve.version import CudnnVersion, same_version
 
 if TYPE_CHECKING:
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 ACTIVATION = "cudnn-resolve-activate.sh"
 """A script beside the environment's programs."""
-_NAMES = {name: re.compile(rf"^{name} = \(([^()\n]{{0,500}})\)", re.MULTILINE) for name in ("NAMES", "APART")}
-_WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,60})'", re.ASCII)
 
 
 def is_done(task: Task, work: Work) -> bool:
@@ -57,23 +53,23 @@ def preload_change(task: Task, host: Host, environment: Environment) -> dict[str
     module, link = f"{folder}/{MODULE}.py", f"{folder}/{MODULE}.pth"
     here = host.read_text(module) or ""
     asked = {IMPORT_NAMES.get(name, name) for name in task.frameworks}
+    there = preloaded_names(here)
     wanted = [
-        tuple(sorted({IMPORT_NAMES.get(one, one) for one in now} | {one for one in _named(here, name) if one not in asked}))
-        for name, now in (("NAMES", task.preload), ("APART", task.apart))
+        tuple(sorted({IMPORT_NAMES.get(one, one) for one in now} | {one for one in named if one not in asked}))
+        for now, named in zip((task.preload, task.apart), there or ((), ()), strict=True)
     ]
-    files: dict[str, bytes | None] = {}
-    if not wanted[1]:  # nobody lives on it any more
-        files = dict.fromkeys(disk.files_below(f"{folder}/{FOLDER}")) if disk.kind(f"{folder}/{FOLDER}") == "folder" else {}
+    # Where nobody lives on the folder any more, it goes.
+    files: dict[str, bytes | None] = {} if wanted[1] else files_of_folder(environment)
     if not any(wanted):
-        return {**files, **{path: None for path in (module, link) if _NAMES["NAMES"].search(here) and host.stat(path) is not None}}
+        return {**files, **{path: None for path in (module, link) if there is not None and host.stat(path) is not None}}
     texts = {module: preload_source(*wanted), link: preload_pth()}
     return {**files, **{path: text.encode() for path, text in texts.items() if host.read_text(path) != text}}
 
 
-def _named(source: str, name: str) -> list[str]:
-    """The modules that a preload which is there names."""
-    found = _NAMES[name].search(source)
-    return _WORD.findall(found[1]) if found else []
+def files_of_folder(environment: Environment) -> dict[str, bytes | None]:
+    """Every file of the folder of libraries, to go."""
+    folder = in_folder(environment).scheme["purelib"]
+    return dict.fromkeys(disk.files_below(folder)) if disk.kind(folder) == "folder" else {}
 
 
 def folder_wheels(task: Task, host: Host, environment: Environment) -> tuple[PipAction, ...]:
@@ -114,15 +110,12 @@ def loaded_by_preload(task: Task, host: Host, environment: Environment) -> tuple
     if not modules or len(wanted) != 1:
         return ()
     version = wanted.pop()
-    payload = os.path.join(os.path.dirname(__file__), "payload_preload.py")
-    told = answer_line(host.run([environment.python, "-B", payload, MODULE, modules[0]], timeout_seconds=60))
-    number = (told or {}).get("version")
-    if not isinstance(number, int):
-        return ()
-    found = CudnnVersion.from_encoded(number)
+    argv = [environment.python, "-B", payload_path("execution/payload_preload.py"), MODULE, modules[0]]
+    told = answer_of(host.run(argv, timeout_seconds=60)) or {}
+    found = CudnnVersion.from_encoded(told["version"]) if isinstance(told.get("version"), int) else None
     if found is None or agree(version, str(found)):
         return ()
-    return (f"the preload brings cuDNN {found} from {(told or {}).get('path')}, not {version}",)
+    return (f"the preload brings cuDNN {found} from {told.get('path')}, not {version}",)
 
 
 FILE = "/etc/ld.so.conf.d/cudnn-resolve.conf"
@@ -148,14 +141,17 @@ def write_cache(text: str, journal: Journal, tooling: Tooling) -> None:
         raise WorldError(f"ldconfig failed: {done.why()}", code="ldconfig", context=tooling.log)
 
 
+class _Cache(Struct, frozen=True):
+    before: str | None = None
+    """The text of the file; None where there was none."""
+
+
 def restore_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
     """What could not be put back; the file is as it was, or not there."""
-    record = past.last("cache")
-    if record is None:
+    records = past.told("cache", _Cache)
+    if not records:
         return ()
-    before = record.get("before")
-    if before is not None and not isinstance(before, str):
-        raise tampered(past.folder, "what it says of the linker cache is not readable")
+    before = records[-1].before
     try:
         if before is None:
             disk.remove(FILE)

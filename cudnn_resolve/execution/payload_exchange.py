@@ -87,12 +87,7 @@ class Place:
 
     def read(self) -> "dict[str, Any]":
         """The journal; empty where there is none."""
-        try:
-            with open(self.journal, encoding="utf-8") as stream:
-                found = json.load(stream)
-            return found if isinstance(found, dict) else {}
-        except (OSError, ValueError):
-            return {}
+        return read_object(self.journal)
 
     def write(self, content: "dict[str, Any] | None") -> None:
         """Write the journal at once, through to the disk; None removes it."""
@@ -141,8 +136,13 @@ def normalized(name: str) -> str:
 
 def own(path: str) -> "dict[str, Any]":
     """What an environment that was made here says of itself."""
+    return read_object(os.path.join(path, OWN))
+
+
+def read_object(path: str) -> "dict[str, Any]":
+    """The JSON object in a file; empty where there is none."""
     try:
-        with open(os.path.join(path, OWN), encoding="utf-8") as stream:
+        with open(path, encoding="utf-8") as stream:
             found = json.load(stream)
         return found if isinstance(found, dict) else {}
     except (OSError, ValueError):
@@ -177,9 +177,8 @@ def put(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":
         made = own(place.path)
         foreign = [name for name in seen["extra"] if name not in made.get("packages", ())]
         if foreign and not job.get("replace"):
-            few = ", ".join(foreign[:5]) + (" and {} more".format(len(foreign) - 5) if len(foreign) > 5 else "")
             raise RefusedError(
-                "{} holds packages that the lock does not: {}; --replace moves it aside all the same".format(place.path, few)
+                "{} holds packages that the lock does not: {}; --replace moves it aside all the same".format(place.path, few(foreign))
             )
         is_there = os.path.lexists(place.path)
         if is_there and not os.path.isfile(os.path.join(place.path, "pyvenv.cfg")) and names_in(place.path) != []:
@@ -350,9 +349,13 @@ def refuse_loss(place: Place, job: "dict[str, Any]") -> "dict[str, str]":
     meant = {normalized(one["name"]): one["version"] for one in (*plan.get("apart", ()), *plan.get("packages", ()))}
     since = ["{} {}".format(name, there[name]) for name in sorted(there) if name not in TOOLS and there[name] != meant.get(name)]
     if since:
-        few = ", ".join(since[:5]) + (" and {} more".format(len(since) - 5) if len(since) > 5 else "")
-        raise RefusedError("{}: installed since, and lost by an undo: {}; --replace undoes it all the same".format(place.path, few))
+        raise RefusedError("{}: installed since, and lost by an undo: {}; --replace undoes it all the same".format(place.path, few(since)))
     return there
+
+
+def few(names: "list[str]") -> str:
+    """The first of the names, and how many more there are."""
+    return ", ".join(names[:5]) + (" and {} more".format(len(names) - 5) if len(names) > 5 else "")
 
 
 def room(place: Place, job: "dict[str, Any]") -> "dict[str, Any]":

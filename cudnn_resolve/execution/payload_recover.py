@@ -306,20 +306,32 @@ def _try(left: "list[str]", act: "Callable[..., object]", *paths: "Any") -> None
 
 
 def checked(records: "Sequence[Mapping[str, Any]]", roots: "Sequence[str]", folder: str) -> "dict[str, Any] | None":
-    """Return the `files` record with every path of it looked at; None where nothing was written down, ValueError where a path is none."""
+    """Return the `files` record with all of it looked at; None where nothing was written down, ValueError where it was not written so."""
     found = [one for one in records if one["kind"] == "files"]
     if not found:
         return None
     files = dict(found[-1])
-    extra = [path for one in records if one["kind"] == "installed" for path in one.get("extra", [])]
-    files["add"] = list(dict.fromkeys([*files["add"], *extra]))
-    for path in (*files["save"], *files["add"], *files["infos"], *files["made"], *files["modes"]):
-        if not isinstance(path, str) or not holds(path, roots) or leads_out(path, roots):
-            raise ValueError("it names a path outside of the environment: {!r}".format(path))
+    extra = [one.get("extra", []) for one in records if one["kind"] == "installed"]
+    lists = [*(files.get(name) for name in ("save", "add", "infos", "made", "names")), *extra]
+    if not all(isinstance(one, list) for one in lists) or not isinstance(files.get("modes"), dict):
+        raise ValueError("what it says of files is not readable")
+    for path in (path for some in (*lists, files["modes"]) for path in some):
+        if not isinstance(path, str) or not holds(path, roots):
+            raise ValueError("it names a path outside of the environment: {!r}".format(path)[:300])
     number = os.path.basename(folder)
-    if not isinstance(files["store"], str) or not files["store"].endswith((number + "/saved", "/" + number)):
+    if not isinstance(files.get("store"), str) or not files["store"].endswith((number + "/saved", "/" + number)):
         raise ValueError("what it saved lies elsewhere")
+    files["add"] = list(dict.fromkeys([*files["add"], *(path for some in extra for path in some)]))
+    files["modes"] = {path: mode & 0o3777 for path, mode in files["modes"].items() if isinstance(mode, int)}
+    files["moved"] = files.get("moved") is True
     return files
+
+
+def detour_in(files: "Mapping[str, Any]", roots: "Sequence[str]") -> "str | None":
+    """Return a path of a record to which a link leads out of the roots; None where there is none."""
+    paths = (*files["save"], *files["add"], *files["infos"], *files["made"], *files["modes"])
+    folders = {os.path.dirname(path): path for path in paths}
+    return next((path for path in folders.values() if leads_out(path, roots)), None)
 
 
 def unfinished() -> "Iterator[str]":
@@ -329,14 +341,16 @@ def unfinished() -> "Iterator[str]":
     root = os.path.join(home, "cudnn-resolve", "environments")
     for environment in sorted(_names_in(root)):
         for number in sorted(_names_in(os.path.join(root, environment))):
-            folder = os.path.join(root, environment, number)
-            try:
-                with open(os.path.join(folder, JOURNAL), "rb") as file:
-                    records = read_records(file.read())[0]
-            except OSError:
-                continue
-            if state_of(records) in _OPEN and kind(os.path.join(folder, "recover.py")) == "file":
-                yield os.path.join(folder, "recover.py")
+            program = os.path.join(root, environment, number, "recover.py")
+            if _state_in(os.path.dirname(program)) in _OPEN and kind(program) == "file":
+                yield program
+
+
+def _state_in(folder: str) -> str:
+    """Return the state of the journal in a folder, as `state_of` does; empty where there is none."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, JOURNAL), "rb") as file:
+        return state_of(read_records(file.read())[0])
+    return ""
 
 
 def _append(folder: str, before: str, kind_: str, **values: object) -> str:
@@ -395,18 +409,10 @@ def _was_being_made(folder: str, prefix: str) -> bool:
             is_that = told["inode"] == os.lstat(prefix).st_ino and str(told["token"]).encode() in file.read(1 << 20)
         if told["by"] is not None:
             return bool(is_that and told["is_leaving"] and str(told["by"]) == os.path.basename(folder).lstrip("0"))
-        return bool(is_that and not _any_committed(os.path.dirname(folder)))
+        others = os.path.dirname(folder)
+        return bool(is_that and not any(_state_in(os.path.join(others, name)) == "committed" for name in _names_in(others)))
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _any_committed(folder: str) -> bool:
-    """Return whether an apply in the environment of these journals came to its end."""
-    for name in _names_in(folder):
-        with contextlib.suppress(OSError), open(os.path.join(folder, name, JOURNAL), "rb") as file:
-            if state_of(read_records(file.read())[0]) == "committed":
-                return True
-    return False
 
 
 def _clear(prefix: str) -> "list[str]":
@@ -450,6 +456,9 @@ def main(words: "Sequence[str]") -> int:
         files = checked(records, begin.get("roots", []), folder)
     except (ValueError, KeyError, TypeError) as error:
         return _end(1, "the journal in {} is not as it was written: {}; nothing was changed".format(folder, error))
+    detour = None if files is None else detour_in(files, begin.get("roots", []))
+    if detour is not None:
+        return _end(1, "{} lies outside of the environment: a link leads there; nothing was changed".format(detour))
     if is_another(begin):
         what = "{} is another environment than the one that was being changed: it was made again".format(begin.get("prefix"))
         return _end(1, what, "nothing of that apply has a place in it; `cudnn-resolve apply --force ...` forgets it")

@@ -15,8 +15,19 @@ from cudnn_resolve.execution.aptget import find_apt
 from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import ARRIVING, RECOVER, STAGING, Journal, PastApply, inside, read_journal, tampered
-from cudnn_resolve.execution.journal_store import Journals, find_journal, read_mark
+from cudnn_resolve.execution.journal import (
+    ARRIVING,
+    RECOVER,
+    STAGING,
+    Journal,
+    Journals,
+    PastApply,
+    find_journal,
+    inside,
+    read_journal,
+    read_mark,
+    tampered,
+)
 from cudnn_resolve.execution.loader_settings import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
@@ -27,16 +38,15 @@ from cudnn_resolve.host.protocol import which
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.task import Work
-    from cudnn_resolve.host.protocol import Host
-    from cudnn_resolve.host.run_tool import Tooling
 
 
 _WAY_BACK = re.compile(r"^python3 (/[^\x00-\x1f\x7f]+)/recover\.py$", re.MULTILINE)
 """The command in a mark; anybody who may write into the environment may have written another one."""
 
 
-def put_all_back(journal: Journal, journals: Journals, host: Host, tooling: Tooling, *, why: str) -> tuple[str, ...]:
+def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
     """What could not be put back, in words; empty where everything is as it was before that journal."""
+    journals, tooling = work.journals, work.tooling(journal)
     past = journal.read()
     journal = Journal.resume(past, watch=journal.watch)  # a signal may have come between the disk and what it remembers
     try:
@@ -55,11 +65,12 @@ def put_all_back(journal: Journal, journals: Journals, host: Host, tooling: Tool
         left = (error.message,)
     else:
         left = (
-            *_tried(lambda: put_back(past, journals, journals.environment)),
+            *_tried(lambda: _put_files_back(past, journals)),
             *_tried(lambda: restore_cache(past, tooling)),
-            *_tried(lambda: restore_system(past, host, tooling)),
+            *_tried(lambda: restore_system(past, work.host, tooling)),
         )
-    left = (*left, *_tried(lambda: _on_disk(journals)))
+    # What was put back is on the disk before the journal says that it is there.
+    left = (*left, *_tried(lambda: disk.sync_file_systems((*journals.environment.roots, journals.folder))))
     try:
         if left:
             journal.add("left", what=list(left)[:50])
@@ -72,16 +83,10 @@ def put_all_back(journal: Journal, journals: Journals, host: Host, tooling: Tool
     return left
 
 
-def _on_disk(journals: Journals) -> tuple[str, ...]:
-    """Write what was put back to the disk before the journal says that it is there."""
-    disk.sync_file_systems((*journals.environment.roots, journals.folder))
-    return ()
-
-
-def _tried(part: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+def _tried(part: Callable[[], tuple[str, ...] | None]) -> tuple[str, ...]:
     """What a part could not put back; the others are tried whatever comes of it."""
     try:
-        return part()
+        return part() or ()
     except CudnnResolveError as error:
         return (error.message,)
     except (OSError, ValueError) as error:  # what no part expects, such as a name that no file can have
@@ -94,8 +99,7 @@ def _close(journal: Journal) -> None:
         journal.add("reverted")
     except CudnnResolveError:
         for folder in (journal.wheels, f"{journal.folder}/{STAGING}", f"{journal.folder}/{ARRIVING}"):
-            if disk.kind(folder) == "folder":
-                disk.remove_tree(folder)
+            disk.remove_tree(folder)
         journal.add("reverted")
 
 
@@ -113,8 +117,11 @@ def _refuse_changed(past: PastApply, work: Work) -> None:
             context=work.environment.prefix,
             hint="nothing was put back, since nothing of it has a place here; `apply --force ...` forgets that apply and goes on",
         )
-    reasons = () if work.force else changed_meanwhile(past, work.journals, work.environment)
-    if reasons:
+    reasons: list[str] = []
+    with suppress(WorldError):  # what is wrong with the journal is told by those who follow it
+        files = read_files(past, work.journals) or {}
+        reasons = payload_recover.changed_since(past.begin, files, work.environment.packages)
+    if reasons and not work.force:
         raise WorldError(
             f"apply number {past.id} was stopped in the middle, and others changed the environment since: {'; '.join(reasons)}",
             code="changed-since",
@@ -180,7 +187,7 @@ def repair(work: Work) -> Execution | None:
 
 def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
     """What became of the undo of an `apply`, by default of the last one that changed something; with `dry_run` what it would put back."""
-    act = _foretell if dry_run else _undo
+    act = _foretell if dry_run else _put_back
     past = interrupted(work.journals)
     if past is not None and number in (None, past.id):
         _refuse_changed(past, work)
@@ -201,10 +208,6 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
     chosen = committed[-1] if number is None else find_journal(work.journals, number)
     _refuse(chosen, committed, work)
     return act(chosen, work)
-
-
-def _undo(past: PastApply, work: Work) -> Execution:
-    return _put_back(past, work, why="undo")
 
 
 def _foretell(past: PastApply, work: Work) -> Execution:
@@ -235,7 +238,7 @@ def _refuse(past: PastApply, committed: list[PastApply], work: Work) -> None:
         raise WorldError(
             f"what apply number {past.id} replaced is not kept any more", code="cannot-undo", hint="apply the old versions anew"
         )
-    read_files(past, work.journals, work.environment)
+    read_files(past, work.journals)
     changed = changed_since(past, work.environment)
     present = installed_packages(work.host, work.environment)
     gone = [name for name in past.begin.get("remove", ()) if name in present]
@@ -253,15 +256,12 @@ def _refuse(past: PastApply, committed: list[PastApply], work: Work) -> None:
 def changed_since(past: PastApply, environment: Environment) -> tuple[str, ...]:
     """Names of packages that a committed journal installed and that are not as it left them."""
     out = []
-    for one in past.all("installed"):
-        records, infos = one.get("records"), one.get("infos")
-        if not isinstance(records, dict) or not isinstance(infos, dict):
-            raise tampered(past.folder, "what it installed is not readable")
-        inside(list(infos.values()), environment, past.folder)
-        for name, wanted in records.items():
-            path = f"{infos.get(name)}/RECORD"
+    for one in past.installed:
+        inside(list(one.infos.values()), environment, past.folder)
+        for name, wanted in one.records.items():
+            path = f"{one.infos.get(name)}/RECORD"
             if disk.kind(path) != "file" or disk.digest(path, "sha256") != wanted:
-                out.append(str(name))
+                out.append(name)
     return tuple(out)
 
 
@@ -277,25 +277,21 @@ def _require_means(past: PastApply, work: Work) -> None:
                 code="no-apt",
                 hint="nothing was changed; look whether PATH has the folder of apt-get",
             )
+        way = "run `sudo -v` first, so that sudo asks for no password meanwhile, then this again"
+        if which(work.host, "sudo") is None:
+            way = "run it as root: there is no sudo here"
         raise WorldError(
             f"apply number {past.id} changed packages of the system, and putting them back needs root",
             code="needs-root",
-            hint=f"nothing was changed; {_way_to_root(work.host)}",
+            hint=f"nothing was changed; {way}",
         )
 
 
-def _way_to_root(host: Host) -> str:
-    """What a user can do who has no root now."""
-    if which(host, "sudo") is None:
-        return "run it as root: there is no sudo here"
-    return "run `sudo -v` first, so that sudo asks for no password meanwhile, then this again"
-
-
-def _put_back(past: PastApply, work: Work, *, why: str) -> Execution:
+def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
     journal = Journal.resume(past, watch=work.watch)
     with undisturbed():
-        left = put_all_back(journal, work.journals, work.host, work.tooling(journal), why=why)
+        left = put_all_back(journal, work, why=why)
     status: Status = "broken" if left else "undone"
     installed = tuple(f"{one[0]}=={one[2]}" for one in past.begin.get("install", ()) if one[2])
     trouble = Trouble(message="not everything could be put back", code="left") if left else None
@@ -311,55 +307,32 @@ def _put_back(past: PastApply, work: Work, *, why: str) -> Execution:
     )
 
 
-def put_back(past: PastApply, journals: Journals, environment: Environment) -> tuple[str, ...]:
+def _put_files_back(past: PastApply, journals: Journals) -> tuple[str, ...]:
     """Put the files of the environment back; return what could not be, in words. May be repeated after a kill."""
-    files = read_files(past, journals, environment)
+    files = read_files(past, journals)
     if files is None:
         return ()
     finished = any(one["kind"] == "commit" for one in past.records)
-    return tuple(payload_recover.put_back(files, environment.packages, finished=finished))
+    return tuple(payload_recover.put_back(files, journals.environment.packages, finished=finished))
 
 
-def read_files(past: PastApply, journals: Journals, environment: Environment) -> dict[str, Any] | None:
+def read_files(past: PastApply, journals: Journals) -> dict[str, Any] | None:
     """Return the `files` record of a journal, every path of it checked; None where there is none.
 
     WorldError where it names anything outside of the environment: better said before anything is begun.
     """
-    files = past.last("files")
-    if files is None:
-        return None
-    store = files.get("store")
-    if not journals.is_store(store, past.id):
-        raise tampered(past.folder, "what it saved lies elsewhere")
-    extra = [path for one in past.all("installed") for path in inside(one.get("extra", []), environment, past.folder)]
-    modes, names = files.get("modes"), files.get("names")
-    if not isinstance(modes, dict) or not isinstance(names, list):
-        raise tampered(past.folder, "what it says of folders is not readable")
-    paths = {name: inside(files.get(name), environment, past.folder) for name in ("save", "add", "infos", "made")}
-    kept = {folder: mode & 0o3777 for folder, mode in modes.items() if isinstance(mode, int) and environment.holds(folder)}
-    checked: set[str] = set()
-    for path in (*(path for some in paths.values() for path in some), *extra, *kept):
-        folder = path.rpartition("/")[0]
-        if folder not in checked:
-            checked.add(folder)
-            refuse_detour(path, environment)
-    return {
-        **paths,
-        "add": tuple(dict.fromkeys((*paths["add"], *extra))),
-        "store": str(store),
-        "modes": kept,
-        "names": frozenset(one for one in names if isinstance(one, str)),
-        "moved": files.get("moved") is True,
-    }
-
-
-def changed_meanwhile(past: PastApply, journals: Journals, environment: Environment) -> tuple[str, ...]:
-    """Return, in words, what others did to the environment since the journal was written."""
+    environment = journals.environment
     try:
-        files = read_files(past, journals, environment)
-    except WorldError:
-        return ()  # what is wrong with the journal is told by those who follow it
-    return tuple(payload_recover.changed_since(past.begin, files or {}, environment.packages))
+        files = payload_recover.checked(past.records, environment.roots, past.folder)
+    except ValueError as error:
+        raise tampered(past.folder, str(error)) from None
+    if files is not None:
+        if not journals.is_store(files["store"], past.id):
+            raise tampered(past.folder, "what it saved lies elsewhere")
+        detour = payload_recover.detour_in(files, environment.roots)
+        if detour is not None:
+            refuse_detour(detour, environment)
+    return files
 
 
 def mark_path(environment: Environment) -> str:

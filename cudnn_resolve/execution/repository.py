@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.aptget import KEYRING, Apt, configured, dpkg_options, present_packages, purge
+from cudnn_resolve.execution.aptget import KEYRING, Apt, configured, present_packages, purge
 from cudnn_resolve.execution.journal import LEAVING, tampered
 from cudnn_resolve.host import disk
 from cudnn_resolve.requirement.source import File
@@ -255,15 +255,14 @@ def _carry_out(one: Change, apt: Apt, folder: str, tooling: Tooling) -> None:
         raise WorldError(f"{one.path} could not be changed: {result.why()}", code="repository", context=tooling.log)
 
 
-def restore_repository(record: Mapping[str, Any], past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
+def restore_repository(past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
     """Remove what `make_known` wrote and put back what it replaced; return what could not be done. May be repeated."""
     left = []
-    if "before" in record and record["before"] is None and "cuda-keyring" in present_packages(apt):  # a journal of version 0.1.0
-        done = purge(apt, dpkg_options(apt), ("cuda-keyring",), tooling)
+    if any(one.before is None for one in past.told("keyring", _Keyring)[-1:]) and "cuda-keyring" in present_packages(apt):
+        done = purge(apt, ("cuda-keyring",), tooling)
         left += [] if done.ok else [f"cuda-keyring could not be removed: {done.why()}"]
-    touched = _touched(record, past, apt)
-    sums = known_sums(past)
-    for path, aside in touched.items():
+    sums = _known_sums(past)
+    for path, aside in _touched(past, apt).items():
         if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
             apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
         if aside is not None and disk.kind(aside) is None:
@@ -277,37 +276,45 @@ def restore_repository(record: Mapping[str, Any], past: PastApply, apt: Apt, too
     return left
 
 
-def changed_repository(record: Mapping[str, Any], past: PastApply, apt: Apt) -> list[str]:
+def changed_repository(past: PastApply, apt: Apt) -> list[str]:
     """Return lists and keys that are not as a committed journal left them."""
-    sums = known_sums(past)
-    return [path for path in _touched(record, past, apt) if path in sums and _sum(path) != sums[path]]
+    sums = _known_sums(past)
+    return [path for path in _touched(past, apt) if path in sums and _sum(path) != sums[path]]
 
 
-def _touched(record: Mapping[str, Any], past: PastApply, apt: Apt) -> dict[str, str | None]:
+class _Keyring(Struct, frozen=True):
+    """What a journal says of lists and keys."""
+
+    moved: tuple[tuple[str, str | None], ...]
+    written: tuple[str, ...] = ()
+    before: str | UnsetType | None = UNSET
+    """Of version 0.1.0: the version of cuda-keyring that was there, None for none."""
+
+
+class _Known(Struct, frozen=True):
+    sums: Mapping[str, str | None] = {}
+
+
+def _touched(past: PastApply, apt: Apt) -> dict[str, str | None]:
     """Each path that the journal names, checked, and where what was there went; None where nothing was there."""
-    folders, rows, written = apt_folders(apt), record.get("moved"), record.get("written", [])
-    if not isinstance(rows, list) or not isinstance(written, list):
-        raise tampered(past.folder, "what it says of lists and keys is not readable")
+    records = past.told("keyring", _Keyring)[-1:]
+    folders = apt_folders(apt) if records else None
     out: dict[str, str | None] = {}
-    pairs = [tuple(row) if isinstance(row, list) else (row,) for row in rows] + [(path, None) for path in written]
-    for pair in pairs:
-        if len(pair) != 2 or not isinstance(pair[0], str) or not folders.holds(pair[0]) or not _is_aside(pair[1], pair[0]):
+    for path, aside in (pair for one in records for pair in (*one.moved, *((path, None) for path in one.written))):
+        if folders is None or not folders.holds(path) or not _is_aside(aside, path):
             raise tampered(past.folder, "it names a list or key that is none of apt's")
-        path, aside = pair
         out[path] = out.get(path) or aside
     return out
 
 
-def _is_aside(name: object, path: str) -> bool:
+def _is_aside(name: str | None, path: str) -> bool:
     """Return whether `name_aside` could have given the name; None stands for a path that nothing lay at."""
-    return name is None or (isinstance(name, str) and name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None)
+    return name is None or (name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None)
 
 
-def known_sums(past: PastApply) -> Mapping[str, Any]:
+def _known_sums(past: PastApply) -> Mapping[str, str | None]:
     """SHA-256 of each touched path, as it was when all was written; empty where it did not come to that."""
-    known = past.last("known")
-    sums = known.get("sums") if known is not None else None
-    return sums if isinstance(sums, dict) else {}
+    return next((one.sums for one in past.told("known", _Known)[-1:]), {})
 
 
 def _sum(path: str) -> str | None:

@@ -15,7 +15,7 @@ from cudnn_resolve.errors import CudnnResolveError, IndexUnavailableError, World
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.conditions import check_before, check_room, installed_outside, mib
-from cudnn_resolve.execution.exchange import Exchange, plan_exchange, take_away
+from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known, download_by_name, fetch
 from cudnn_resolve.execution.installed import installed_packages, record_paths
 from cudnn_resolve.execution.installer import (
@@ -29,13 +29,19 @@ from cudnn_resolve.execution.installer import (
     is_careful,
     move_staged,
     stage,
-    unstage,
 )
 from cudnn_resolve.execution.journal import RECOVER, STAGING, read_journal
 from cudnn_resolve.execution.link_check import check_links
-from cudnn_resolve.execution.loader_settings import cache_change, folder_wheels, in_folder, loaded_by_preload, own_files, write_cache
+from cudnn_resolve.execution.loader_settings import (
+    cache_change,
+    files_of_folder,
+    folder_wheels,
+    in_folder,
+    loaded_by_preload,
+    own_files,
+    write_cache,
+)
 from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
-from cudnn_resolve.execution.overlap import overlaps
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
 from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.wheel import check_contents, check_staged, sums_of
@@ -75,14 +81,15 @@ def carry_out(task: Task, work: Work) -> Execution:
             done = _change(task, work, journal, own, installer)
             return replace(done, notes=(*notes, *done.notes))
     except (CudnnResolveError, InterruptError) as error:
-        return _retreat_whatever_comes(work, journal, error)
+        cause: Exception = error
     except OSError as error:  # what no step expected: the way back is gone all the same, and how far it came is said
-        return _retreat_whatever_comes(work, journal, disk.refusal(error, str(error.filename or work.environment.prefix)))
+        cause = disk.refusal(error, str(error.filename or work.environment.prefix))
     except MemoryError:
-        return _retreat_whatever_comes(work, journal, out_of_memory())
+        cause = out_of_memory()
     except BaseException as error:
         _retreat_whatever_comes(work, journal, InterruptError(type(error).__name__))
         raise
+    return _retreat_whatever_comes(work, journal, cause)
 
 
 def _begin(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
@@ -109,7 +116,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
     installed = installed_packages(work.host, work.environment)
     installed_outside(task, installed)
     wheels = (*supply.wheels, *supply.apart)
-    own = {**_leaving_folder(supply.apart, work), **own}
+    own = {**(files_of_folder(work.environment) if supply.apart else {}), **own}  # other wheels take their place
     exchange = plan_exchange(wheels, task.remove, own, installed, work.host, work.environment)
     store = work.journals.store_of(journal.id)
     reserve = check_room(wheels, exchange, store, work.environment)
@@ -134,7 +141,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         if content is not None:
             disk.write_whole(path, content)
     journal.add("installed", **_seen(wheels, exchange, work, complete=supply.movable))
-    unstage(journal.folder)
+    disk.remove_tree(f"{journal.folder}/{STAGING}")
     written = Later(lambda: disk.sync_file_systems((*work.environment.roots, store, journal.folder)))  # all that changes is there
     _verify(task, work)
     work.reporter.begin("writing it to the disk")
@@ -191,18 +198,12 @@ def _supply(task: Task, work: Work, journal: Journal, installer: Any) -> Supply:
     return Supply(wheels=_fetch_all(task.install, work, journal, work.environment), staged=False, movable=False, apart=apart)
 
 
-def _leaving_folder(apart: tuple[Wheel, ...], work: Work) -> dict[str, None]:
-    """Files of the folder that make room for other wheels in it."""
-    folder = in_folder(work.environment).scheme["purelib"]
-    return dict.fromkeys(disk.files_below(folder)) if apart and disk.kind(folder) == "folder" else {}
-
-
 def _install_system(task: Task, work: Work, journal: Journal, reserve: int) -> Iterator[Done]:
     if not task.apt:
         return
     work.reporter.begin(f"asking apt-get for {_many(len(task.apt), 'package')}")
     tooling = work.tooling(journal)
-    apt, packages = prepare_system(task, work, journal, tooling, reserve=reserve)
+    apt, packages = prepare_system(task, work, journal, tooling, reserve)
     count = _many(len(packages), "package")
     work.reporter.begin(f"installing {count} of the system with apt-get")
     yield Done(what=f"{count} installed with apt-get", seconds=change_system(apt, packages, journal, tooling))
@@ -421,7 +422,9 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
     """Everything put back, and what is said of it."""
     with undisturbed():
         work.reporter.end()
-        trouble = _trouble(error)
+        trouble = Trouble(message=f"interrupted ({error})", code="interrupted")
+        if isinstance(error, CudnnResolveError):
+            trouble = Trouble(message=error.message, code=error.code, context=error.context, hint=error.hint)
         differences = error.differences if isinstance(error, DifferenceError) else ()
         if journal is None or read_journal(journal.folder) is None:  # a signal, or a full disk, came before its first record
             if journal is not None and journal.has_changed:
@@ -444,7 +447,7 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
             prefix = work.environment.prefix
             return _stranded(trouble, journal.id, f"{prefix}: somebody moved it, or made it again; once it is back, undo this apply")
         work.reporter.begin("putting everything back")
-        left = put_all_back(journal, work.journals, work.host, work.tooling(journal), why=trouble.code)
+        left = put_all_back(journal, work, why=trouble.code)
         work.reporter.end()
         status: Status = "broken" if left else "reverted"
         return Execution(
@@ -455,9 +458,3 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
 def _stranded(trouble: Trouble, number: int, why: str) -> Execution:
     """Nothing was put back, since what leads back, or where to, is not there."""
     return Execution(status="broken", id=number, trouble=trouble, left=(why,), exit_code=EXITS["broken"])
-
-
-def _trouble(error: Exception) -> Trouble:
-    if isinstance(error, CudnnResolveError):
-        return Trouble(message=error.message, code=error.code, context=error.context, hint=error.hint)
-    return Trouble(message=f"interrupted ({error})", code="interrupted")

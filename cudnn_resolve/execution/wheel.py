@@ -13,7 +13,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.environment import KINDS
 from cudnn_resolve.execution.payload_recover import MARK
+from cudnn_resolve.facts.record import record_rows
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.archive import MOST_TEXT_BYTES, Archive, bad_wheel
 from cudnn_resolve.version import same_version
@@ -28,7 +30,6 @@ _OWN = {"scripts": re.compile(r"python[0-9.]*"), "data": re.compile(r"pyvenv\.cf
 """What an environment is made of, by the kind of file that would take its place."""
 _DEEPEST = 60
 """Folders that a member may lie in: those of real wheels lie in less than twenty."""
-_KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
 class Wheel(Struct, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ def check_staged(wheels: Sequence[Wheel], staging: str, environment: Environment
     for wheel in wheels:
         place = os.path.dirname(wheel.info)
         text = disk.content(f"{staging}{wheel.info[len(environment.prefix) :]}/RECORD", MOST_TEXT_BYTES) or b""
-        sums = {os.path.normpath(f"{place}/{path}"): digest for path, digest in _recorded(text.decode("utf-8", "replace")) if digest}
+        sums = {os.path.normpath(f"{place}/{path}"): digest for path, digest, _ in record_rows(text.decode("utf-8", "replace")) if digest}
         owners.update(dict.fromkeys(sums, f"{wheel.name}-{wheel.version}"))
         found.append(replace(wheel, sums=sums))
     for path in (path for wheel in wheels for path in wheel.paths):
@@ -115,16 +116,6 @@ def check_staged(wheels: Sequence[Wheel], staging: str, environment: Environment
         if _OWN["data"].fullmatch(inside):
             raise bad_wheel(by, f"its member {inside[:120]!r} would take the place of the environment's own")
     return tuple(found)
-
-
-def _recorded(text: str) -> Iterator[tuple[str, str]]:
-    """The path and the sum of each file of a RECORD."""
-    from csv import Error, reader  # only what changes something pays for it
-
-    try:
-        yield from ((row[0], row[1]) for row in reader(text.splitlines()) if len(row) > 1 and "\0" not in row[0])
-    except Error:
-        return
 
 
 def check_no_links(names: Iterable[str], filename: str) -> None:
@@ -189,7 +180,7 @@ def _place(member: str, root: str, name: str, environment: Environment, path: st
 def _kind(member: str, rest: str, path: str) -> tuple[str, str]:
     """The kind of file that a member of the `.data` folder is, and its path among those."""
     kind, _, inside = rest.partition("/")
-    if kind not in _KINDS or not inside:
+    if kind not in KINDS or not inside:
         raise bad_wheel(path, f"its member {member[:120]!r} is of no known kind")
     if kind in _OWN and _OWN[kind].fullmatch(inside):
         raise bad_wheel(path, f"its member {member[:120]!r} would take the place of the environment's own {inside}")

@@ -1,7 +1,5 @@
 """Facts stated on the command line, which override those of the machine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from types import MappingProxyType
@@ -88,8 +86,9 @@ def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Fac
     if stated.os is not None:
         facts = _with_os(facts, stated.os)
     if stated.glibc is not None:
-        platform = replace(facts.platform, glibc=_glibc_of(stated.glibc))
-        facts = _learnt(replace(facts, platform=platform), "--glibc", "platform.glibc")
+        if not _GLIBC.fullmatch(stated.glibc):
+            raise UsageError(f"--glibc {stated.glibc!r} is not a version of the GNU C library", code="option-glibc", hint="such as 2.35")
+        facts = _learnt(replace(facts, platform=replace(facts.platform, glibc=stated.glibc)), "--glibc", "platform.glibc")
     if stated.python_version is not None:
         facts = _learnt(replace(facts, python=python_of(stated.python_version)), "--python-version", "python.version")
     if stated.driver is not None:
@@ -161,11 +160,9 @@ def _with_platform(facts: Facts, text: str) -> Facts:
             loader=UNKNOWN,
             packages=replace(facts.packages, apt=UNKNOWN),
         )
-    platform = replace(facts.platform, system="linux", arch=arch)
-    facts = _learnt(facts, "--platform", "platform.system", "platform.arch")
-    if glibc is not None:
-        return _learnt(replace(facts, platform=replace(platform, glibc=glibc)), "--platform", "platform.glibc")
-    return replace(facts, platform=platform)
+    platform = replace(facts.platform, system="linux", arch=arch, glibc=glibc or facts.platform.glibc)
+    learnt = ("platform.system", "platform.arch", *(("platform.glibc",) if glibc else ()))
+    return _learnt(replace(facts, platform=platform), "--platform", *learnt)
 
 
 def _with_os(facts: Facts, text: str) -> Facts:
@@ -224,12 +221,6 @@ def _refuse_unknown(text: str, distribution: str, release: str) -> None:
     what = f"{distribution} has no release {release}" if known is not None else f"no distribution is called {distribution!r}"
     hint = f"did you mean {' or '.join(near)}?" if near else "of another distribution, state the C library instead: --glibc 2.35"
     raise UsageError(f"--os {text!r}: {what}", code="option-os", hint=hint)
-
-
-def _glibc_of(text: str) -> str:
-    if not _GLIBC.fullmatch(text):
-        raise UsageError(f"--glibc {text!r} is not a version of the GNU C library", code="option-glibc", hint="such as 2.35")
-    return text
 
 
 def python_of(text: str) -> Python:

@@ -150,13 +150,16 @@ def _facts(file: FactsFile) -> Facts:
     platform, packages = file.platform, file.packages
     arch = None if platform.arch is None else _ARCHITECTURES.get(platform.arch.lower(), platform.arch)
     pip = packages.pip if isinstance(packages.pip, Unknown) else {_normalized(name): version for name, version in packages.pip.items()}
+    frameworks = file.frameworks
+    if not isinstance(frameworks, Unknown):
+        frameworks = tuple(structs.replace(one, name=_normalized(one.name)) for one in frameworks)
     requires = {_normalized(name): lines for name, lines in packages.requires.items()}
     return Facts(
         **{
             **{name: getattr(file, name) for name in Facts.__struct_fields__},
             "platform": structs.replace(platform, arch=arch),
             "gpus": file.gpus if isinstance(file.gpus, Unknown) else tuple(map(_read_gpu, file.gpus)),
-            "frameworks": file.frameworks if isinstance(file.frameworks, Unknown) else tuple(map(_read_framework, file.frameworks)),
+            "frameworks": frameworks,
             "packages": structs.replace(packages, pip=pip, requires=requires),
             "container": file.container.kind if isinstance(file.container, _Container) else file.container,
             "root": None if isinstance(file.root, Unknown) else file.root,
@@ -168,10 +171,6 @@ def _facts(file: FactsFile) -> Facts:
 def _read_gpu(row: Gpu) -> Gpu:
     written = row.compute_capability
     return row if written is None else structs.replace(row, compute_capability=str(Capability.parse(written)))
-
-
-def _read_framework(row: InstalledFramework) -> InstalledFramework:
-    return structs.replace(row, name=_normalized(row.name))
 
 
 def _normalized(name: str) -> str:

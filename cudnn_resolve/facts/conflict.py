@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, Problem, Unknown
@@ -13,7 +14,7 @@ _TOKENS = re.compile(r"\d+(?:\.\d+)+|/[^\s:;,)]+")
 
 def conflicts(facts: Facts) -> tuple[Problem, ...]:
     """Find facts that contradict each other, each with its consequence."""
-    found = _driver(facts.driver)
+    found = list(_driver(facts.driver))
     if not isinstance(facts.frameworks, Unknown):
         for framework in facts.frameworks:
             found.extend(_cudnn(framework))
@@ -37,41 +38,32 @@ def _tokens(text: str) -> frozenset[str]:
 
 def is_wrong(framework: InstalledFramework) -> bool:
     """True where the framework would load a cuDNN that its build cannot use, or none although it needs one."""
-    return bool(_cudnn(framework))
+    return next(_cudnn(framework), None) is not None
 
 
-def _driver(driver: Driver | Unknown | None) -> list[Problem]:
-    if driver is None or isinstance(driver, Unknown) or not driver.version or not driver.kernel_module:
-        return []
-    if driver.version == driver.kernel_module:
-        return []
-    why = (
-        f"the library is {driver.version}, the loaded kernel module {driver.kernel_module}: CUDA fails until a reboot or a matching library"
-    )
-    return [Problem(what="driver", why=why)]
+def _driver(driver: Driver | Unknown | None) -> Iterator[Problem]:
+    if isinstance(driver, Driver) and driver.version and driver.kernel_module and driver.version != driver.kernel_module:
+        releases = f"the library is {driver.version}, the loaded kernel module {driver.kernel_module}"
+        yield Problem(what="driver", why=f"{releases}: CUDA fails until a reboot or a matching library")
 
 
-def _cudnn(framework: InstalledFramework) -> list[Problem]:
-    load = framework.would_load
-    if load is None or not framework.cudnn_built:
-        return []
+def _cudnn(framework: InstalledFramework) -> Iterator[Problem]:
+    load, built = framework.would_load, framework.cudnn_built
+    if load is None or not built:
+        return
     what = f"{framework.name} {framework.version}"
-    if not load.version:
-        absent = Problem(what=what, why=f"built with cuDNN {framework.cudnn_built}, would find none")
-        return [] if load.path else [absent]
-    if CudnnVersion(load.version).serves(CudnnVersion(framework.cudnn_built)):
-        return []
-    why = f"built with cuDNN {framework.cudnn_built}, would load {load.version}" + (f" from {load.path}" if load.path else "")
-    return [Problem(what=what, why=why)]
+    if load.version and not CudnnVersion(load.version).serves(CudnnVersion(built)):
+        where = f" from {load.path}" if load.path else ""
+        yield Problem(what=what, why=f"built with cuDNN {built}, would load {load.version}{where}")
+    elif not load.version and not load.path:
+        yield Problem(what=what, why=f"built with cuDNN {built}, would find none")
 
 
-def _cuda(framework: InstalledFramework, driver: Driver | Unknown | None) -> list[Problem]:
-    if driver is None or isinstance(driver, Unknown) or not driver.cuda or not framework.cuda_built:
-        return []
-    if CudaVersion(framework.cuda_built).major <= CudaVersion(driver.cuda).major:
-        return []
-    why = f"built for CUDA {framework.cuda_built}, the driver supports CUDA up to {driver.cuda}"
-    return [Problem(what=f"{framework.name} {framework.version}", why=why)]
+def _cuda(framework: InstalledFramework, driver: Driver | Unknown | None) -> Iterator[Problem]:
+    cuda, built = driver.cuda if isinstance(driver, Driver) else None, framework.cuda_built
+    if cuda and built and CudaVersion(built).major > CudaVersion(cuda).major:
+        why = f"built for CUDA {built}, the driver supports CUDA up to {cuda}"
+        yield Problem(what=f"{framework.name} {framework.version}", why=why)
 
 
 def _copy(copy: CudnnCopy) -> Problem:

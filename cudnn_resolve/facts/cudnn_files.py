@@ -166,20 +166,6 @@ def conda_package(file: str) -> Package | None:
     return Package(name=found[1], version=release, soname=release.major, cuda=cuda[1] if cuda else None)
 
 
-def parse_record(text: str) -> dict[str, int]:
-    """Size in bytes of each file that a wheel's RECORD lists with one.
-
-    Sample line: `nvidia/cudnn/lib/libcudnn.so.9,sha256=PmNdPHPnQzAvuAS…,104664`. Source: PEP 376 and PEP 427.
-    """
-    sizes = {}
-    for line in text.splitlines():
-        path, comma, size = line.rpartition(",")
-        path = path.rpartition(",")[0].strip('"')
-        if comma and path and size.isascii() and size.isdigit() and len(size) < 16:
-            sizes[path] = int(size)
-    return sizes
-
-
 def _names(part: str, version: CudnnVersion) -> tuple[str, ...]:
     numbers = version.parts[:3]
     stem = f"libcudnn_{part}.so"

@@ -4,8 +4,6 @@
 The JSON form of `Facts` is what `detect --format json` prints; `facts.codec` reads and writes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Final, Literal, TypeVar

@@ -69,7 +69,7 @@ def told_by_json(found: Mapping[str, Any]) -> Told | None:
         return _named(_node(found), "Kubernetes node")
     if isinstance(found.get("GPU / Driver"), dict):
         pairs = [(str(key), str(value)) for one in found.values() if isinstance(one, dict) for key, value in one.items()]
-        return _named(_cudnn_pairs(pairs), "cudnn.collect_env --json")
+        return _named(_cudnn_report(pairs), "cudnn.collect_env --json")
     return None
 
 
@@ -120,10 +120,10 @@ def _first(pattern: re.Pattern[str], text: str | None) -> str | None:
     return found[1] if found else None
 
 
-def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _pairs(lines: Iterable[str], between: str = ":") -> Iterator[tuple[str, str]]:
     """Keys and values of lines such as `Nvidia driver version: 550.54.15`."""
     for line in lines:
-        key, colon, value = line.partition(":")
+        key, colon, value = line.partition(between)
         if colon:
             yield key.strip(), value.strip()
 
@@ -201,14 +201,6 @@ def _some(packages: Mapping[str, str]) -> Told:
 
 
 # ---- nvidia-smi
-
-
-def _smi_table(text: str) -> Told:
-    return {"driver": _driver(text), "gpus": _table_gpus(text)}
-
-
-def _smi_list(text: str) -> Told:
-    return {"gpus": _listed_gpus(text)}
 
 
 def _smi_query(text: str) -> Told:
@@ -389,12 +381,9 @@ def _jax_report(text: str) -> Told:
     }
 
 
-def _cudnn_report(text: str) -> Told:
-    """`python -m cudnn.collect_env` of NVIDIA's cuDNN frontend."""
-    return _cudnn_pairs([(key.strip(), value.strip()) for key, _, value in (line.partition(" : ") for line in text.splitlines())])
-
-
-def _cudnn_pairs(pairs: list[tuple[str, str]]) -> Told:
+def _cudnn_report(pairs: Iterable[tuple[str, str]]) -> Told:
+    """`python -m cudnn.collect_env` of NVIDIA's cuDNN frontend: lines such as `Driver version : 550.54.15`, or its JSON."""
+    pairs = [(key.strip(), value.strip()) for key, value in pairs]
     said = dict(pairs)
     gpus: list[Told] = []
     for key, value in pairs:
@@ -488,13 +477,13 @@ _PROGRAMS: tuple[tuple[re.Pattern[str], str, Callable[[str], Told]], ...] = tupl
     (re.compile(sign), program, read)
     for sign, program, read in (
         (r"<nvidia_smi_log>", "nvidia-smi -q -x", _smi_xml),
-        (r"^#+ cuDNN frontend environment report", "cudnn.collect_env", _cudnn_report),
+        (r"^#+ cuDNN frontend environment report", "cudnn.collect_env", lambda text: _cudnn_report(_pairs(text.splitlines(), " : "))),
         (r"^PyTorch version *: ", "torch.utils.collect_env", _torch_report),
         (r"^== check (?:python|os platform|pips) =", "tf_env_collect.sh", _tensorflow_report),
         (r"^jaxlib: +\d", "jax.print_environment_info()", _jax_report),
         (r"^=+ ?NVSMI LOG ?=+$", "nvidia-smi -q", _smi_query),
-        (r"NVIDIA-SMI \d.* Version: ", "nvidia-smi", _smi_table),
-        (r"^GPU \d{1,3}: .+ \(UUID: GPU-", "nvidia-smi -L", _smi_list),
+        (r"NVIDIA-SMI \d.* Version: ", "nvidia-smi", lambda text: {"driver": _driver(text), "gpus": _table_gpus(text)}),
+        (r"^GPU \d{1,3}: .+ \(UUID: GPU-", "nvidia-smi -L", lambda text: {"gpus": _listed_gpus(text)}),
     )
 )
 """Programs by a line that each prints and no other: reports before nvidia-smi, which some of them hold."""

@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Gpu, or_none
 from cudnn_resolve.fleet.model import FleetClass, Spread
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine, machine_of
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
 
 _NUMBER = re.compile(r"(\d+)")
 _VENDOR = re.compile(r"\b(?:nvidia|tesla|geforce|quadro|graphics|\d+ ?gb)\b|[^a-z0-9]+")

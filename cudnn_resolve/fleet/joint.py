@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Packages, Platform, Python, or_none
+from cudnn_resolve.fleet.model import FleetClass
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine, machine_of
-
-if TYPE_CHECKING:
-    from cudnn_resolve.fleet.model import FleetClass
-    from cudnn_resolve.matrix.book import Book
 
 Fits = Callable[[Sequence["FleetClass"]], bool]
 _BRANCHES = 20_000
@@ -122,7 +119,8 @@ def _fewest(cores: Sequence[Sequence[FleetClass]]) -> tuple[FleetClass, ...]:
         tried += 1
         if (best and _hosts(chosen) >= _hosts(best[0])) or (best and tried > _BRANCHES):
             return
-        core = next((one for one in cores if not set(map(_name, one)) & set(map(_name, chosen))), None)
+        names = {one.name for one in chosen}
+        core = next((core for core in cores if names.isdisjoint(one.name for one in core)), None)
         if core is None:
             best[:] = [chosen]
             return
@@ -131,7 +129,3 @@ def _fewest(cores: Sequence[Sequence[FleetClass]]) -> tuple[FleetClass, ...]:
 
     choose(())
     return best[0]
-
-
-def _name(one: FleetClass) -> str:
-    return one.name

@@ -20,9 +20,6 @@ class Later(Future[T]):
         super().__init__()
         threading.Thread(target=_fill, args=(self, call), daemon=True).start()
 
-    value = Future.result
-    """The value, once it is there; what the call raised is raised here."""
-
 
 class Once(Generic[T]):
     """The value of a call that is made when somebody first asks for it; whoever asks meanwhile waits."""
@@ -74,28 +71,6 @@ class Delayed:
             if self._timer is not None:
                 self._timer = None
                 call()
-
-
-class Gate:
-    """Holds back whoever comes until it is opened, or until it is clear that it never will be."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._is_open = False
-
-    def open(self) -> None:
-        """Let everybody through."""
-        self._is_open = True
-        self._event.set()
-
-    def give_up(self) -> None:
-        """Send everybody away where it is not open."""
-        self._event.set()
-
-    def wait(self) -> bool:
-        """True once it is open; False where it never will be."""
-        self._event.wait()
-        return self._is_open
 
 
 def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:

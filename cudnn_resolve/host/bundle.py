@@ -8,7 +8,6 @@ one folder below, so that no name leads elsewhere; a link is no file.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.environment_lock import lock
 
 SUMS = "SHA256SUMS"
 WHEELS = "wheels"
@@ -194,19 +194,11 @@ def place(folder: str, name: str, content: bytes) -> str:
 @contextlib.contextmanager
 def arriving(folder: str) -> Iterator[str]:
     """A folder of its own in the bundle, from which a file that is whole is renamed into its place."""
-    import tempfile
-
-    try:
-        passing = tempfile.mkdtemp(prefix=_ARRIVING, dir=folder)
-    except OSError as error:
-        raise disk.refusal(error, folder) from None
-    try:
-        yield passing
-    except OSError as error:
-        raise disk.refusal(error, str(error.filename or folder)) from None
-    finally:
-        shutil.rmtree(passing, ignore_errors=True)
-        _forget(folder)
+    with working(folder) as passing:
+        try:
+            yield passing
+        except OSError as error:
+            raise disk.refusal(error, str(error.filename or folder)) from None
 
 
 @contextlib.contextmanager
@@ -281,31 +273,10 @@ def _locked(folder: str) -> Iterator[None]:
     with disk.refused(folder):
         handle = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
-        _wait(handle, _LOCK_SECONDS)
+        lock(handle, _LOCK_SECONDS)
         yield
     finally:
         os.close(handle)
-
-
-def _wait(handle: int, seconds: float) -> bool:
-    """Return whether the file is locked now, or its file system has no locks; False where somebody else has it all that time."""
-    ends = time.monotonic() + seconds
-    while not _taken(handle):
-        if time.monotonic() > ends:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _taken(handle: int) -> bool:
-    """Return whether the file is locked now, or its file system has no locks; False where somebody else has it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True
 
 
 # ---- one file
@@ -323,9 +294,9 @@ def alone_with(path: str, tell: Callable[[str], None]) -> Iterator[tuple[int, ..
         while disk.kind(path) is not None:
             with disk.refused(path):
                 handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            if not _taken(handle):
+            if lock(handle, 0.0) is False:
                 tell(f"{path} is being written by somebody else: waiting for at most {_TAR_LOCK_SECONDS / 60:.0f} minutes")
-                if not _wait(handle, _TAR_LOCK_SECONDS):
+                if lock(handle, _TAR_LOCK_SECONDS) is False:
                     raise WorldError(f"somebody else is writing {path}", code="bundle-busy", hint="nothing was changed; run it again later")
             held = os.fstat(handle)
             if _which(path) == (held.st_dev, held.st_ino, held.st_size, held.st_mtime_ns):
@@ -339,10 +310,8 @@ def alone_with(path: str, tell: Callable[[str], None]) -> Iterator[tuple[int, ..
 
 
 def _which(path: str) -> tuple[int, ...] | None:
-    with contextlib.suppress(OSError):
-        found = os.lstat(path)
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-    return None
+    """File system, inode, size and time of a file; None where there is none."""
+    return disk.state_of(path)[:4] or None
 
 
 def pack(folder: str, path: str, replaced: tuple[int, ...] | None = None) -> None:

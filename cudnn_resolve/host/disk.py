@@ -6,9 +6,7 @@ Nothing here follows a symbolic link in the last part of a path, and nothing is 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import hashlib
 import os
 import shutil
 import stat as modes
@@ -26,9 +24,7 @@ _KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "folder", modes.S_IFLNK: "link"}
 def kind(path: str) -> str | None:
     """What is at a path, a link not followed: `file`, `folder`, `link`, `other`, or None for nothing."""
     found = _seen(path)
-    if found is None:
-        return None
-    return _KINDS.get(modes.S_IFMT(found.st_mode), "other")
+    return _KINDS.get(modes.S_IFMT(found.st_mode), "other") if found else None
 
 
 def _seen(path: str) -> os.stat_result | None:
@@ -119,7 +115,8 @@ def _move_across(source: str, target: str) -> None:
             os.symlink(os.readlink(source), beside)
         else:
             shutil.copy2(source, beside, follow_symlinks=False)
-            _sync_file(beside)
+            with open(os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as copy:
+                os.fsync(copy)
         os.rename(beside, target)
         sync_folder(os.path.dirname(target))
         os.unlink(source)
@@ -127,14 +124,6 @@ def _move_across(source: str, target: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise refusal(error, target) from None
-
-
-def _sync_file(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def move_tree(source: str, target: str, roots: Sequence[str]) -> None:
@@ -201,7 +190,9 @@ def remove_empty(path: str) -> bool:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all in it; WorldError where that is not possible."""
+    """Remove a folder and all in it, if there is one; WorldError where that is not possible."""
+    if kind(path) != "folder":
+        return
     try:
         shutil.rmtree(path)
     except FileNotFoundError:
@@ -224,6 +215,15 @@ def names_in(path: str) -> tuple[str, ...]:
 
 def files_below(path: str) -> Iterator[str]:
     """Every file and link below a folder; links to folders are not gone into."""
+    return (entry.path for entry in _entries_below(path) if not entry.is_dir(follow_symlinks=False))
+
+
+def folders_below(path: str) -> Iterator[str]:
+    """Every folder below a folder, inner ones first."""
+    return reversed([entry.path for entry in _entries_below(path) if entry.is_dir(follow_symlinks=False)])
+
+
+def _entries_below(path: str) -> Iterator[os.DirEntry[str]]:
     waiting = [path]
     while waiting:
         try:
@@ -231,25 +231,8 @@ def files_below(path: str) -> Iterator[str]:
                 entries = list(found)
         except OSError:
             continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
-            else:
-                yield entry.path
-
-
-def folders_below(path: str) -> Iterator[str]:
-    """Every folder below a folder, inner ones first."""
-    waiting, found = [path], []
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                inner = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            continue
-        waiting += inner
-        found += inner
-    yield from reversed(found)
+        waiting += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        yield from entries
 
 
 def write_whole(path: str, content: bytes, *, synced: bool = True) -> None:
@@ -308,6 +291,8 @@ def sync_file_systems(paths: Iterable[str]) -> None:
 
     Installers do not sync what they lay down: without this a power failure leaves files that have a name and no content.
     """
+    import ctypes
+
     library = ctypes.CDLL(None, use_errno=True)
     done: set[int | None] = set()
     for path in paths:
@@ -326,6 +311,8 @@ def sync_file_systems(paths: Iterable[str]) -> None:
 
 def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = None) -> str:
     """The hexadecimal digest of a file; WorldError where it cannot be read."""
+    import hashlib
+
     found = hashlib.new(algorithm)
     with refused(path), open(path, "rb") as file:
         while piece := file.read(_CHUNK):
@@ -363,12 +350,8 @@ def free_bytes(path: str) -> int:
 
 def own_bytes(path: str) -> int:
     """Bytes on the disk that removing a folder would give back: files that lie elsewhere, too, give nothing."""
-    total = 0
-    for one in files_below(path):
-        with contextlib.suppress(OSError):
-            found = os.lstat(one)
-            total += found.st_blocks * 512 if found.st_nlink == 1 else 0
-    return total
+    found = map(_seen, files_below(path))
+    return sum(one.st_blocks * 512 for one in found if one is not None and one.st_nlink == 1)
 
 
 def device_of(path: str) -> int | None:

@@ -14,7 +14,7 @@ import time
 
 from cudnn_resolve.host.disk import refusal
 
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.02
 
 
 class Hold:
@@ -41,19 +41,27 @@ def hold(folder: str, *, wait_seconds: float = 0.0, shared: bool = False) -> Hol
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise refusal(error, folder) from None
+    locked = lock(handle, wait_seconds, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    if locked is False:
+        os.close(handle)
+        return None
+    return Hold(handle, is_locked=locked is True)
+
+
+def lock(handle: int, wait_seconds: float, how: int = fcntl.LOCK_EX) -> bool | None:
+    """True once the open file is locked; False where another process has it all that time, None where its file system has no locks."""
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
         except OSError as error:  # noqa: PERF203 - it waits anyway
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                return Hold(handle, is_locked=False)
-            if time.monotonic() >= deadline:
-                os.close(handle)
                 return None
+            if time.monotonic() >= deadline:
+                return False
             time.sleep(_PAUSE_SECONDS)
         else:
-            return Hold(handle)
+            return True
 
 
 def alive(pid: int) -> bool:

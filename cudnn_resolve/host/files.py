@@ -8,6 +8,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator
+from typing import IO
 
 from cudnn_resolve.errors import InputError, WorldError
 
@@ -25,9 +26,11 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
     system knows the size) or not UTF-8. A byte order mark is dropped; one of UTF-16, as PowerShell's `>` writes it, is obeyed.
     """
     hint = "check the path" if os.path.isabs(path) else f"the {what} is looked for from {_here()}"
-    with _readable(path, what, hint):
-        raw = _read_stdin(limit_bytes) if path == STDIN else _read_file(path, limit_bytes)
-    if raw is None:
+    with _opened(path, what, hint) as stream:
+        status = os.fstat(stream.fileno()) if path != STDIN else None
+        is_large = status is not None and stat.S_ISREG(status.st_mode) and status.st_size > limit_bytes
+        raw = b"" if is_large else stream.read(limit_bytes + 1)
+    if is_large or len(raw) > limit_bytes:
         raise InputError(f"{path} is too large for a {what}: more than {limit_bytes >> 20} MB", code="input-too-large")
     try:
         return raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
@@ -42,24 +45,20 @@ def read_log(path: str) -> Iterator[bytes]:
 
     InputError where it cannot be read.
     """
-    with _readable(path, "log", "check the path; `-` reads standard input"), contextlib.ExitStack() as opened:
-        stream = opened.enter_context(open(path, "rb")) if path != STDIN else sys.stdin.buffer if sys.stdin is not None else None
-        if stream is None:
-            raise OSError(0, "standard input is closed")
+    with _opened(path, "log", "check the path; `-` reads standard input") as stream:
         while piece := stream.read(_PIECE):
-            yield _without_holes(piece)
-
-
-def _without_holes(piece: bytes) -> bytes:
-    """The piece with an even number of zeros taken out of each hole: two bytes of UTF-16 stay together."""
-    return _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), piece) if b"\0" in piece else piece
+            # An even number of zeros is taken out of each hole: two bytes of UTF-16 stay together.
+            yield _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), piece) if b"\0" in piece else piece
 
 
 @contextlib.contextmanager
-def _readable(path: str, what: str, missing: str) -> Iterator[None]:
-    """Raise what the system refuses inside as an InputError that names the file; `missing` is the hint where there is none."""
+def _opened(path: str, what: str, missing: str) -> Iterator[IO[bytes]]:
+    """The file, or standard input for `-`; InputError for what the system refuses, `missing` being the hint where there is no file."""
+    if path == STDIN and sys.stdin is None:
+        raise InputError(f"the {what} {path} cannot be read: standard input is closed", code="input-unreadable")
     try:
-        yield
+        with open(path, "rb") if path != STDIN else contextlib.nullcontext(sys.stdin.buffer) as stream:
+            yield stream
     except IsADirectoryError:
         raise InputError(f"{path} is a directory, not a {what}", code="input-unreadable") from None
     except FileNotFoundError:
@@ -74,22 +73,6 @@ def _here() -> str:
         return os.getcwd()
     except OSError:
         return "a directory that is gone"
-
-
-def _read_stdin(limit_bytes: int) -> bytes | None:
-    if sys.stdin is None:
-        raise OSError("standard input is closed")
-    raw = sys.stdin.buffer.read(limit_bytes + 1)
-    return None if len(raw) > limit_bytes else raw
-
-
-def _read_file(path: str, limit_bytes: int) -> bytes | None:
-    with open(path, "rb") as file:
-        status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size > limit_bytes:
-            return None
-        raw = file.read(limit_bytes + 1)
-    return None if len(raw) > limit_bytes else raw
 
 
 def refuse_unwritable(path: str) -> None:
@@ -120,7 +103,7 @@ def write_atomic(path: str, text: str) -> None:
 def _write(path: str, raw: bytes) -> None:
     import tempfile  # slow to import, and most runs write nothing
 
-    mode = _mode(path)
+    mode = os.stat(path).st_mode if os.path.exists(path) else None
     if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(path)
     if mode is not None and not stat.S_ISREG(mode):
@@ -135,25 +118,16 @@ def _write(path: str, raw: bytes) -> None:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(beside, 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
+        if mode is None:
+            umask = os.umask(0)
+            os.umask(umask)
+            mode = 0o666 & ~umask
+        os.chmod(beside, stat.S_IMODE(mode))
         os.replace(beside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
-
-
-def _mode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def beside(path: str, base: str | None) -> str:

@@ -6,6 +6,8 @@ import hashlib
 import os
 from collections.abc import Collection, Iterable
 
+from cudnn_resolve.host.linux import LinuxHost
+
 _OF_TERMINAL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "COLORTERM", "FORCE_COLOR", "NO_COLOR"})
 _OF_SESSION = ("JPY_", "SSH_", "TMUX", "STY", "WINDOW", "TERM", "CLICOLOR", "VTE_", "GPG_", "DBUS_", "XDG_SESSION", "XDG_RUNTIME")
 """Variables that differ from one terminal or kernel to the next and say nothing about an environment."""
@@ -26,6 +28,7 @@ _NAMED = ("/dev", "/proc/driver/nvidia/gpus")
 _DEVICES = ("nvidia", "nvhost", "nvmap", "dxg", "0")
 """How the names of devices and GPUs begin that count."""
 _LARGEST = 1 << 20
+_MACHINE = LinuxHost({})
 
 
 def of_machine() -> bytes:
@@ -33,10 +36,10 @@ def of_machine() -> bytes:
     parts: list[object] = [os.geteuid(), os.getegid()]
     parts += sorted((key, value) for key, value in os.environ.items() if key not in _OF_TERMINAL and not key.startswith(_OF_SESSION))
     parts += [_content(path) for path in _READ] + [_state(path) for path in _SEEN]
-    parts += [sorted(name for name in _names(path) if name.startswith(_DEVICES)) for path in _NAMED]
-    parts += [[(name, _state(f"{_LOADER}/{name}")) for name in sorted(_names(_LOADER))]]
+    parts += [[name for name in _MACHINE.list_dir(path) if name.startswith(_DEVICES)] for path in _NAMED]
+    parts += [[(name, _state(f"{_LOADER}/{name}")) for name in _MACHINE.list_dir(_LOADER)]]
     led = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
-    parts += [sorted((name, _state(f"{path}/{name}")) for name in _names(path) if ".so" in name) for path in led]
+    parts += [sorted((name, _state(f"{path}/{name}")) for name in _MACHINE.list_dir(path) if ".so" in name) for path in led]
     return digest(map(repr, parts))
 
 
@@ -69,8 +72,8 @@ def of_program() -> bytes:
 
 def of_tables(path: str) -> bytes:
     """What changes when a table in a folder, or in a folder in it, does; links are followed, as tables are read."""
-    here = [f"{path}/{name}" for name in _names(path)]
-    below = [f"{one}/{name}" for one in here if os.path.isdir(one) for name in _names(one)]
+    here = [f"{path}/{name}" for name in _MACHINE.list_dir(path)]
+    below = [f"{one}/{name}" for one in here if os.path.isdir(one) for name in _MACHINE.list_dir(one)]
     return digest(sorted(f"{one} {_state(one)}" for one in (*here, *below) if one.endswith(".toml")))
 
 
@@ -110,19 +113,8 @@ def _state(path: str) -> tuple[object, ...]:
     return os.path.realpath(path), seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def _names(path: str) -> list[str]:
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []
-
-
 def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(_LARGEST)
-    except OSError:
-        return b""
+    return _MACHINE.read_bytes(path, 0, _LARGEST) or b""
 
 
 def digest(rows: Iterable[str]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import hashlib
 import os
 from collections import Counter
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.facts.model import Facts, Problem, or_none
+from cudnn_resolve.facts.record import record_rows
 from cudnn_resolve.host.protocol import FileStat, Host, is_dir
 
 Kind = Literal["missing", "empty", "changed", "foreign"]
@@ -130,20 +130,21 @@ class _Site:
             if text is None or seen is None:
                 metadata = package.record.removesuffix("RECORD") + "METADATA"
                 if host.stat(metadata) is None:  # a name without a package
-                    where = metadata.removeprefix(f"{folder}/")
-                    self.packages[package.name] = package
-                    self._spoiled.append(Damage(package=package.name, version=package.version, kind="missing", paths=(where,), of=1))
+                    self._spoil(package, "missing", metadata)
                 else:
                     self.unlisted.append(package.name)
                 continue
             self.packages[package.name] = package
             if not text.strip():
-                where = package.record.removeprefix(f"{folder}/")
-                self._spoiled.append(Damage(package=package.name, version=package.version, kind="empty", paths=(where,), of=1))
+                self._spoil(package, "empty", package.record)
             for path, claim in _rows(text, folder, seen.mtime_ns):
                 self._listed.add(path)
                 if claim is not None and len(self.owners) < _MOST_FILES and (not code_only or is_code(path)):
                     self.owners.setdefault(path, {})[package.name] = claim
+
+    def _spoil(self, package: _Package, kind: Kind, path: str) -> None:
+        self.packages[package.name], where = package, path.removeprefix(f"{self._folder}/")
+        self._spoiled.append(Damage(package=package.name, version=package.version, kind=kind, paths=(where,), of=1))
 
     def _named(self, names: Collection[str] | None) -> Iterator[_Package]:
         for entry in sorted(self._host.list_dir(self._folder)):
@@ -190,33 +191,34 @@ class _Site:
 
     def foreign(self) -> Iterator[Damage]:
         """Files in folders of packages that none of them lists, by the package that has most of that folder; compiled ones left out."""
-        folders: dict[str, dict[str, int]] = {}
-        for path, claims in self.owners.items():
-            folder = path.rpartition("/")[0]
-            while folder and not folder.startswith(("/", "..")) and not folder.endswith(".dist-info"):
-                mine = folders.setdefault(folder, {})
-                for name in claims:
-                    mine[name] = mine.get(name, 0) + 1
-                folder = folder.rpartition("/")[0]
+        folders: dict[str, Counter[str]] = {}
+        inside = Counter((path.rpartition("/")[0], name) for path, claims in self.owners.items() for name in claims)
+        for (folder, name), count in inside.items():
+            for outer in _upwards(f"{folder}/"):
+                if not outer or outer.startswith(("/", "..")) or outer.endswith(".dist-info"):
+                    break
+                folders.setdefault(outer, Counter())[name] += count
         found: dict[str, list[str]] = {}
         of: dict[str, int] = {}
         for folder in sorted({one.partition("/")[0] for one in folders}):
             for path in self._below(folder):
-                if path not in self._listed:
-                    inner = next(one for one in _upwards(path) if one in folders)
-                    owner = max(folders[inner], key=lambda name: (folders[inner][name], name))
-                    found.setdefault(owner, []).append(path)
-                    of[owner] = folders[inner][owner]
+                inner = next(one for one in _upwards(path) if one in folders)
+                owner = max(folders[inner], key=lambda name: (folders[inner][name], name))
+                found.setdefault(owner, []).append(path)
+                of[owner] = folders[inner][owner]
         for name, paths in found.items():
             yield Damage(package=name, version=self.packages[name].version, kind="foreign", paths=tuple(sorted(paths)), of=of[name])
 
     def _below(self, folder: str) -> Iterator[str]:
+        """What no package lists below a folder."""
         waiting = [folder]
         while waiting:
             here = waiting.pop()
             for name in self._host.list_dir(f"{self._folder}/{here}"):
                 path = f"{here}/{name}"
                 if name == "__pycache__" or name.endswith((".pyc", ".dist-info")):
+                    continue
+                if path in self._listed:
                     continue
                 if is_dir(self._host, f"{self._folder}/{path}"):
                     waiting.append(path)
@@ -268,18 +270,12 @@ def _sum(host: Host, path: str, size: int) -> str | None:
 
 def _rows(text: str, folder: str, written_ns: int) -> Iterator[tuple[str, _Claim | None]]:
     """Path of each file with its claim where its size is said, compiled ones left out; a path that leads far away is none of a package."""
-    try:
-        for row in csv.reader(text.splitlines()):
-            if len(row) != 3 or not row[0] or "\0" in row[0] or row[0].startswith("/") or row[0].endswith(".pyc"):
-                continue
-            path = row[0]
-            if ".." in path:
-                path = os.path.relpath(os.path.normpath(f"{folder}/{path}"), folder)
-            if not path.startswith("..") or path.startswith(_NEAR):
-                said = row[2].isascii() and row[2].isdigit() and len(row[2]) < 16
-                yield path, _Claim(size=int(row[2]), sum=row[1].rstrip("="), written_ns=written_ns) if said else None
-    except csv.Error:
-        return
+    for path, said, size in record_rows(text):
+        if path.startswith("/") or path.endswith(".pyc"):
+            continue
+        inside = os.path.relpath(os.path.normpath(f"{folder}/{path}"), folder) if ".." in path else path
+        if not inside.startswith("..") or inside.startswith(_NEAR):
+            yield inside, None if size is None else _Claim(size=size, sum=said.rstrip("="), written_ns=written_ns)
 
 
 # ---- as problems of the facts

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 0.02
 
 
 class InterruptError(Exception):
@@ -20,18 +23,14 @@ def _raise(number: int, frame: FrameType | None) -> None:
     raise InterruptError(signal.Signals(number).name)
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> contextlib.AbstractContextManager[None]:
     """Raise InterruptError on SIGINT, SIGTERM and SIGHUP inside; only the main thread can have that, others see no change."""
-    with _handlers(_raise):
-        yield
+    return _handlers(_raise)
 
 
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def undisturbed() -> contextlib.AbstractContextManager[None]:
     """Ignore these signals inside, also in programs that are started there."""
-    with _handlers(signal.SIG_IGN):
-        yield
+    return _handlers(signal.SIG_IGN)
 
 
 @contextlib.contextmanager
@@ -45,6 +44,27 @@ def mute() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def send_again_what_is_lost() -> None:
+    """Send a signal again where Python drops the exception that it raised.
+
+    It does so in a callback that runs while an object ends or an import is tidied up: whoever pressed Ctrl-C then would wait on.
+    """
+    before = sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs, /) -> None:
+        number = signal.SIGINT if issubclass(lost.exc_type, KeyboardInterrupt) else None
+        if isinstance(lost.exc_value, InterruptError):
+            number = signal.Signals[str(lost.exc_value)]
+        if number is None:
+            before(lost)
+            return
+        timer = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))  # by then the callback is over
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = hook
 
 
 @contextlib.contextmanager
@@ -81,11 +101,18 @@ def _handlers(handler: signal.Handlers | object) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    with handlers_kept():
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN or handler is signal.SIG_IGN:  # who was started with nohup stays so
+                signal.signal(number, handler)  # type: ignore[arg-type]
+        yield
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Put the handlers of these signals back that others replace inside."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
-        for number, old in before.items():
-            if old is not signal.SIG_IGN or handler is signal.SIG_IGN:  # who was started with nohup stays so
-                signal.signal(number, handler)  # type: ignore[arg-type]
         yield
     finally:
         for number, old in before.items():

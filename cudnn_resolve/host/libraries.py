@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from csv import Error, reader
 from tempfile import TemporaryFile
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -16,6 +15,7 @@ from cudnn_resolve.evidence.model import Evidence
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_links
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.ldconfig import parse_cache
+from cudnn_resolve.facts.record import record_rows
 from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
@@ -91,7 +91,8 @@ def installed_libraries(
             if name in leaving and not root.endswith(f"/{FOLDER}"):
                 continue
             record = host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES)
-            for path in _listed(record) if record is not None else _seen(host, root, name, info):
+            listed = _seen(host, root, name, info) if record is None else (path for path, _, _ in record_rows(record))
+            for path in listed:
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
                     yield Placed(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
@@ -157,15 +158,6 @@ def _packages(host: Host, root: str) -> Iterator[tuple[str, str]]:
     for entry in host.list_dir(root):
         if entry.endswith(".dist-info") and not entry.startswith("~"):
             yield canonicalize_name(entry.partition("-")[0]), entry
-
-
-def _listed(text: str) -> Iterator[str]:
-    try:
-        for row in reader(text.splitlines()):
-            if row and row[0] and "\0" not in row[0]:
-                yield row[0]
-    except Error:
-        return
 
 
 def _seen(host: Host, root: str, name: str, info: str) -> Iterator[str]:

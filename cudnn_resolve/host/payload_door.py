@@ -1,23 +1,21 @@
 """Answers questions about the machine that it runs on: files read, folders listed, programs run, each within bounds.
 
-The controller sends this text with its questions into a Python of the machine, which needs nothing else. Python 3.6 grammar, standard
-library only. It changes nothing: what the questions need of the package's own programs lies in a temporary folder while it runs.
+The controller sends this text with its questions into a Python of the machine, which needs nothing else; for the machine that the package
+itself runs on it reads by the same functions. Python 3.6 grammar, standard library only. It changes nothing: what the questions need of the
+package's own programs lies in a temporary folder while it runs.
 """
 
-import base64
+import binascii
 import contextlib
 import os
-import resource
-import shutil
 import signal
 import stat
-import subprocess
 import sys
-import tempfile
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from typing import Any
 
 HERE = "{cudnn_resolve}"
@@ -43,6 +41,10 @@ def run(
     folder: str, argv: "list[str]", seconds: float, changed: "dict[str, Any]", text: "str | None", memory: "int | None"
 ) -> "dict[str, Any]":
     """What became of a program."""
+    import resource  # those who only read files do not pay for these
+    import subprocess
+    import tempfile
+
     environ = dict(os.environ, LC_ALL="C")
     for name, value in changed.items():
         if value is None:
@@ -82,27 +84,30 @@ def run(
 
 def waited(child: "subprocess.Popen[bytes]", seconds: float, streams: "tuple[int, ...]") -> "dict[str, Any]":
     """How a program ended; it is killed with all its children where it takes too long or prints too much."""
+
+    def floods() -> bool:
+        return any(os.fstat(one).st_size > MOST_OUTPUT for one in streams)
+
     end = time.monotonic() + seconds
     pause = 0.002
-    answer = {}  # type: dict[str, Any]
-    while child.poll() is None and not answer:
-        if time.monotonic() > end:
-            answer = {"timed_out": True}
-        elif any(os.fstat(one).st_size > MOST_OUTPUT for one in streams):
-            answer = {"flooded": True}
+    late = False
+    while child.poll() is None and not late and not floods():
+        late = time.monotonic() > end
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     code = child.wait()
-    if answer:
-        return answer
+    if late:
+        return {"timed_out": True}
+    if floods():  # it may have printed all that, and ended, between two looks
+        return {"flooded": True}
     return {"returncode": code} if code >= 0 else {"signal": signal.Signals(-code).name}
 
 
 def read(path: str, offset: int, size: int) -> "bytes | None":
-    """Bytes of a regular file."""
-    try:
+    """Bytes of a regular file, or of one of the kernel's, which give less at a time than asked; None where there is no readable one."""
+    try:  # not blocking: a pipe or a device in the place of a file must not stop us
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
@@ -124,8 +129,8 @@ def read(path: str, offset: int, size: int) -> "bytes | None":
         os.close(handle)
 
 
-def look(path: str) -> "dict[str, Any] | None":
-    """What is at a path, links followed."""
+def look(path: str) -> "dict[str, Any]":
+    """What is at a path, links followed; OSError or ValueError where nothing is."""
     found = os.stat(path)
     return {
         "is_file": stat.S_ISREG(found.st_mode),
@@ -144,9 +149,9 @@ def answer(folder: str, kind: str, words: "list[Any]") -> "Any":
     try:
         if kind in ("read_text", "read_bytes"):
             content = read(path, words[1], words[2])
-            if content is None or kind == "read_bytes":
-                return None if content is None else base64.b64encode(content).decode("ascii")
-            return content.decode("utf-8", "replace")
+            if content is None or kind == "read_text":
+                return None if content is None else content.decode("utf-8", "replace")
+            return binascii.b2a_base64(content).decode("ascii")
         if kind == "list_dir":
             return sorted(os.listdir(path))
         return look(path) if kind == "stat" else os.path.realpath(path)
@@ -156,6 +161,9 @@ def answer(folder: str, kind: str, words: "list[Any]") -> "Any":
 
 def main(job: "dict[str, Any]") -> "dict[str, Any]":
     """The answers to the questions of a job, in their order."""
+    import shutil
+    import tempfile
+
     folder = tempfile.mkdtemp(prefix="cudnn-resolve-")
     try:
         for name, text in job["files"].items():

@@ -8,22 +8,18 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from getpass import getpass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.host.interrupt import handlers_kept
 from cudnn_resolve.masking import without_logins
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COLLECTIONS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "fleet")
 """The folder in which Ansible finds our collection."""
@@ -91,7 +87,7 @@ def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer:
             last[:] = [*last[-20:], str(event["stdout"])]
         return False  # what a host says is not written to the disk
 
-    with tempfile.TemporaryDirectory(prefix="cudnn-resolve-fleet-") as folder, _handlers_kept():
+    with tempfile.TemporaryDirectory(prefix="cudnn-resolve-fleet-") as folder, handlers_kept():  # it replaces them to end its children
         path = os.path.join(folder, "play.json")
         with open(path, "w", encoding="utf-8") as stream:
             json.dump([_written(play)], stream)
@@ -178,15 +174,3 @@ def _password(what: str) -> str:
 def _unasked(what: str) -> str:
     hint = "a variable in a vault holds it where nobody is there to type it: ansible_become_password, ansible_password"
     raise UsageError(f"Ansible is configured to ask for the {what} password, and there is no terminal", code="usage-terminal", hint=hint)
-
-
-@contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Put handlers of signals back, which ansible-runner replaces to end its children."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)

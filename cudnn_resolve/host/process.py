@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import contextlib
 import os
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,8 +29,14 @@ _ROUNDS = 5
 """How often what a program left behind is looked for: it may start more while it is ended."""
 _ROUND_SECONDS = 0.5
 """How often it is looked whether a program has ended whose streams others keep open."""
+_SIGNALS = {int(one): one.name for one in signal.Signals}
 _GRACE_SECONDS = 0.3
 """How long output is awaited from what a program left behind after it exited itself."""
+_RUNNING: dict[int, bytes] = {}
+"""What is run at this moment, by any thread, with what marks its children."""
+_STARTING = threading.Lock()
+_START_SECONDS = 1.0
+"""How long a program is awaited that is being started."""
 
 
 def run_process(
@@ -43,14 +51,16 @@ def run_process(
     """What became of the program. Nothing of it stays: its process group and whatever else it started is killed when it has ended."""
     mark = f"{os.getpid()}.{time.monotonic_ns()}"
     try:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**env, _MARK: mark},
-            start_new_session=True,
-        )
+        with _STARTING:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**env, _MARK: mark},
+                start_new_session=True,
+            )
+            _RUNNING[process.pid] = f"{_MARK}={mark}".encode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return CommandResult(missing=True, stderr=f"{argv[0]}: {reason}")
@@ -59,18 +69,28 @@ def run_process(
         _limit_memory(process.pid, memory_limit_mib or MEMORY_LIMIT_MIB)
         ended = exchange.follow(time.monotonic() + timeout_seconds)
     finally:
+        marked = _RUNNING.pop(process.pid)
         exchange.close()
-        _end_strays(process.pid, f"{_MARK}={mark}".encode())
-    output = exchange.text("stdout")
-    errors = exchange.text("stderr")
-    if ended == "time":
-        return CommandResult(timed_out=True, stdout=output, stderr=errors)
-    if ended == "flood":
-        return CommandResult(flooded=True, stdout=output, stderr=errors)
-    status = process.returncode
-    if status < 0:
-        return CommandResult(signal=_signal_name(-status), stdout=output, stderr=errors)
-    return CommandResult(returncode=status, stdout=output, stderr=errors)
+        _end_strays(process.pid, marked)
+    exited, status = ended == "exit", process.returncode
+    return CommandResult(
+        returncode=status if exited and status >= 0 else None,
+        signal=_SIGNALS.get(-status, f"signal {-status}") if exited and status < 0 else None,
+        timed_out=ended == "time",
+        flooded=ended == "flood",
+        stdout=exchange.text("stdout"),
+        stderr=exchange.text("stderr"),
+    )
+
+
+@atexit.register
+def end_running() -> None:
+    """End what threads still run that nobody waits for any more: they are daemons, and what they began would outlive this process."""
+    _STARTING.acquire(timeout=_START_SECONDS)  # and no more is started
+    for pid, mark in tuple(_RUNNING.items()):
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        _end_strays(pid, mark)
 
 
 def run_cell(python: str, source: str, words: Sequence[str], out: Callable[[str], object], err: Callable[[str], object]) -> int:
@@ -149,10 +169,12 @@ class _Exchange:
                 give_up = min(deadline, now + _GRACE_SECONDS)
 
     def _rest(self) -> str:
-        """`exit`, once what it said before is passed: on a busy machine the moment in which that is awaited may be over before we look."""
-        while (ready := self._selector.select(0)) and max(self._sizes.values()) <= self._limit:
+        """How it ended, once what it said before is passed: on a busy machine the moment in which that is awaited may be over by now."""
+        while ready := self._selector.select(0):
             for key, _ in ready:
                 self._pass(key)
+            if max(self._sizes.values()) > self._limit:
+                return "flood"
         return "exit"
 
     def close(self) -> None:
@@ -164,15 +186,11 @@ class _Exchange:
         except (ProcessLookupError, PermissionError):
             self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                try:
+            with contextlib.suppress(OSError):
+                if pipe is not None:
                     pipe.close()
-                except OSError:
-                    continue
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel, where not even this signal reaches it
             self._process.wait(_GRACE_SECONDS * 10)
-        except subprocess.TimeoutExpired:  # it hangs in the kernel, where not even this signal reaches it
-            return
 
     def text(self, name: str) -> str:
         """What was kept of a stream."""
@@ -245,13 +263,6 @@ def _is_marked(pid: int, mark: bytes) -> bool:
             return mark in file.read().split(b"\0")
     except OSError:  # it has ended, or is another user's
         return False
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 _LAST_WORDS_SECONDS = 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -40,18 +41,10 @@ class RelayHost:
         self._lock = threading.Lock()
         self._known: dict[str, Any] = {}
         self._wanted: dict[str, tuple[str, list[Any]]] = {}
-        self._environ: Mapping[str, str] = {}
-        self._python = ""
-
-    @property
-    def environ(self) -> Mapping[str, str]:
+        self.environ: Mapping[str, str] = {}
         """The variables that facts depend on."""
-        return self._environ
-
-    @property
-    def python(self) -> str:
+        self.python = ""
         """The Python that answers."""
-        return self._python
 
     def run(
         self,
@@ -109,14 +102,14 @@ class RelayHost:
         """Carry every open question there; False where none is open."""
         with self._lock:
             wanted, self._wanted = self._wanted, {}
-        if not wanted and self._python:
+        if not wanted and self.python:
             return False
         files = _programs() if any(_HERE in key for key in wanted) else {}
         told = ask("host/payload_door.py", {"questions": list(wanted.values()), "files": files})
         try:
             answers = told["answers"]
-            self._environ = MappingProxyType({str(name): str(value) for name, value in told["environ"].items()})
-            self._python = str(told["python"]) or "python3"
+            self.environ = MappingProxyType({str(name): str(value) for name, value in told["environ"].items()})
+            self.python = str(told["python"]) or "python3"
             self._known |= dict(zip(wanted, answers, strict=True))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise WorldError("the machine's answer makes no sense", code="host-answer") from None
@@ -128,17 +121,14 @@ def ask_in_rounds(ask: Ask, work: Callable[[Host], T], *, guess: bool = True) ->
     host = RelayHost(guess=guess)
     host.learn(ask)
     for _ in range(MOST_ROUNDS):
-        result: T | None = None
-        failure: Exception | None = None
         try:
             result = work(host)
-        except (_NotYetError, CudnnResolveError, LookupError, TypeError, ValueError) as error:  # a guess may make no sense
-            failure = error
-        if not host.learn(ask):
-            if failure is not None:
-                raise failure
-            assert result is not None
-            return result
+        except (_NotYetError, CudnnResolveError, LookupError, TypeError, ValueError):  # noqa: PERF203 - a guess may make no sense
+            if not host.learn(ask):
+                raise
+        else:
+            if not host.learn(ask):
+                return result
     raise WorldError(f"the machine raised new questions for {MOST_ROUNDS} rounds", code="host-answer")
 
 
@@ -150,13 +140,8 @@ def program_text(name: str) -> str:
 @cache
 def _programs() -> dict[str, str]:
     """The programs that a question may name, by their path in this package."""
-    here = LinuxHost()
-    found = {}
-    for room in ("probe", "validation"):
-        for name in here.list_dir(f"{_PACKAGE}/{room}"):
-            if name.startswith("payload") and name.endswith(".py"):
-                found[f"{room}/{name}"] = program_text(f"{room}/{name}")
-    return found
+    names = [f"{room}/{name}" for room in ("probe", "validation") for name in LinuxHost().list_dir(f"{_PACKAGE}/{room}")]
+    return {name: program_text(name) for name in names if re.search(r"/payload\w*\.py$", name)}
 
 
 def _portable(text: str) -> str:

@@ -27,9 +27,11 @@ def cache_folder() -> str | None:
     """Return the program's cache folder, that of the user or else one below `TMPDIR`; None where neither can be written."""
     import platformdirs  # 30 ms, which an installed program need not spend
 
+    from cudnn_resolve.host import disk
+
     passing = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"cudnn-resolve-{os.geteuid()}")  # noqa: S108 - see `_private`
     for folder in (platformdirs.user_cache_dir("cudnn-resolve"), passing):
-        if os.path.isabs(folder) and _writable(folder) and _private(folder):
+        if os.path.isabs(folder) and disk.writable(folder) and _private(folder):
             return folder
     return None
 
@@ -52,23 +54,11 @@ def checksum(parts: Iterable[bytes]) -> str:
 
 def _stamp() -> str:
     """Tell programs apart: a checkout changes without its version changing."""
+    from cudnn_resolve.host import disk
+
     folder = os.path.dirname(column.__file__)
-    return " ".join((__version__, *(_state(os.path.join(folder, f"{name}.py")) for name in _MAKERS)))
-
-
-def _state(path: str) -> str:
-    try:
-        seen = os.stat(path)
-    except OSError:
-        return "-"
-    return f"{seen.st_size}.{seen.st_mtime_ns}"
-
-
-def _writable(folder: str) -> bool:
-    """Return whether the directory, or the nearest one above it that exists, can be written."""
-    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
-        folder = os.path.dirname(folder)
-    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+    seen = (disk.state_of(os.path.join(folder, f"{name}.py")) for name in _MAKERS)
+    return " ".join((__version__, *(".".join(map(str, state[2:4])) for state in seen)))
 
 
 def _private(folder: str) -> bool:
@@ -88,14 +78,13 @@ class Copies:
     def load(self, name: str, source: bytes) -> bytes | None:
         """Return the copy of a table whose file holds `source`; None where there is none of these bytes."""
         try:
-            with open(os.open(self._path(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-                if not _ours(os.fstat(stream.fileno())):
-                    return None
-                header = stream.readline(len(self._stamp) + 64)
-                body = stream.read(_LARGEST_BYTES)
+            with open(os.open(self._path(name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
+                content = stream.readall() if _ours(os.fstat(stream.fileno())) else b""
         except (OSError, ValueError):
             return None
-        return body if header == self._header(source, body) else None
+        end = content.find(b"\n") + 1
+        body = content[end:]
+        return body if content[:end] == self._header(source, body) else None
 
     def keep(self, name: str, source: bytes, body: bytes) -> None:
         """Write the copy of a table, whole or not at all; do nothing where that cannot be."""

@@ -11,6 +11,7 @@ import os
 import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
-from cudnn_resolve.matrix.table import TABLES, Outline, Table, decode_head, decode_outline, decode_table, encode, table_type
+from cudnn_resolve.matrix.table import TABLES, P, Table, Top, decode_part, decode_table, encode, table_type
 from cudnn_resolve.matrix.toml import decode
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class DirectoryTables:
         self._files: dict[str, str] | None = None
         self._stray: list[Fault] = []
         self._loaded: dict[str, Table] = {}
+        self._bytes: dict[str, bytes | None] = {}
+        """The copies that were read."""
 
     @property
     def remark(self) -> str:
@@ -151,15 +154,12 @@ class DirectoryTables:
 
     def head(self, name: str) -> Head | None:
         """The head of one framework; from a copy it comes without the rows."""
-        if name not in self._loaded and self._copies is not None:
-            kept = self._kept(name, decode_head)
-            if kept is not None:
-                return kept
-        return self.load(name).framework
+        top = self.part(name, Top)
+        return self.load(name).framework if top is None else top.framework
 
-    def outline(self, name: str) -> Outline | None:
-        """The builds of one framework in outline; None where there is no copy that has them."""
-        return self._kept(name, decode_outline) if name not in self._loaded else None
+    def part(self, name: str, part: type[P]) -> P | None:
+        """As much of a table as a struct has; None where there is no copy to read it from, or the whole table is there."""
+        return self._kept(name, partial(decode_part, part)) if name not in self._loaded else None
 
     def faults(self) -> list[Fault]:
         """Every fault of every file of the directory; empty where all can be used."""
@@ -213,7 +213,8 @@ class DirectoryTables:
                     elif table_type(name) is not None:
                         files[name] = path
                     else:
-                        self._stray.append(Fault(file=f"{self.label}/{printable(name)}.toml", place="", message=_no_table()))
+                        message = f"is not the file of a table; there are {', '.join(sorted(f'{one}.toml' for one in TABLES))}"
+                        self._stray.append(Fault(file=f"{self.label}/{printable(name)}.toml", place="", message=message))
             except (OSError, ValueError) as error:  # a ValueError for a name that no file can have
                 message = f"is not a directory that can be read ({getattr(error, 'strerror', None) or 'no such name'})"
                 raise MatrixError(f"cannot read the tables in {self.label}", faults=(f"{self.label}: {message}",)) from None
@@ -223,7 +224,9 @@ class DirectoryTables:
     def _kept(self, name: str, decoded: Callable[[bytes], _T]) -> _T | None:
         """What a copy of the table says; None where there is none that can be used."""
         try:
-            copy = self._copies.load(name, self._read(name)) if self._copies is not None else None
+            if name not in self._bytes:
+                self._bytes[name] = self._copies.load(name, self._read(name)) if self._copies is not None else None
+            copy = self._bytes[name]
             return decoded(copy) if copy is not None else None
         except (OSError, ValueError, RecursionError):
             return None
@@ -252,14 +255,13 @@ class DirectoryTables:
     def _read(self, name: str) -> bytes:
         """Content of a table's file; OSError where it is no regular file of a reasonable size."""
         # Not blocking: a pipe in the place of a file must not stop us.
-        descriptor = os.open(self._listed()[name], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
+        with open(os.open(self._listed()[name], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as stream:
             seen = os.fstat(stream.fileno())
             if not modes.S_ISREG(seen.st_mode):
                 raise OSError(0, "not a regular file")
             if seen.st_size > LARGEST_FILE_BYTES:
                 raise OSError(0, f"larger than {LARGEST_FILE_BYTES >> 20} MiB")
-            return stream.read(LARGEST_FILE_BYTES)
+            return stream.readall()
 
 
 def printable(text: str) -> str:
@@ -270,20 +272,10 @@ def printable(text: str) -> str:
 
 def _toml_files(directory: str) -> Iterator[tuple[str, str]]:
     """Name (`cudnn/release`) and path of each TOML file of a directory and of its folders."""
-    folders = []
-    for entry in sorted(os.scandir(directory), key=lambda one: one.name):
-        if entry.name.endswith(".toml"):
-            yield entry.name[:-5], entry.path
-        elif not entry.name.startswith(".") and entry.is_dir():
-            folders.append(entry)
-    for folder in folders:
-        for entry in sorted(os.scandir(folder.path), key=lambda one: one.name):
-            if entry.name.endswith(".toml"):
-                yield f"{folder.name}/{entry.name[:-5]}", entry.path
-
-
-def _no_table() -> str:
-    return f"is not the file of a table; there are {', '.join(sorted(f'{name}.toml' for name in TABLES))}"
+    names = sorted(os.listdir(directory))
+    folders = [name for name in names if not name.startswith(".") and not name.endswith(".toml") and os.path.isdir(f"{directory}/{name}")]
+    names += [f"{folder}/{name}" for folder in folders for name in sorted(os.listdir(f"{directory}/{folder}"))]
+    return ((name[:-5], os.path.join(directory, name)) for name in names if name.endswith(".toml"))
 
 
 def _refusal(faults: Sequence[Fault], where: str) -> MatrixError:

@@ -88,8 +88,8 @@ class Cache:
             return None
         try:
             descriptor = os.open(self._path(kind, key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            with open(descriptor, "rb") as stream:
-                return stream.read() if _is_private(os.fstat(descriptor)) else None
+            with open(descriptor, "rb", buffering=0) as stream:
+                return stream.readall() if _is_private(os.fstat(descriptor)) else None
         except OSError:
             return None
 

@@ -167,8 +167,11 @@ class IndexClient:
 
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
-        tasks = [(f"the size of {file.filename[:100]}", lambda file=file: self._statements.completed(file)) for file in files]
-        return self._all(tasks, THREADS)
+        kept = [self._statements.completed_from_cache(file) for file in files]
+        asked = [file for file, found in zip(files, kept, strict=True) if found is None]
+        tasks = [(f"the size of {file.filename[:100]}", lambda file=file: self._statements.completed(file)) for file in asked]
+        answers = iter(self._all(tasks, THREADS) if tasks else ())
+        return [next(answers) if found is None else found for found in kept]
 
     def keep_metadata(self, file: File, said: Metadata) -> None:
         """Keep the metadata of a file that was read by other ways."""

@@ -3,8 +3,6 @@
 Sources: PEP 503 (HTML), 592 (yanked), 658 and 714 (metadata beside the file), 691 (JSON), 700 (size, upload time).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from html import unescape

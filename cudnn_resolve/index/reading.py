@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +57,8 @@ def read_file(path: str, filename: str, name: str) -> Metadata:
 
 def _beside(session: IndexSession, file: File) -> bytes | None:
     """The METADATA that is served beside a file, its hash checked; None where it is announced but not there."""
+    import hashlib
+
     answer = session.ask(f"{file.url}.metadata", {"Accept-Encoding": "gzip"}, limit=core.LARGEST_BYTES)
     if answer.status != 200:
         return None

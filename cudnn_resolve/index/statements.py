@@ -85,9 +85,21 @@ class Statements:
             return replace(file, size=size)
         return file
 
-    def _size(self, file: File) -> int | None:
+    def completed_from_cache(self, file: File) -> File | None:
+        """The same without a request or a look at the file; None where that cannot be."""
+        if is_local(file.url):
+            return None
+        if file.size is not None:
+            return file
+        size = self._kept_size(file)
+        return replace(file, size=size) if size is not None else file if self._offline else None
+
+    def _kept_size(self, file: File) -> int | None:
         key = _key(file)
-        size = self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
+        return self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
+
+    def _size(self, file: File) -> int | None:
+        size = self._kept_size(file)
         if size is None and not self._offline:
             from cudnn_resolve.index.remote_wheel import stated_size
 

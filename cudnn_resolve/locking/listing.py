@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
-from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.markers import Marker
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.resolution.marker import NO_MARKER
 
 
 class Listed(Struct, frozen=True, kw_only=True):
@@ -204,10 +205,6 @@ class Reading:
             except (InvalidSpecifier, ValueError):
                 return
             self.python = specifier
-
-
-NO_MARKER = (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError)
-"""What packaging raises for markers that are none, that compare what cannot be compared, or that are made to hurt."""
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ without `pins` proves nothing: it is shown as what somebody wrote.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +91,9 @@ def digest_of(lock: Lock) -> str:
     """What a lock installs and sets, in 32 digits: the same for the same packages and files, wherever they are taken from."""
     rows = sorted(line for one in lock.packages for line in _lines(one))
     rows += sorted(line for one in (lock.tool.stacks if lock.tool is not None else ()) for line in _stack_lines(one))
-    return hashlib.sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
+    from hashlib import sha256
+
+    return sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def _lines(package: Package) -> Iterator[str]:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
-from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.markers import Marker
 
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.model import Difference, marker_text, name_of
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
-from cudnn_resolve.resolution.marker import marker_environment
+from cudnn_resolve.resolution.marker import NO_MARKER, marker_environment
 from cudnn_resolve.resolution.tag import Target, best_file
 from cudnn_resolve.version import Capability, DriverVersion
 
@@ -84,7 +84,7 @@ def applies(marker: Marker | str | None, lock: Lock, machine: Machine) -> bool:
     environment = {**marker_environment(machine), "extras": frozenset(), "dependency_groups": groups}
     try:
         return marker is None or Marker(str(marker)).evaluate(environment, context="lock_file")  # type: ignore[arg-type]
-    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+    except NO_MARKER:
         return False
 
 

@@ -41,14 +41,15 @@ _PIECE = re.compile(
 """The parts of a pattern of the tables."""
 
 
-def literal_of(pattern: str) -> str:
-    """Return the longest text in lower case that everything a pattern finds holds; empty where it is not seen without a parser."""
-    runs, depth = [""], 0
+def literals_of(pattern: str) -> tuple[str, ...]:
+    """Return texts in lower case, one of which everything that a pattern finds holds; one is empty where none is seen without a parser."""
+    whole, runs, depth = [], [""], 0
     for found in _PIECE.finditer(pattern):
         kind = found.lastgroup
         if kind == "or" and not depth:
-            return ""
-        if kind in ("open", "close"):
+            whole.append(max(runs, key=len))
+            runs = [""]
+        elif kind in ("open", "close"):
             depth += 1 if kind == "open" else -1
             runs.append("")
         elif kind == "times":
@@ -58,4 +59,5 @@ def literal_of(pattern: str) -> str:
             runs[-1] += found[kind].lower()
         else:
             runs.append("")
-    return max(runs, key=len)
+    whole.append(max(runs, key=len))
+    return ("",) if "" in whole else tuple(whole)

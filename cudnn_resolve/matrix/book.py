@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from msgspec.structs import force_setattr
-
 from cudnn_resolve.matrix import overlay, row
 from cudnn_resolve.matrix.position import Placed
-from cudnn_resolve.matrix.table import BuildOutline, Outline, Table, extras_of, row_type
+from cudnn_resolve.matrix.table import BuildOutline, Outline, P, Table, array_alone, extras_of, link, row_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.symptom import Cause, Clue, Help, Symptom
 
 _T = TypeVar("_T")
-_ARCHITECTURES = ("x86_64", "aarch64")
+_LINKED = "wheel/"
+"""Tables whose rows stand for others of the same table."""
 
 
 class Tables(Protocol):
@@ -38,8 +37,8 @@ class Tables(Protocol):
     def head(self, name: str) -> row.Head | None:
         """The head of one framework without its rows."""
 
-    def outline(self, name: str) -> Outline | None:
-        """The builds of one framework in outline; None where only the whole table can be had."""
+    def part(self, name: str, part: type[P]) -> P | None:
+        """As much of one table as a struct has; None where only the whole table can be had."""
 
     def path(self, name: str) -> str:
         """The file of one table, for messages."""
@@ -75,8 +74,7 @@ class Book:
     def builds(self, framework: str) -> Sequence[row.Build | BuildOutline]:
         """The builds of a framework, by its own name, with no more than a list of frameworks needs."""
         table = f"framework/{framework}"
-        is_plain = [self._has(number, table) for number in range(len(self.layers))] == [True] + [False] * (len(self.layers) - 1)
-        found = self.layers[0].outline(table) if is_plain else None
+        found = None if self._has_overlay(table) else self.layers[0].part(table, Outline)
         return found.build if found else self.framework(framework).builds
 
     def bounds(self, framework: str) -> tuple[row.Bound, ...]:
@@ -360,11 +358,16 @@ class Book:
         return self._keep(name, array, lambda _: self._made(name, array))
 
     def _made(self, name: str, array: str) -> tuple[Any, ...]:
-        if any(self._has(number, name) for number in range(1, len(self.layers))):
+        if self._has_overlay(name):
             return tuple(one.row for one in self.placed(name, array))
-        row_type(name, array)
-        _, table = self._layers(name)[0]
-        return getattr(table, array) if table is not None else ()
+        part = array_alone(name, array)
+        if not self._has(0, name):
+            return ()
+        alone = None if name.startswith(_LINKED) else self.layers[0].part(name, part)
+        return getattr(self._layers(name)[0][1] if alone is None else alone, array)  # type: ignore[no-any-return]
+
+    def _has_overlay(self, name: str) -> bool:
+        return any(self._has(number, name) for number in range(1, len(self.layers)))
 
     def _index(self, name: str, array: str, key: Callable[[Any], Any]) -> dict[Any, Any]:
         """Rows by `key`, the first of each; one table and array has one key."""
@@ -381,8 +384,8 @@ class Book:
             if name.startswith("framework/"):
                 first = next(iter(self.head(name).get("packages", ())), "")
                 tables = [overlay.packaged(table, first) for table in tables]
-            for table in filter(None, tables if name.startswith("wheel/") else ()):
-                _link(table)
+            for table in filter(None, tables if name.startswith(_LINKED) else ()):
+                link(table)
             return [(layer.path(name), table) for layer, table in zip(self.layers, tables, strict=True)]
 
         return self._keep("layers", name, load)
@@ -412,6 +415,9 @@ class Book:
 
     def head(self, name: str) -> dict[str, Any]:
         """The fields of a framework's head, each from the topmost layer that says it."""
+        return self._keep("head", name, self._merged_head)
+
+    def _merged_head(self, name: Any) -> dict[str, Any]:
         merged: dict[str, Any] = {}
         for number, layer in enumerate(self.layers):
             head = layer.head(name) if self._has(number, name) else None
@@ -476,21 +482,6 @@ class Book:
 def _normalized(name: str) -> str:
     """A distribution name as the tables spell it (PyPA names specification)."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _link(table: Any) -> None:
-    """Give each release of a wheel table what the ids under `files` and `metadata` mean."""
-    lines = {one.id: tuple(table.lines[line] if isinstance(line, int) else line for line in one.requires) for one in table.metadata}
-    files = {one.id: one for one in table.files}
-    shared = {number: dict.fromkeys(_ARCHITECTURES, requires) for number, requires in lines.items()}
-    for one in table.release:
-        if one.files is not None:
-            force_setattr(one, "requires_python", files[one.files].requires_python)
-            force_setattr(one, "tags", files[one.files].tags)
-        if isinstance(one.metadata, dict):
-            force_setattr(one, "requires", {arch: lines[number] for arch, number in one.metadata.items()})
-        elif one.metadata is not None:
-            force_setattr(one, "requires", shared[one.metadata])
 
 
 def _meets(version: str, requirement: str) -> bool:

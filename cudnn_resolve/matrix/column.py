@@ -4,8 +4,6 @@
 `empty` where a text may be empty, and `written` for how a version is to be written.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

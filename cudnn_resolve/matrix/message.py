@@ -107,7 +107,8 @@ KINDS: dict[str, FieldKind] = {
     ),
     "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),
     "nvidiarequirement": FieldKind(
-        pattern=r"nvidia-[\w.-]{1,60}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str
+        pattern=r"(?:nvidia-[\w.-]{1,60}|tensorrt[\w.-]{0,40})(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?",
+        take=str,
     ),
     "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
     "wheelfile": FieldKind(pattern=r"[\w.+-]{1,200}\.whl", take=str),
@@ -147,8 +148,8 @@ KINDS: dict[str, FieldKind] = {
         take=str,
     ),
     "cudaword": FieldKind(
-        pattern=r"(?<![A-Za-z])(?:lib)?(?:cudart|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nvvm|nccl|cupti|nvtoolsext|nvjpeg"
-        r"|nvshmem|cudadevrt|cufile|cutensor|nvinfer|nvonnxparser|tensorrt|libnpp[a-z]{1,6}|nvcc"
+        pattern=r"(?<![A-Za-z\[])(?:lib)?(?:cudart|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nvvm|nccl|cupti|nvtoolsext|nvjpeg"
+        r"|nvshmem|cudadevrt|cufile|cutensor|nvinfer|nvonnxparser|tensorrt|libnpp[a-z]{1,6}|nvcc(?! (?:fatal|error|warning)\b)"
         r"|cuda[_ -](?:runtime|toolkit|home|path|libraries|library|compiler)|cuda\.h|cuda_runtime\.h)\w{0,40}",
         take=str,
     ),

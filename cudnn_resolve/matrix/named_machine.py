@@ -1,7 +1,5 @@
 """gpu/place.toml: machine types of clouds and other places that people name, and which one a name means."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Annotated

@@ -4,8 +4,6 @@ The field types say what a column holds, `identity` what must be unique and what
 what a TOML file says; constructors trust. PEP 440 specifiers and requirements stay text until they are asked for.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, field

@@ -1,7 +1,5 @@
 """Rows of `symptom/*.toml`: shapes of messages, the causes that they speak for, and what helps."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cudnn_resolve.matrix.column import SINGLE, Comparison, Count, Identifier, Lines, Pattern, Percent, Specifier, Text

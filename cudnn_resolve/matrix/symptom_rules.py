@@ -15,16 +15,18 @@ from cudnn_resolve.matrix.position import Fault
 DERIVED = frozenset(
     {
         *("cpu-machine", "tf-cpu-on-windows", "other-framework-works", "gpu-newer", "gpu-older", "gpu-ampere", "gpu-named"),
-        *("build-drops-old", "build-lacks-new", "docker", "wsl", "windows", "no-driver", "driver-seen", "hosted-notebook"),
-        *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2"),
+        *("build-drops-old", "build-lacks-new", "docker", "wsl", "windows", "no-driver", "driver-seen", "driver-idle", "hosted-notebook"),
+        *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
+        *("cuda-library", "not-in-wheels", "one-nccl"),
+        *("old-cuda", "cuda-11", "bare-name", "library-older", "unix"),
     }
 )
 """Features that the program works out from fields and facts; the others come of rows with `feature`."""
 FIELDS = frozenset(
     {
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
-        *("away", "on_path", "wheels_on_path"),
-        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index"),
+        *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
+        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *(
             "nvcc_wheel",
             "cudnn_wheels",
@@ -36,6 +38,16 @@ FIELDS = frozenset(
             "archive",
             "keyring",
             "switched_off",
+            "old_line",
+            "driver_packages",
+            "gpgkey",
+            "the_cudnn",
+            "the_cuda",
+            "apt_cudnn",
+            "cuda_named",
+            "cudnn_named",
+            "exact",
+            "image",
         ),
     }
 )

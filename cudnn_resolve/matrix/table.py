@@ -1,14 +1,13 @@
 """The tables of `matrices/`: each is a struct whose fields are its arrays of rows, and a compiled table is that struct as MessagePack."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Struct, defstruct
+from msgspec.structs import force_setattr
 
 from cudnn_resolve.matrix import row, symptom
 from cudnn_resolve.matrix.column import Day, Identifier, Requirement
@@ -16,7 +15,9 @@ from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild, WheelEvidence
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
+P = TypeVar("P", bound=Struct)
 Arrays = dict[str, type[row.Plain]]
+_ARCHITECTURES = ("x86_64", "aarch64")
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 
@@ -133,14 +134,15 @@ def decode_table(name: str, content: bytes) -> Table:
     return table
 
 
-def decode_head(content: bytes) -> row.Head | None:
-    """Read only the head of what `encode` wrote, without making the rows; ValueError where it is something else."""
-    return _decoded(Top, content).framework  # type: ignore[no-any-return]
+def decode_part(part: type[P], content: bytes) -> P:
+    """Read of what `encode` wrote as much as a struct has: what is left out costs a thirtieth. ValueError where it is something else."""
+    return _decoded(part, content)  # type: ignore[no-any-return]
 
 
-def decode_outline(content: bytes) -> Outline:
-    """Read of what `encode` wrote what a list needs, in a thirtieth of the time; ValueError where it is something else."""
-    return _decoded(Outline, content)  # type: ignore[no-any-return]
+@lru_cache(maxsize=32)
+def array_alone(name: str, array: str) -> type[Struct]:
+    """Return the part of a table that one array is."""
+    return defstruct("Part", [(array, tuple[row_type(name, array), ...], ())], frozen=True)  # type: ignore[misc]
 
 
 def plain(value: Any) -> Any:
@@ -161,6 +163,21 @@ def extras_of(wheels: Any) -> Iterator[str]:
         yield from entry.extras
     for line in (*wheels.lines, *(line for entry in wheels.metadata for line in entry.requires if isinstance(line, str))):
         yield from _EXTRA.findall(line)
+
+
+def link(table: Any) -> None:
+    """Give each release of a wheel table what the ids under `files` and `metadata` mean."""
+    lines = {one.id: tuple(table.lines[line] if isinstance(line, int) else line for line in one.requires) for one in table.metadata}
+    files = {one.id: one for one in table.files}
+    shared = {number: dict.fromkeys(_ARCHITECTURES, requires) for number, requires in lines.items()}
+    for one in table.release:
+        if one.files is not None:
+            force_setattr(one, "requires_python", files[one.files].requires_python)
+            force_setattr(one, "tags", files[one.files].tags)
+        if isinstance(one.metadata, dict):
+            force_setattr(one, "requires", {arch: lines[number] for arch, number in one.metadata.items()})
+        elif one.metadata is not None:
+            force_setattr(one, "requires", shared[one.metadata])
 
 
 def _decoded(type_: Any, content: bytes) -> Any:

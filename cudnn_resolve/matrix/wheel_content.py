@@ -1,7 +1,5 @@
 """Rows of what was read out of wheels: what their libraries ask for and hold."""
 
-from __future__ import annotations
-
 from cudnn_resolve.matrix.column import Arch, CudaLine, Cudnn, GpuCode, Identifier, PackageName
 from cudnn_resolve.matrix.row import Plain, Versions
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.host.clock import today
+from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.locking.model import Environment, Lock
+from cudnn_resolve.locking.proof import with_record
+from cudnn_resolve.locking.select import applies, stack_for
+from cudnn_resolve.locking.stack import bundled_cudnns
+from cudnn_resolve.locking.write_pylock import write
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.planning.preload import IMPORT_NAMES
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.validation.against_lock import Pinned, PinnedLibrary, records_of
+from cudnn_resolve.validation.model import Validation
 from cudnn_resolve.version import CudnnVersion, DriverVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.model import Environment, Lock
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.validation.against_lock import Pinned, PinnedLibrary
-    from cudnn_resolve.validation.model import Validation
 
 LIMIT_BYTES = 64 << 20
 _SCHEMA = "cudnn-resolve/plan/1"
@@ -44,7 +50,6 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
     path = record or lock
     if path is None:
         return None
-    from cudnn_resolve.host.files import read_bounded
     from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 
     if record == "-":
@@ -61,12 +66,6 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
 
 def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
-    from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.locking.select import applies, stack_for
-    from cudnn_resolve.locking.stack import bundled_cudnns
-    from cudnn_resolve.requirement.machine import machine_of
-    from cudnn_resolve.validation.against_lock import Pinned
-
     book = open_book(())
     lock, machine = held.lock, machine_of(facts, book)
     stacks = lock.tool.stacks if lock.tool else ()
@@ -87,12 +86,6 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
 
 def write_record(held: Held, validation: Validation, python: str | None) -> str:
     """Write a record into the lock for each card on which everything passed; what was recorded, or why nothing was."""
-    from cudnn_resolve.host.clock import today
-    from cudnn_resolve.host.files import write_atomic
-    from cudnn_resolve.locking.proof import with_record
-    from cudnn_resolve.locking.write_pylock import write
-    from cudnn_resolve.validation.against_lock import records_of
-
     records = records_of(validation, today(), python)
     if not records:
         why = "not everything passed" if validation.status == "failed" else "nothing was computed on a GPU"
@@ -148,16 +141,11 @@ class _Plan(Struct):
 
 def pinned_by_plan(path: str) -> Pinned:
     """What the plan in that file (`-`: standard input) says of packages and libraries; InputError where it is no plan."""
-    from cudnn_resolve.host.files import STDIN, read_bounded
-    from cudnn_resolve.host.tables import open_book
-
     return read_plan(read_bounded(path, LIMIT_BYTES, "plan"), "standard input" if path == STDIN else path, open_book(()))
 
 
 def read_plan(text: str, where: str, book: Book) -> Pinned:
     """What a plan in JSON says; InputError where the text holds none, or one that found no stack."""
-    from cudnn_resolve.validation.against_lock import Pinned
-
     try:
         plan = msgspec.json.decode(text, type=_Plan)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -186,8 +174,6 @@ def read_plan(text: str, where: str, book: Book) -> Pinned:
 
 def preloaded(environment: Iterable[_Step | Environment]) -> tuple[str, ...]:
     """The modules whose libraries a preload must load."""
-    from cudnn_resolve.planning.preload import IMPORT_NAMES
-
     names = (name for one in environment if one.kind in ("preload", "folder") for name in one.value.split())
     return tuple(IMPORT_NAMES.get(name, name) for name in names)
 
@@ -199,8 +185,6 @@ def _kept(rows: Iterable[_Package]) -> dict[str, str]:
 
 def libraries_of(packages: Iterable[tuple[str, str]], book: Book) -> Iterator[PinnedLibrary]:
     """The libraries that come out of these packages."""
-    from cudnn_resolve.validation.against_lock import PinnedLibrary
-
     for name, version in packages:
         component = book.component(name)
         if component is not None:

@@ -10,32 +10,34 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.execution.conditions import differences, package_folder, require_writable
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journal_store import Journals, read_mark, write_mark
+from cudnn_resolve.execution.journal import Journals, read_mark, was_stopped, write_mark
+from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.assume import Assumptions
-from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.environment_lock import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.operations.apply_memory import Settled, settled_of
 from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
+from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_file, ranges_of, refuse_broken
 from cudnn_resolve.operations.results import Result, grown
-from cudnn_resolve.operations.settled import Settled, settled_of
+from cudnn_resolve.planning.model import AptRepository, Plan
+from cudnn_resolve.probe.python import choose_python
+from cudnn_resolve.report.apply import history as rows
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.planning.model import AptRepository, Plan
     from cudnn_resolve.report.document import PastDocument
 
 _ORPHAN_SECONDS = 20.0
 """How long an installer is awaited whose own `apply` was killed."""
 _RACE_SECONDS = 0.3
-LOCK_NAME = "pylock.toml"
 
 
 class Interaction(Struct, frozen=True, kw_only=True):
@@ -74,11 +76,9 @@ class HistoryResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `apply --history --format json` prints."""
-        from cudnn_resolve.report.document import HistoryDocument
-        from cudnn_resolve.report.json import plain
+        from cudnn_resolve.report.document import HistoryDocument, document
 
-        found: dict[str, Any] = plain(HistoryDocument(applies=self.applies))
-        return found
+        return document(HistoryDocument, self)
 
 
 DEFAULT = Interaction()
@@ -96,8 +96,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
 def _looked_at(request: ApplyRequest, interaction: Interaction, settled: Settled) -> ApplyResult:
     """The same after a look at everything."""
     asked = Later(lambda: _environment(request.python))
-    from cudnn_resolve.execution.loader_settings import is_done  # while the interpreter answers
-    from cudnn_resolve.execution.recover import repair
+    from cudnn_resolve.execution.recover import repair  # while the interpreter answers
 
     environment = asked.result()
     refused = _not_writable(environment)
@@ -142,7 +141,7 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
     damages = verify_files(work.host, work.environment.packages, {one.name for one in plan.pip if one.action == "keep"}).damages
     if not damages:
         return (), ()
-    ours = {name for past in work.journals.all() if past.state == "committed" for one in past.all("installed") for name in one["records"]}
+    ours = {name for past in work.journals.all() if past.state == "committed" for one in past.installed for name in one.records}
     spoiled: dict[str, None] = {}
     notes = []
     for one in damages:
@@ -158,8 +157,6 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _not_writable(environment: Environment) -> WorldError | None:
     """Why this user cannot change the environment; None where that is possible."""
-    from cudnn_resolve.execution.conditions import require_writable
-
     try:
         require_writable(environment)
     except WorldError as error:
@@ -200,7 +197,7 @@ def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task |
         plan = plan_of_lock_file(path, request)
     else:
         answer = answered(request, interaction.listener, "plan" if request.dry_run else "apply")
-        plan = grown(PlanResult, answer.plan, ranges=ranges_of(answer)) if request.ranges else answer.plan
+        plan = grown(PlanResult, answer.plan, ranges=ranges_of(answer.question, answer.outcome)) if request.ranges else answer.plan
     return _planned(plan, request)
 
 
@@ -217,12 +214,12 @@ def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
     """
     if request.lock is not None or not isinstance(request, ApplyRequest) or request.has_targets:
         return request.lock
-    if disk.is_regular(LOCK_NAME):
-        return LOCK_NAME
+    if disk.is_regular(LOCK):
+        return LOCK
     if request.names_targets:
         return None
     raise UsageError(
-        f"nothing is asked for, and there is no {LOCK_NAME} here",
+        f"nothing is asked for, and there is no {LOCK} here",
         code="no-target",
         hint="name a framework, `apply -f tensorflow==2.15`, or a lock, `apply path/to/pylock.toml`",
     )
@@ -230,18 +227,21 @@ def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
 
 def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction, settled: Settled) -> Execution:
     """What became of a plan: asked about, carried out, looked at, and remembered."""
-    from cudnn_resolve.execution.loader_settings import is_done
-
     asked = (work.environment.prefix, *request.words)
     if is_done(task, work):
         if request.restart:
-            from cudnn_resolve.operations.notebook import forget_restart
+            from cudnn_resolve.operations.notebook_kernel import forget_restart
 
             forget_restart(asked)
         return _nothing(plan)
     refuse_broken(plan, force=request.force)
     if plan.facts.python.externally_managed and not request.break_system_packages:
-        raise _managed(work.environment)
+        raise WorldError(
+            f"{work.environment.python} belongs to the system, which manages its packages itself (PEP 668)",
+            code="externally-managed",
+            hint=f"make an environment of your own, `{work.environment.python} -m venv .venv`, and add `--python .venv`; "
+            "or say --break-system-packages",
+        )
     refused = _not_writable(work.environment)
     if refused is not None and (task.install or task.remove or task.preload or task.apart):
         raise refused
@@ -253,21 +253,18 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     seen: list[Facts] = []
 
     def verify() -> tuple[str, ...]:
-        from cudnn_resolve.execution.conditions import differences
-
         settled.look()
         facts = detect_facts(request, known)
         seen.append(facts)
         return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
 
-    from cudnn_resolve.execution.conditions import package_folder
-    from cudnn_resolve.operations.notebook import imported, kernel_is_near, restart, restart_note
+    from cudnn_resolve.operations.notebook_kernel import imported, kernel_is_near, restart, restart_note
 
     changed = (*(one.name for one in task.install if one.installed), *task.remove)
     names = dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed)))
     modules = imported(work.host, names, work.environment.packages)
     from cudnn_resolve.execution.run import carry_out
-    from cudnn_resolve.operations.packages import fetching
+    from cudnn_resolve.operations.package_source import fetching
 
     addresses = [
         *(one.file.url for one in (*task.install, *task.folder) if one.file is not None),
@@ -275,9 +272,9 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     ]
     shared: tuple[AptRepository, ...] = ()
     if request.bundle_dir is not None and task.apt:
-        from cudnn_resolve.operations.bundled_debs import shared_repositories
+        from cudnn_resolve.operations.bundled_debs import known_repositories
 
-        shared = shared_repositories(task, plan.facts.platform.arch, gather_book(request))
+        shared = known_repositories({one.repository for one in task.apt}, plan.facts.platform.arch, gather_book(request))
     with fetching(request, plan.facts, [*addresses, *(one.key_url for one in shared)]) as download:
         if request.bundle_dir is not None:
             from cudnn_resolve.operations.bundle import supplied
@@ -299,7 +296,6 @@ def _nothing(plan: Plan) -> Execution:
 
 def _remember(settled: Settled, before: Plan, request: ApplyRequest, work: Work) -> None:
     """Keep what the next `apply` will say of the environment that was just changed and looked at, if that is "nothing to do"."""
-    from cudnn_resolve.execution.loader_settings import is_done
     from cudnn_resolve.host.installed_files import verify_files
 
     path = lock_path(request)
@@ -328,15 +324,6 @@ def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 
-def _managed(environment: Environment) -> WorldError:
-    return WorldError(
-        f"{environment.python} belongs to the system, which manages its packages itself (PEP 668)",
-        code="externally-managed",
-        hint=f"make an environment of your own, `{environment.python} -m venv .venv`, and add `--python .venv`; "
-        "or say --break-system-packages",
-    )
-
-
 class Stopped(Struct, frozen=True, kw_only=True):
     """An `apply` that was stopped in the middle."""
 
@@ -355,7 +342,6 @@ def stopped(python: str | None = None) -> Stopped | None:
 
 def stopped_of(journals: Journals) -> Stopped | None:
     """The same of an environment's journals; WorldError where the environment is half changed and none of them says by what."""
-    from cudnn_resolve.execution.journal_store import was_stopped
     from cudnn_resolve.execution.recover import interrupted, unfinished_of_others
 
     applies, mark, environment = journals.all(), read_mark(journals), journals.environment
@@ -379,8 +365,6 @@ def undo(request: ApplyRequest, number: int | None, interaction: Interaction = D
 
 def history(python: str | None = None) -> HistoryResult:
     """Every `apply` of the environment, the newest first."""
-    from cudnn_resolve.report.apply import history as rows
-
     environment = _environment(python)
     journals = Journals(environment)
     applies = journals.all()
@@ -391,8 +375,6 @@ def history(python: str | None = None) -> HistoryResult:
 
 
 def _environment(python: str | None) -> Environment:
-    from cudnn_resolve.probe.python import choose_python
-
     host = LinuxHost()
     path, _ = choose_python(host, python)
     return ask_environment(host, path)

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import json
 import os.path
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve import execution
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.execution.fetch import check_known, strong
+from cudnn_resolve.execution.fetch import Download, check_known, strong
 from cudnn_resolve.execution.model import Reporter
+from cudnn_resolve.execution.task import Task
+from cudnn_resolve.execution.wheel import wrong_hash
+from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
+from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.index.address import is_local
+from cudnn_resolve.locking.bundled import folder_files, name_for, taken_by, wheels_of, with_files, with_folder_files
+from cudnn_resolve.locking.file import file_url, seen_from
+from cudnn_resolve.locking.model import Lock, files_of, version_of
+from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+from cudnn_resolve.locking.select import select
+from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.operations.bundled_debs import FOLDER_NAME, bring_debs, repositories_of
+from cudnn_resolve.operations.gather import card_of, detect_facts, gather_book, gather_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import ApplyRequest, BundleRequest, LockRequest, Options, PlanRequest
+from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, ApplyRequest, BundleRequest, LockRequest, PlanRequest, recast
+from cudnn_resolve.operations.package_source import fetching
+from cudnn_resolve.operations.plan import PlanResult
 from cudnn_resolve.operations.results import Result
+from cudnn_resolve.planning.preload import folder_actions, preload_files
+from cudnn_resolve.report.json import encoded
+from cudnn_resolve.requirement.machine import Machine, machine_of
+from cudnn_resolve.requirement.source import File
 
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.fetch import Download
-    from cudnn_resolve.execution.task import Task
-    from cudnn_resolve.locking.model import Lock
-    from cudnn_resolve.operations.plan import PlanResult
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.source import File
-
-LOCK = "pylock.toml"
 SBOM = "sbom.cdx.json"
 _PARALLEL = 6
 _START = """#!/bin/sh
@@ -49,7 +58,6 @@ done
 echo "error: no Python from 3.6 on is on PATH" >&2
 exit 3
 """
-_LOCKS = re.compile(r"pylock(\.[^./]+)?\.toml")
 R = TypeVar("R", PlanRequest, ApplyRequest)
 
 
@@ -89,14 +97,14 @@ class BundleResult(Struct, Result, frozen=True, kw_only=True):
     @property
     def locks(self) -> tuple[str, ...]:
         """The locks in it."""
-        return tuple(one.name for one in self.files if _LOCKS.fullmatch(one.name))
+        return tuple(one.name for one in self.files if LOCK_NAMES.fullmatch(one.name))
 
     def to_json(self) -> dict[str, Any]:
         """The object that `bundle --format json` prints."""
         total = sum(one.bytes for one in self.files)
-        made = BundleDocument(status=self.status, path=self.path, locks=self.locks, files=self.files, bytes=total, notes=self.notes)
-        found: dict[str, Any] = to_builtins(made)
-        return found
+        return encoded(
+            BundleDocument(status=self.status, path=self.path, locks=self.locks, files=self.files, bytes=total, notes=self.notes)
+        )
 
 
 def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Reporter | None = None) -> BundleResult:
@@ -142,14 +150,11 @@ def _refuse_other(path: str, *, add: bool) -> None:
 
 def _lock(request: BundleRequest, listener: Listener) -> tuple[Lock | None, PlanResult | None]:
     """The lock that the bundle is of, or the plan that says why there is none."""
-    from cudnn_resolve.host.files import folder_of, read_bounded
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
     from cudnn_resolve.operations.lock import make_lock
 
     path = request.lock if request.names_targets or request.lock else LOCK if disk.is_regular(LOCK) else None
     if path is None:
-        said = {name: getattr(request, name) for name in Options.__struct_fields__}
-        made = make_lock(LockRequest(**said, platforms=request.platforms, output="-"), listener)
+        made = make_lock(recast(LockRequest, request, output="-", check=False), listener)
         for text in made.warnings:
             listener.note(f"warning: {text}")
         return (_placed(made.lock, folder_of(".", is_folder=True)) if made.lock is not None else None), made.plan
@@ -158,9 +163,6 @@ def _lock(request: BundleRequest, listener: Listener) -> tuple[Lock | None, Plan
 
 def _placed(lock: Lock, folder: str) -> Lock:
     """The lock with every path in it seen from the root: it is about to lie elsewhere."""
-    from cudnn_resolve.locking.bundled import with_files, with_folder_files
-    from cudnn_resolve.locking.file import seen_from
-
     lock = with_folder_files(lock, lambda file: seen_from(file, disk.real(folder)))
     return with_files(lock, lambda file: {**file, "path": disk.real(f"{folder}/{file['path']}")} if "path" in file else file)
 
@@ -184,12 +186,6 @@ def _locked_sums(files: Iterable[File]) -> dict[str, str]:
 
 def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str, *, whole: bool = True) -> BundleResult:
     """Bring every file into the folder, then what is made of them, then list them all."""
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.bundled import folder_files, name_for, taken_by, wheels_of, with_files, with_folder_files
-    from cudnn_resolve.locking.write_pylock import write
-    from cudnn_resolve.operations.gather import gather_book
-    from cudnn_resolve.operations.packages import fetching
-
     machines = _machines(lock, request)
     taken = {name: taken_by(lock, machine) for name, machine in machines.items()}
     wheels = {**wheels_of(taken.values(), machines.values()), **folder_files(lock, machines)}
@@ -222,7 +218,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
         )
 
     def texts(old: Mapping[str, str]) -> dict[str, str]:
-        name = name_for(moved, machines, {one for one in old if _LOCKS.fullmatch(one)})
+        name = name_for(moved, machines, {one for one in old if LOCK_NAMES.fullmatch(one)})
         return {name: text, name.replace(".toml", ".json"): plan, **more}
 
     notes += _with_pip(folder, sums)
@@ -234,11 +230,6 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
 
 def _machines(lock: Lock, request: BundleRequest) -> dict[str, Machine]:
     """The machines that the lock is for, by their platforms; of another tool's lock those that are asked for, else this one."""
-    from cudnn_resolve.facts.assume import Assumptions, assume
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.operations.gather import card_of, detect_facts, gather_book
-    from cudnn_resolve.requirement.machine import machine_of
-
     book = gather_book(request)
     tool = lock.tool
     if tool is not None:
@@ -269,8 +260,6 @@ def _bring(files: Sequence[File], folder: str, download: Download, reporter: Rep
 
 def _brought(file: File, folder: str, listed: Mapping[str, str], download: Download, reporter: Reporter) -> str | None:
     """Bring one file into its place, unless it is there; the SHA-256 of what is there then, None for a file of others with its name."""
-    from cudnn_resolve.execution.wheel import wrong_hash
-
     known = strong(file.hashes)
     assert known is not None, "see `check_known`"
     path = f"{folder}/{WHEELS}/{disk_bundle.safe(file.filename)}"
@@ -294,10 +283,6 @@ def _is(path: str, known: tuple[str, str]) -> bool:
 
 def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, str], debs: Mapping[str, list[dict[str, str]]]) -> str:
     """What `start.py` reads in the place of the lock: for each platform the packages, and the files of the preload."""
-    from cudnn_resolve.locking.bundled import taken_by, wheels_of
-    from cudnn_resolve.locking.model import version_of
-    from cudnn_resolve.planning.preload import folder_actions, preload_files
-
     platforms = {}
     for name, machine in machines.items():
         stack = next((one for one in lock.tool.stacks if one.platform == name), None) if lock.tool is not None else None
@@ -346,17 +331,13 @@ def _faults(folder: str) -> list[str]:
     """Notes on a bundle whose files are as listed; InputError where a lock does not agree with the list."""
     sums = disk_bundle.read_sums(folder)
     for name in sums:
-        if _LOCKS.fullmatch(name):
+        if LOCK_NAMES.fullmatch(name):
             _refuse_lies(folder, name, sums)
     return [f"{name} is no part of the bundle: nothing reads it" for name in disk_bundle.unlisted(folder, sums)]
 
 
 def _refuse_lies(folder: str, name: str, sums: Mapping[str, str]) -> None:
     """Reject a lock that names files which the bundle does not hold as the lock says; raises InputError."""
-    from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.model import files_of
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-
     lock = read(read_bounded(f"{folder}/{name}", LIMIT_BYTES, "lock"), f"{folder}/{name}")
     named = [(file.path, file.url, file.hashes) for package in lock.packages for file in files_of(package)]
     stacks = lock.tool.stacks if lock.tool is not None else ()
@@ -404,9 +385,7 @@ def _unpacked(path: str, reporter: Reporter, verify: Callable[..., None]) -> Ite
 def opened(request: R, reporter: Reporter | None = None) -> Iterator[R]:
     """The request with the lock of a bundle in the place of the bundle, which is whole; nothing of it then needs a network."""
     found = bundle_of(request.lock)
-    if found is None:
-        yield request
-        return
+    assert found is not None, "see `api`"
     path, name = found
     with _unpacked(path, reporter or Reporter(), disk_bundle.verify_touched) as folder:
         _faults(folder)
@@ -415,13 +394,7 @@ def opened(request: R, reporter: Reporter | None = None) -> Iterator[R]:
 
 def _fitting(folder: str, path: str, request: PlanRequest | ApplyRequest) -> str:
     """The lock of a bundle that is for this machine; UsageError where that is not one."""
-    from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-    from cudnn_resolve.locking.select import select
-    from cudnn_resolve.operations.gather import gather_book, gather_facts
-    from cudnn_resolve.requirement.machine import machine_of
-
-    names = sorted(one for one in disk_bundle.read_sums(folder) if _LOCKS.fullmatch(one))
+    names = sorted(one for one in disk_bundle.read_sums(folder) if LOCK_NAMES.fullmatch(one))
     if len(names) > 1:
         book = gather_book(request)
         machine = machine_of(gather_facts(request, book), book)
@@ -442,8 +415,6 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
 
     Where this user may not write there, what it lacks comes from where the plan says.
     """
-    from cudnn_resolve.index.address import is_local
-
     disk.make_folder(folder)
     packages = (*task.install, *task.folder)
     check_known(packages, task.unpinned, trusted=trusted)
@@ -460,8 +431,6 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
 
 def _from(folder: str, one: Any, names: Mapping[str, str]) -> Any:
     """The action with its file in the folder, where it is one of those names."""
-    from cudnn_resolve.locking.file import file_url
-
     if one.file is None or one.file.filename not in names:
         return one
     return replace(one, file=replace(one.file, url=file_url(disk.real(f"{folder}/{WHEELS}/{one.file.filename}"))))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.execution.debs import ARCHITECTURES, LARGEST_LIST, bring, missing_tool
+from cudnn_resolve.execution.fetch import Download
+from cudnn_resolve.execution.model import Reporter
+from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.run_tool import Tooling
 from cudnn_resolve.locking.file import file_url
-from cudnn_resolve.planning.model import AptRepository, Step
-
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.fetch import Download
-    from cudnn_resolve.execution.model import Reporter
-    from cudnn_resolve.execution.task import Task
-    from cudnn_resolve.locking.model import Lock
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.planning.model import AptAction, Plan
-    from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.locking.model import Lock
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.planning.model import AptAction, AptRepository, Plan, Step
+from cudnn_resolve.requirement.machine import Machine
 
 FOLDER_NAME = re.compile(r"[a-z0-9]+-(x86_64|aarch64)")
 """Folders of a bundle that hold packages of the system."""
@@ -30,15 +28,15 @@ FOLDER_NAME = re.compile(r"[a-z0-9]+-(x86_64|aarch64)")
 def repositories_of(lock: Lock, machines: Mapping[str, Machine], book: Book) -> dict[str, tuple[AptRepository, ...]]:
     """Where the packages of the system come from, by the platforms that have some; nothing for one that the tables do not know."""
     wanted = {one.platform: {pin.repository for pin in one.apt} for one in (lock.tool.stacks if lock.tool is not None else ())}
-    found = {name: tuple(_known(book, wanted[name], machines[name].arch)) for name in machines if wanted.get(name)}
-    return {name: rows for name, rows in found.items() if {one.name for one in rows} == wanted[name]}
+    found = {name: known_repositories(wanted.get(name, ()), machine.arch, book) for name, machine in machines.items()}
+    return {name: rows for name, rows in found.items() if rows}
 
 
-def _known(book: Book, names: Collection[str], arch: str | None) -> Iterator[AptRepository]:
-    """The repositories of these names whose keys the tables know."""
-    for row in book.repositories():
-        if row.name in names and row.arch == arch and row.key and row.key_file:
-            yield AptRepository(name=row.name, url=row.url, key_url=f"{row.url}{row.key_file}", fingerprint=row.key)
+def known_repositories(names: Collection[str], arch: str | None, book: Book) -> tuple[AptRepository, ...]:
+    """The repositories of these names; none where the tables do not know each of them and its key."""
+    rows = [row for row in book.repositories() if row.name in names and row.arch == arch and row.key and row.key_file]
+    made = (AptRepository(name=row.name, url=row.url, key_url=f"{row.url}{row.key_file}", fingerprint=row.key or "") for row in rows)
+    return tuple(made) if {row.name for row in rows} == set(names) else ()
 
 
 def bring_debs(
@@ -52,7 +50,6 @@ def bring_debs(
 
     Without `download` nobody may be asked.
     """
-    from cudnn_resolve.execution.debs import missing_tool
     from cudnn_resolve.planning.from_lock import apt_of
 
     debs: dict[str, list[dict[str, str]]] = {}
@@ -103,8 +100,6 @@ def _brought(
 
 def _refuse_gone(new: str, old: str) -> None:
     """Reject packages of the bundle that the repository does not list any more: nothing would sign them; raises UsageError."""
-    from cudnn_resolve.execution.debs import LARGEST_LIST
-
     listed = disk.content(f"{new}/Packages", LARGEST_LIST) or b""
     gone = [
         name
@@ -118,9 +113,6 @@ def _refuse_gone(new: str, old: str) -> None:
 
 def _debs(one: AptRepository, packages: Sequence[AptAction], platform: str, place: str, download: Download) -> list[dict[str, str]]:
     """Each package that is in the folder `place`/files then, as `start.py` reads it."""
-    from cudnn_resolve.execution.debs import ARCHITECTURES, bring
-    from cudnn_resolve.host.run_tool import Tooling
-
     architecture = ARCHITECTURES[platform.removeprefix("linux_")]
     found = bring(one, list(packages), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))
     return [{"name": name, "version": version, "file": f"{_folder_of(one, platform)}/{file}"} for name, version, file in found]
@@ -134,20 +126,18 @@ def _folder_of(one: AptRepository, platform: str) -> str:
 def from_bundle(plan: Plan, lock: str, book: Book) -> Plan:
     """The plan for a lock in a bundle that has the packages of the system: no repository is made known for them."""
     wanted = {one.repository for one in plan.apt if one.action != "keep"}
-    found = disk_bundle.bundle_of(lock) if wanted else None
-    if found is None:
+    arch, found = plan.facts.platform.arch, disk_bundle.bundle_of(lock) if wanted else None
+    repositories = known_repositories(wanted, arch, book)
+    if found is None or not repositories:
         return plan
-    arch = plan.facts.platform.arch
     sums, steps = disk_bundle.read_sums(found[0]), []
-    for one in _known(book, wanted, arch):
+    for one in repositories:
         place = _folder_of(one, f"linux_{arch}")
         if f"{place}/Packages" not in sums or f"{place}/{_key_of(one)}" not in sums:
             return plan
         why = f"packages of the system come from the bundle's {place}, signed by the key {one.fingerprint[-8:]}"
         here = _bundled(one, f"{found[0]}/{place}")
         steps.append(Step(id="apt-repository", kind="apt-repository", argv=None, why=why, needs_root=True, repository=here))
-    if {one.repository.name for one in steps if one.repository is not None} != wanted:
-        return plan
     return replace(plan, steps=(*steps, *(one for one in plan.steps if one.kind != "apt-repository")))
 
 
@@ -161,13 +151,6 @@ def _key_of(one: AptRepository) -> str:
     return one.key_url.rpartition("/")[2]
 
 
-def shared_repositories(task: Task, arch: str | None, book: Book) -> tuple[AptRepository, ...]:
-    """The repositories that a shared folder could hold for the task; none where the tables do not know each of them."""
-    wanted = {one.repository for one in task.apt}
-    found = tuple(_known(book, wanted, arch))
-    return found if {one.name for one in found} == wanted else ()
-
-
 def with_shared_debs(
     task: Task, folder: str, repositories: Sequence[AptRepository], arch: str, download: Download, reporter: Reporter
 ) -> Task:
@@ -175,8 +158,6 @@ def with_shared_debs(
 
     What cannot be kept there comes from where the plan says.
     """
-    from cudnn_resolve.execution.debs import missing_tool
-
     if not repositories:
         return task
     platform = f"linux_{arch}"

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import os.path
 import shlex
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.machine_cudnn import UNLOADED
 from cudnn_resolve.diagnosis.model import Comparison, Evidence, Finding, Moved, Remedy, Verdict
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.operations.gather import gather_facts, refuse_other_systems
+from cudnn_resolve.facts.assume import fresh_environment
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.host import disk
+from cudnn_resolve.locking.listing import Choice
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.gather import gather_book, gather_facts, refuse_other_systems
+from cudnn_resolve.operations.options import CheckRequest, StatedOptions, said
+from cudnn_resolve.operations.package_set import Subject, subject_of_facts, subject_of_file, text_of
 from cudnn_resolve.operations.results import Result
+from cudnn_resolve.operations.verdict import machine_name, verdict_on
+from cudnn_resolve.planning.preload import MODULE
+from cudnn_resolve.requirement.machine import Machine, machine_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.host.installed_files import Damage, FilesReport
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.options import CheckRequest, StatedOptions
-    from cudnn_resolve.operations.subject import Subject
-    from cudnn_resolve.requirement.machine import Machine
-
-NOT_JUDGED = ("their work on a GPU (`validate`)",)
-_SHOWN = 3
-"""Files that are named of each kind of damage."""
+    from cudnn_resolve.host.installed_files import FilesReport
 
 
 class CheckResult(Struct, Result, frozen=True, kw_only=True):
@@ -52,19 +50,12 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
         """The object that `check --format json` prints."""
         from cudnn_resolve.report.document import VerdictDocument, VerdictsDocument, changed, document, taken
 
-        changes = {"changes": tuple(map(changed, self.changes))} if self.changes else {}
-        return document(
-            VerdictsDocument,
-            self,
-            verdicts=tuple(taken(VerdictDocument, one, ranges=one.ranges or UNSET) for one in self.verdicts),
-            **changes,
-        )
+        verdicts = tuple(taken(VerdictDocument, one) for one in self.verdicts)
+        return document(VerdictsDocument, self, verdicts=verdicts, changes=tuple(map(changed, self.changes)) or UNSET)
 
 
 def check(request: CheckRequest) -> CheckResult:
     """A verdict on each file that is named, else on the environment: the live one, or that of `--facts`."""
-    from cudnn_resolve.operations.gather import gather_book
-
     book = gather_book(request)
     named = bool(request.facts) or request.given is not None
     if not request.what and not named and request.assumptions.elsewhere:
@@ -82,8 +73,6 @@ def check(request: CheckRequest) -> CheckResult:
 
 def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
     """Verdicts on lists of packages, on the machine that is stated, or on this one."""
-    from cudnn_resolve.operations.judge import verdict_on
-
     judged: list[tuple[Machine, tuple[Verdict, ...]]] = []  # a fleet has few kinds of machines
     for subjects, machine, where, facts, stated in _asked(request, book):
         known = next((verdicts for other, verdicts in judged if other == machine), None)
@@ -97,11 +86,9 @@ def _on_packages(request: CheckRequest, book: Book) -> Iterator[Verdict]:
 
 def _on_machine(one: Verdict, stated: StatedOptions, subject: Subject) -> Verdict:
     """The verdict with commands that are for the same machine, and for the Python of the file."""
-    from cudnn_resolve.operations.options import said
-
     if subject.base is not None and subject.base.python is not None:
         stated = replace(stated, python_version=subject.base.python)
-    names = (name for name in stated.__struct_fields__ if name not in ("python", "given", "project_matrix"))
+    names = (name for name in stated.__struct_fields__ if name not in ("python", "given", "ranges", "project_matrix"))
     words = shlex.join(word for pair in said(stated, names) for word in pair)
 
     def of_machine(remedy: Remedy) -> Remedy:
@@ -113,8 +100,6 @@ def _on_machine(one: Verdict, stated: StatedOptions, subject: Subject) -> Verdic
 
 def _changes(request: CheckRequest, book: Book) -> Iterator[Comparison]:
     """What the step from one list to another does to each machine."""
-    from cudnn_resolve.operations.judge import verdict_on
-
     if len(request.what) != 2:
         raise UsageError("--diff compares two files", code="usage-contradiction", hint="cudnn-resolve check --diff OLD NEW")
     for (old, new), machine, where, _, stated in _asked(request, book):
@@ -127,12 +112,6 @@ def _changes(request: CheckRequest, book: Book) -> Iterator[Comparison]:
 
 def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, ...], Machine, str, Facts | None, StatedOptions]]:
     """Each machine with what is to be judged on it, what it is called, its facts where its own environment is judged, and its options."""
-    from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.locking.listing import Choice
-    from cudnn_resolve.operations.judge import machine_name
-    from cudnn_resolve.operations.subject import subject_of_facts, subject_of_file, text_of
-    from cudnn_resolve.requirement.machine import machine_of
-
     if [*request.what, *request.facts].count("-") > 1:
         raise UsageError("standard input can be one thing only", code="usage-contradiction", hint="name a file for the others")
     choice = Choice(extras=request.extra, groups=request.group, defaults=not request.no_default_groups)
@@ -158,8 +137,6 @@ def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, .
 
 def _machines(request: CheckRequest) -> Iterator[StatedOptions]:
     """The options of each machine: `--facts` may be said several times, and be a folder with a file for each."""
-    from cudnn_resolve.host import disk
-
     for one in request.machines:
         if one.facts is None or not disk.is_folder(one.facts):
             yield one
@@ -176,10 +153,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     from cudnn_resolve.execution.environment import ask_environment
     from cudnn_resolve.host.installed_files import verify_files
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.operations.judge import machine_name, verdict_on
-    from cudnn_resolve.operations.link_check import link_findings
-    from cudnn_resolve.operations.subject import subject_of_facts
-    from cudnn_resolve.requirement.machine import machine_of
+    from cudnn_resolve.operations.damage import damage_findings, link_findings
 
     host = LinuxHost()
     facts = gather_facts(request.machines[0], book)
@@ -210,7 +184,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
             for one in sorted(findings, key=lambda one: ("error", "warning", "info").index(one.severity))
         ),
         judged=(judged, "whether every library finds what it needs", "the cuDNN that each framework loads", *found.judged),
-        not_judged=(*found.not_judged[:-1], *NOT_JUDGED, *unread),
+        not_judged=(*found.not_judged[:-1], "their work on a GPU (`validate`)", *unread),
     )
 
 
@@ -224,61 +198,6 @@ def _for(python: str | None, remedy: Remedy) -> Remedy:
     return replace(remedy, command=f"{command} --python {shlex.quote(python)}") if command.startswith("cudnn-resolve ") else remedy
 
 
-def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:
-    """Installed packages that decide whether a framework runs: frameworks, what they need at once, and libraries of NVIDIA's."""
-    requires = facts.packages.requires
-    needed = {name for one in or_none(facts.frameworks) or () for name in _required_names(requires.get(one.name, ()))}
-    return tuple(
-        name
-        for name in or_none(facts.packages.pip) or {}
-        if name in needed or book.framework_of(name) or book.component(name) is not None or book.slot(name) is not None
-    )
-
-
-def _required_names(requires: Iterable[str]) -> Iterator[str]:
-    """Names of the packages that requirements are for; what cannot be read is left out."""
-    for text in requires:
-        with suppress(InvalidRequirement):
-            yield canonicalize_name(Requirement(text).name)
-
-
-def damage_findings(damages: Iterable[Damage], book: Book, lacking: Collection[str] = ()) -> Iterator[Finding]:
-    """What is wrong with installed files, by package; foreign files are told and harm nothing.
-
-    `lacking`: libraries that others need and do not find: where it is a file that was changed, it cannot be loaded.
-    """
-    for one in damages:
-        shown = ", ".join(one.paths[:_SHOWN]) + (f" and {len(one.paths) - _SHOWN} more" if len(one.paths) > _SHOWN else "")
-        if one.kind == "foreign":
-            said = f"{len(one.paths)} files among those of {one.package} belong to no package"
-            yield Finding(cause="harmless", severity="info", summary=f"{said}: {shown}", evidence=(_evidence(one, shown),), confidence=0.9)
-            continue
-        what = {"missing": "missing", "empty": "empty", "changed": "not as it installed them"}[one.kind]
-        by = f"; they are those of {one.by}" if one.by else ""
-        hit = sorted({os.path.basename(path) for path in one.paths} & set(lacking))
-        by += f"; {', '.join(hit[:_SHOWN])} cannot be loaded, and others need it" if hit else ""
-        yield Finding(
-            cause=_cause(one, book),
-            severity="error" if hit or one.is_hollow or (one.is_code and (one.kind != "changed" or one.by)) else "warning",
-            summary=f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {what}{by}: {shown}",
-            evidence=(_evidence(one, shown),),
-            remedy=(
-                Remedy(text=f"lay the files of {one.package} again", command=f"cudnn-resolve apply --reinstall-package {one.package}"),
-            ),
-            confidence=0.95,
-        )
-
-
-def _evidence(one: Damage, shown: str) -> Evidence:
-    return Evidence(source=f"packages.pip.{one.package}", line=None, text=f"{one.kind}: {shown}")
-
-
-def _cause(one: Damage, book: Book) -> str:
-    if "cudnn" in one.package:
-        return "cudnn_sublibrary_mix" if one.kind == "changed" else "cudnn_missing"
-    return "cuda_runtime_missing" if one.kind != "changed" and book.component(one.package) is not None else "framework_pkg_mismatch"
-
-
 def _unlisted(report: FilesReport) -> Iterator[Finding]:
     if report.unlisted:
         names = ", ".join(report.unlisted[:8]) + (f" and {len(report.unlisted) - 8} more" if len(report.unlisted) > 8 else "")
@@ -288,10 +207,6 @@ def _unlisted(report: FilesReport) -> Iterator[Finding]:
 
 def _not_loaded(facts: Facts) -> Iterator[Finding]:
     """A cuDNN in a folder of its own that nothing loads any more: the file that did is gone."""
-    from cudnn_resolve.facts.cudnn_files import FOLDER
-    from cudnn_resolve.host import disk
-    from cudnn_resolve.planning.preload import MODULE
-
     for copy in or_none(facts.cudnn) or ():
         site, is_apart, _ = (copy.path or "").partition(f"/{FOLDER}/")
         gone = [name for name in (f"{MODULE}.py", f"{MODULE}.pth") if is_apart and disk.is_missing(os.path.join(site, name))]
@@ -309,7 +224,7 @@ def _not_loaded(facts: Facts) -> Iterator[Finding]:
 
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """An `apply` that did not come to its end, and packages that others changed since the last one."""
-    from cudnn_resolve.execution.journal_store import Journals
+    from cudnn_resolve.execution.journal import Journals
     from cudnn_resolve.execution.payload_recover import is_another
     from cudnn_resolve.execution.recover import changed_since, interrupted, unfinished_of_others
 

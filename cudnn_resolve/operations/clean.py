@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.space import free, holdings
+from cudnn_resolve.execution.journal import free, holdings
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.operations.options import CleanRequest
 from cudnn_resolve.operations.results import Result
+from cudnn_resolve.report.json import encoded
 
 
 class Part(Struct, frozen=True, kw_only=True):
@@ -41,9 +42,7 @@ class CleanResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `clean --format json` prints."""
-        freed = sum(one.bytes for one in self.parts if one.freed)
-        found: dict[str, Any] = to_builtins(CleanDocument(parts=self.parts, freed=freed))
-        return found
+        return encoded(CleanDocument(parts=self.parts, freed=sum(one.bytes for one in self.parts if one.freed)))
 
 
 def clean(request: CleanRequest) -> CleanResult:

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.host.files import beside, read_bounded
+from cudnn_resolve.operations.request import SIZE
+from cudnn_resolve.requirement.file import logical_lines, parse_requirement
 from cudnn_resolve.requirement.model import Extra
 
 MOST = 50
@@ -36,10 +39,6 @@ class _Reader:
 
     def read(self, path: str, base: str | None = None) -> Iterator[Extra]:
         """The limits in a file, which is named in the file `base`."""
-        from cudnn_resolve.host.files import beside, read_bounded
-        from cudnn_resolve.operations.request import SIZE
-        from cudnn_resolve.requirement.file import logical_lines
-
         place = _path_of(path)
         if place is None:
             self._note("limits on a server are not read; fetch the file, and name it with --constraint")
@@ -57,8 +56,6 @@ class _Reader:
             yield from self._line(line, f"{where}:{number}", where)
 
     def _line(self, line: str, origin: str, where: str) -> Iterator[Extra]:
-        from cudnn_resolve.requirement.file import parse_requirement
-
         nested, pinned = _NESTED.fullmatch(line), _AT_ADDRESS.match(line)
         if nested is not None:
             yield from self.read(nested[1].strip(), where)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET
-
+from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Diagnosis
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import clock, disk
-from cudnn_resolve.host.files import STDIN
+from cudnn_resolve.host.files import STDIN, read_log
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import gather_book, gather_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import DoctorRequest
+from cudnn_resolve.operations.request import request_without_targets
 from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.resolution.model import Range
 
 
@@ -34,16 +35,11 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
         """The object that `doctor --format json` prints."""
         from cudnn_resolve.report.document import DoctorDocument, document
 
-        return document(DoctorDocument, self, overlays=self.overlays or UNSET, ranges=self.ranges or UNSET)
+        return document(DoctorDocument, self)
 
 
 def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResult:
     """The findings, the most likely cause first."""
-    from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
-    from cudnn_resolve.diagnosis.match import Reader
-    from cudnn_resolve.host.files import read_log
-    from cudnn_resolve.operations.request import request_without_targets
-
     _refuse_contradictions(request)
     book = gather_book(request)
     if request.framework:  # a wrong name is said at once
@@ -56,7 +52,7 @@ def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResul
     found = weigh(reader, facts, book, request_without_targets(request))
     if facts is None or not request.ranges:
         return grown(DoctorResult, found, overlays=book.remarks)
-    from cudnn_resolve.operations.judge import ranges_of_facts
+    from cudnn_resolve.operations.verdict import ranges_of_facts
 
     return grown(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
 
@@ -93,7 +89,7 @@ def _facts(request: DoctorRequest, book: Book) -> Facts:
         return facts
     from cudnn_resolve.host.installed_files import with_overwritten
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.operations.check import stack_packages
+    from cudnn_resolve.operations.damage import stack_packages
     from cudnn_resolve.probe.kernel import with_kernel
 
     host = LinuxHost()

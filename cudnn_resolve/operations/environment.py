@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from shlex import quote
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,34 +13,33 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import find_uv
+from cudnn_resolve.execution.journal import Journals
 from cudnn_resolve.execution.model import Execution, Trouble
+from cudnn_resolve.execution.task import task_of
 from cudnn_resolve.facts.assume import fresh_environment, python_of
-from cudnn_resolve.facts.model import Python
+from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.operations import apply as changing
 from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
+from cudnn_resolve.operations.apply_memory import settled_of
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
+from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, answered, command_of, plan_of_lock_file
+from cudnn_resolve.operations.plan import plan as operation
 from cudnn_resolve.operations.results import grown
-from cudnn_resolve.operations.settled import settled_of
 from cudnn_resolve.planning.make_plan import make_plan
+from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.step import with_environment
 from cudnn_resolve.probe.python import ask_python, interpreters
+from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.resolve import resolved
-
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.journal_store import Journals
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.host.protocol import Host
-    from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
-    from cudnn_resolve.planning.model import Plan
-    from cudnn_resolve.requirement.model import Request
 
 _KERNEL = "ipykernel"
 _FETCHED = (3, 8)
@@ -72,9 +71,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for a new environment, or of what brings one up to date that is there."""
-    from cudnn_resolve.operations.plan import plan as operation
-
-    journals = _journals(request)
+    journals = _journals(request.env)
     if not request.is_elsewhere and creation.state_of(journals) == "made":
         return operation(_inside(_with_kernel(request), journals), listener)
     found = _answer(_with_kernel(request), journals.environment.prefix, listener)
@@ -83,7 +80,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
     """Make the environment and what is planned in it; one that is there is brought up to date. It is there whole, or not at all."""
-    journals = _journals(request)
+    journals = _journals(request.env)
     prefix = journals.environment.prefix
     folder = creation.kernel_folder(LinuxHost().environ, request.kernel) if request.kernel else None
     if folder is not None:
@@ -101,7 +98,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
 
 def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
     """Put back what an `apply` changed in the environment; the one that made it takes it away whole."""
-    journals = _journals(request)
+    journals = _journals(request.env)
     prefix = journals.environment.prefix
     state = creation.state_of(journals)
     if state == "absent":
@@ -144,9 +141,8 @@ def _gone(done: Execution, prefix: str, left: Sequence[str]) -> ApplyResult:
 
 def stopped(env: str) -> Stopped | None:
     """The `apply` that was stopped while it made the environment, or changed it; None where the last one came to its end."""
-    journals = _journals_at(env)
-    state = creation.state_of(journals)
-    if state == "made":
+    journals = _journals(env)
+    if creation.state_of(journals) == "made":
         return changing.stopped(journals.environment.prefix)
     found = creation.creation_of(journals)
     if found is not None:
@@ -154,12 +150,8 @@ def stopped(env: str) -> Stopped | None:
     return changing.stopped_of(journals)
 
 
-def _journals(request: ApplyRequest | PlanRequest) -> Journals:
-    assert request.env is not None
-    return _journals_at(request.env)
-
-
-def _journals_at(env: str) -> Journals:
+def _journals(env: str | None) -> Journals:
+    assert env is not None
     return creation.journals_at(disk.real(env))
 
 
@@ -234,8 +226,6 @@ def _whole(
 
 def _fill(found: Answer, request: ApplyRequest, journals: Journals, interaction: Interaction, handle: int) -> Execution:
     """Make the environment, and carry the plan out in it as in any other."""
-    from cudnn_resolve.execution.task import task_of
-
     interaction.reporter.begin(f"making an environment of {found.base.name}")
     host = LinuxHost()
     uv = None if request.installer == "pip" and found.base.path else find_uv(host)  # uv lays out no pip
@@ -306,7 +296,8 @@ def _answer(options: ApplyRequest | PlanRequest, prefix: str, listener: Listener
         made = with_environment(found[0], base.path or base.name, prefix, why, kernel=options.kernel)
         return Answer(plan=replace(made, notes=(*made.notes, why)), base=replace(base, why=why), asked=found[1])
     if not refused:
-        raise _nothing_there(options)
+        hint = "such as --python-version 3.11"
+        raise UsageError(f"there is no Python {options.python_version}", code="option-python-version", hint=hint)
     base, facts, misfit = refused[0]
     if misfit is not None:
         raise misfit
@@ -391,10 +382,6 @@ def _no_python(found: Answer) -> WorldError:
         code="python-missing",
         hint=f"`pip install uv`: then it is fetched; or `apt-get install python{version}-venv`, `conda create -n py python={version}`",
     )
-
-
-def _nothing_there(options: ApplyRequest | PlanRequest) -> UsageError:
-    return UsageError(f"there is no Python {options.python_version}", code="option-python-version", hint="such as --python-version 3.11")
 
 
 # ---- how to use it

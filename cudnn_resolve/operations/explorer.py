@@ -7,20 +7,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from packaging.version import Version
 
 from cudnn_resolve._version import __version__
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host.files import write_atomic
+from cudnn_resolve.host.pool import spread
+from cudnn_resolve.host.tablecache import cache_folder, checksum
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.digest import digest
 from cudnn_resolve.operations.listener import NOBODY, Listener, pace
-from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.report.explorer import Joint
+from cudnn_resolve.report.explorer import MARK, Joint, Look, pages
+from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair, pair, reach
 
 Layers = tuple[tuple[str, ...], tuple[str, ...]]
 """Folders of further rows for the tables: those that the user names, and those of the project."""
@@ -65,15 +69,14 @@ _Line = TypeVar("_Line", _Kept, _Reached)
 
 def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, releases: int = RELEASES) -> Site:
     """Write the pages into a folder; the joint maps have so many `releases` of each framework. UsageError for a file in its place."""
-    from cudnn_resolve.host.files import write_atomic
-    from cudnn_resolve.report.explorer import Look, pages
-
     _check_folder(folder)
     book = _book(layers)
     reaches = _reaches(book, listener)
     joints, computed = joint_maps(layers, releases, listener)
     listener.tell("writing the pages")
-    style, script = (_asset(f"explorer.{kind}") for kind in ("css", "js"))
+    style, script = (
+        (disk.content(os.path.join(_PACKAGE, "report", f"explorer.{kind}"), _LARGEST_BYTES) or b"").decode() for kind in ("css", "js")
+    )
     written = pages(book, reaches, joints, Look(style=style, script=script, version=__version__))
     for name, text in written.items():
         write_atomic(os.path.join(folder, name), text)
@@ -90,7 +93,6 @@ def _check_folder(folder: str) -> None:
     """Make the folder before minutes are spent on its pages; UsageError where something else than such pages would be overwritten."""
     if disk.kind(folder) == "file":
         raise UsageError(f"-o {folder} is a file", code="usage-path", hint="name the folder that the pages go into")
-    from cudnn_resolve.report.explorer import MARK
 
     start = f"{folder}/index.html"
     if disk.kind(start) is not None and MARK.encode() not in (disk.content(start, _LARGEST_BYTES) or b""):
@@ -100,22 +102,13 @@ def _check_folder(folder: str) -> None:
         raise WorldError(f"cannot write into {folder}", code="write-failed", hint="name a folder that you may write into")
 
 
-def _asset(name: str) -> str:
-    """A file of the program that every page holds."""
-    return (disk.content(os.path.join(_PACKAGE, "report", name), _LARGEST_BYTES) or b"").decode()
-
-
 @cache
 def _book(layers: Layers) -> Book:
-    from cudnn_resolve.host.tables import open_book
-
     return open_book(*layers)
 
 
 def _reaches(book: Book, listener: Listener) -> dict[str, Sequence[BuildReach]]:
     """Where the builds of each framework run."""
-    from cudnn_resolve.resolution.joint_map import reach
-
     path = _path(book, "reach")
     known = {one.framework: one.found for one in _read(path, _Reached)}
     names = (*JOINT, *(one for one in book.frameworks() if one not in JOINT))
@@ -134,8 +127,6 @@ def _reaches(book: Book, listener: Listener) -> dict[str, Sequence[BuildReach]]:
 
 def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tuple[list[Joint], int]:
     """The joint maps, and how many of their pairs were computed for them; the others an earlier run left in the cache."""
-    from cudnn_resolve.report.explorer import Joint
-
     book = _book(layers)
     shown = {name: newest_of_minors(book, name)[:releases] for name in JOINT}
     places = {
@@ -163,10 +154,6 @@ def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tu
 
 def newest_of_minors(book: Book, name: str) -> tuple[str, ...]:
     """The newest releases of a framework with a GPU build, the newest first: one of each minor, of a long one one in each quarter."""
-    from packaging.version import Version
-
-    from cudnn_resolve.matrix.digest import digest
-
     entries = [one for one in digest(book, name).entries if one.build.cuda is not None and not one.build.yanked]
     final = {one.build.version: one.date or "" for one in entries if not Version(one.build.version).is_prerelease}
     minors: dict[object, list[str]] = {}
@@ -183,7 +170,6 @@ def _compute(layers: Layers, missing: list[tuple[str, str]], listener: Listener)
     """What the resolution says of each pair, in child processes."""
     if not missing:
         return
-    from cudnn_resolve.host.pool import spread
 
     began = clock.seconds()
     tasks = ((layers, asked) for asked in missing)
@@ -195,16 +181,12 @@ def _compute(layers: Layers, missing: list[tuple[str, str]], listener: Listener)
 
 
 def _pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
-    from cudnn_resolve.resolution.joint_map import pair
-
     layers, asked = task
     return pair(_book(layers), *asked)
 
 
 def _path(book: Book, what: str) -> str | None:
     """The file of that cache for these tables and this program; None where nothing can be kept."""
-    from cudnn_resolve.host.tablecache import cache_folder, checksum
-
     folder = cache_folder()
     if folder is None:
         return None

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
 
+from cudnn_resolve.diagnosis.diagnose import diagnose_installed
 from cudnn_resolve.diagnosis.model import SEVERITIES, Finding
-from cudnn_resolve.operations.subject import LIVE, Subject
-from cudnn_resolve.resolution.fault import UNNAMED
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.fault import Fault, Judgement
+from cudnn_resolve.facts.model import Facts, Packages, Platform, Python
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.package_set import LIVE, Subject
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.resolution.fault import UNNAMED, Fault, Judgement
+from cudnn_resolve.resolution.judgement import judge
 
 _CAUSES = {
     "wheel": "pip_wheel_unavailable_for_python",
@@ -34,8 +33,6 @@ _CAUSES = {
 
 def found_in(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> tuple[Judgement, tuple[Finding, ...]]:
     """The faults of the packages on a machine that is `placed`, and what is seen besides; each is told once."""
-    from cudnn_resolve.resolution.judgement import judge
-
     found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
     faults = (_likely(one, subject) for one in found.faults if not _is_brought(one, subject))
     found = replace(found, faults=(*_of_list(subject, found, machine), *_without_file(subject, found, machine), *faults))
@@ -44,9 +41,6 @@ def found_in(subject: Subject, book: Book, machine: Machine, facts: Facts | None
 
 def _seen(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> Iterator[Finding]:
     """What is wrong with an environment besides what its packages need: what it loads, its files; and packages beside one another."""
-    from cudnn_resolve.diagnosis.diagnose import diagnose_installed
-    from cudnn_resolve.facts.model import Facts, Packages, Platform, Python
-
     if facts is None:
         facts = Facts(
             platform=Platform(system="linux", arch=machine.arch),
@@ -92,10 +86,6 @@ def _with_seen(found: Judgement, seen: tuple[Finding, ...]) -> tuple[Judgement, 
 
 def _of_list(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
     """What is wrong with a list as a whole: it is for other Pythons, or asks for what excludes each other."""
-    from packaging.specifiers import SpecifierSet
-
-    from cudnn_resolve.resolution.fault import Fault
-
     frameworks = tuple(sorted({one.package for one in found.frameworks}))
     python = machine.python_full
     if subject.python is not None and python is not None:
@@ -127,8 +117,6 @@ def _likely(fault: Fault, subject: Subject) -> Fault:
 
 
 def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
-    from cudnn_resolve.resolution.fault import Fault
-
     frameworks = {one.package for one in found.frameworks}
     for name in subject.unfit:
         where = f"Python {machine.python_full} on {machine.arch}" if machine.python_full else machine.arch

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cudnn_resolve.errors import InputError, UsageError, WorldError
-from cudnn_resolve.fleet.model import ClassAnswer, FleetClass
-from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, by_class, classes_of, notes_of, refused
+from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Status
+from cudnn_resolve.operations.fleet_facts import FleetResult, announce, by_class, classes_of, notes_of, refused
 from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
-
-if TYPE_CHECKING:
-    from cudnn_resolve.fleet.model import Status
-    from cudnn_resolve.operations.options import FleetRequest
+from cudnn_resolve.operations.options import DoctorRequest, FleetRequest
 
 
 def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
@@ -29,39 +24,29 @@ def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
         from cudnn_resolve.operations.fleet_check import check
 
         return check(request, listener)
-    return doctor(request, listener) if request.verb == "doctor" else at_work(request, listener)
+    if request.verb == "doctor":
+        return doctor(request, listener)
+    from cudnn_resolve.operations.fleet_work import work
+
+    return work(request, listener)
 
 
-def detect(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+def detect(request: FleetRequest, listener: Listener) -> FleetResult:
     """The classes of the hosts with their facts."""
     classes, faults = classes_of(request, gather_book(request), listener)
     return FleetResult(verb=request.verb, classes=tuple(ClassAnswer(group=one) for one in classes), faults=faults)
 
 
-def plan(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+def plan(request: FleetRequest, listener: Listener) -> FleetResult:
     """A plan for each class."""
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = by_class(_planned, [(one, request) for one in classes], listener)
     return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 
-def at_work(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
-    """What became of each host of an inventory."""
-    from cudnn_resolve.operations import fleet_machines
-
-    if not request.inventory:
-        hint = "-i INVENTORY names the hosts; facts in a folder are no hosts"
-        raise UsageError(f"fleet {request.verb} works on hosts, and none is named", code="usage-argument", hint=hint)
-    book = gather_book(request)
-    fleet_machines.check(request)
-    classes, faults = classes_of(request, book, listener)
-    return FleetResult(verb=request.verb, classes=fleet_machines.work(classes, request, book, listener), faults=faults)
-
-
-def doctor(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+def doctor(request: FleetRequest, listener: Listener) -> FleetResult:
     """What is wrong on the hosts of each class by their facts."""
     from cudnn_resolve.operations.doctor import diagnose
-    from cudnn_resolve.operations.options import DoctorRequest
 
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = []
@@ -83,6 +68,6 @@ def _planned(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
         found = answered(request, facts=group.facts)
     except (InputError, WorldError) as error:
         return refused(group, error)
-    ranges = ranges_of(found) if request.ranges else ()
+    ranges = ranges_of(found.question, found.outcome) if request.ranges else ()
     status: Status = "ok" if found.plan.is_satisfiable else "no"
     return ClassAnswer(group=group, status=status, plan=found.plan, ranges=ranges, notes=found.plan.notes)

@@ -15,7 +15,10 @@ from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.facts.codec import encode, from_mapping
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.relay import Ask, ask_in_rounds, program_text
+from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.masking import without_logins
+from cudnn_resolve.operations.options import LockRequest
+from cudnn_resolve.probe.probe import detect
 
 MARK = "cudnn-resolve-answer "
 _BOOT = (
@@ -108,17 +111,13 @@ def perform(work: Callable[[Carrier, Mapping[str, Any]], dict[str, Any]], plugin
 
 def facts(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of the host and of one environment on it."""
-    from cudnn_resolve.probe.probe import detect
-
     found = ask_in_rounds(carrier.answer, lambda host: detect(host, words.get("python")))
     return {"changed": False, "facts": encode(found)}
 
 
 def validate(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
     """What was computed there with the frameworks of an environment."""
-    from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.operations.validate import explained
-    from cudnn_resolve.probe.probe import detect
     from cudnn_resolve.report.document import encode_validation
     from cudnn_resolve.validation.run import Wish, validate, with_causes
 
@@ -211,7 +210,6 @@ def _plan(bundle: str) -> dict[str, Any]:
 def _bundle(carrier: Carrier, words: Mapping[str, Any]) -> str:
     """The bundle on the controller: the one that is named, or one of the lock or of what is resolved for this host."""
     from cudnn_resolve.operations.fleet_bundles import bundle_of, lock_for
-    from cudnn_resolve.operations.options import LockRequest
 
     if words.get("bundle"):
         return str(words["bundle"])

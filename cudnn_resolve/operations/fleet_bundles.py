@@ -16,7 +16,8 @@ from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options
+from cudnn_resolve.operations.lock import make_lock
+from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options, recast
 
 _WAIT_SECONDS = 3600.0
 """For another process that fetches the same files."""
@@ -59,14 +60,11 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bo
 
 def lock_request(request: FleetRequest, facts: Facts, path: str) -> LockRequest:
     """What `lock` is asked for a host with these facts."""
-    said = {name: getattr(request, name) for name in LockRequest.__struct_fields__ if hasattr(request, name)}
-    return LockRequest(**{**said, "given": facts, "output": path, "facts": None, "python": None, "env": None})
+    return recast(LockRequest, request, given=facts, output=path, facts=None, python=None, env=None)
 
 
 def lock_for(asked: LockRequest) -> str:
     """The path of a lock with what is resolved for a host; WorldError where nothing fits it."""
-    from cudnn_resolve.operations.lock import make_lock
-
     made = make_lock(asked)
     if made.lock is None:
         why = made.plan.conflict.message if made.plan is not None and made.plan.conflict is not None else "no set of versions fits"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os.path
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -17,17 +15,14 @@ from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES as LOCK_BYTES
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.select import select
-from cudnn_resolve.operations.fleet_hosts import FleetResult, announce, classes_of
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.fleet_facts import FleetResult, announce, classes_of
 from cudnn_resolve.operations.fleet_lock import judged, lock_name
 from cudnn_resolve.operations.gather import gather_book
+from cudnn_resolve.operations.listener import Listener
+from cudnn_resolve.operations.options import LOCK_NAMES, FleetRequest
 from cudnn_resolve.requirement.machine import machine_of
 
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.listener import Listener
-    from cudnn_resolve.operations.options import FleetRequest
-
-_LOCK = re.compile(r"pylock(\.[^./]+)?\.toml")
 _EARLIER_BYTES = 256 << 20
 _NAMED = 4
 """Packages of a host that are named where they are not as the lock has them."""
@@ -56,7 +51,7 @@ def _paths(words: Sequence[str]) -> tuple[str, ...]:
         if not disk.is_folder(word):
             found.append(word)
             continue
-        names = sorted(name for name in disk.names_in(word) if _LOCK.fullmatch(name))
+        names = sorted(name for name in disk.names_in(word) if LOCK_NAMES.fullmatch(name))
         found += [name if word == "." else os.path.join(word, name) for name in names]
     if not found:
         hint = "`cudnn-resolve fleet lock` writes one for each class; or name one: fleet check LOCK"

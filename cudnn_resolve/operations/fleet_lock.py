@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError, WorldError
-from cudnn_resolve.facts.model import Driver, or_none
+from cudnn_resolve.facts.model import Driver, Facts, or_none
 from cudnn_resolve.fleet.classes import in_order, ranges
 from cudnn_resolve.fleet.joint import joint, left_out, python_of
-from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, WayOut
+from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, Status, WayOut
 from cudnn_resolve.host import disk
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.select import fit
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import lock_request
-from cudnn_resolve.operations.fleet_hosts import FleetResult, by_class, classes_of, notes_of, refused
+from cudnn_resolve.operations.fleet_facts import FleetResult, by_class, classes_of, notes_of, refused
 from cudnn_resolve.operations.gather import gather_book, gather_question
-from cudnn_resolve.operations.judge import machine_name
-from cudnn_resolve.operations.listener import Notes
-from cudnn_resolve.operations.lock import FILE, LockResult, make_lock
+from cudnn_resolve.operations.listener import Listener, Notes
+from cudnn_resolve.operations.lock import LockResult, make_lock
+from cudnn_resolve.operations.options import LOCK, FleetRequest
 from cudnn_resolve.operations.plan import verdict_of_lock
+from cudnn_resolve.operations.verdict import machine_name
 from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.other_driver import first_that_works
 from cudnn_resolve.resolution.proposal import result
 from cudnn_resolve.resolution.resolve import resolved
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.fleet.model import Status
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.listener import Listener
-    from cudnn_resolve.operations.options import FleetRequest
-    from cudnn_resolve.resolution.model import Resolution
-    from cudnn_resolve.version import DriverVersion
+from cudnn_resolve.version import DriverVersion
 
 _MOST_SOLVES = 150
 """Resolutions that are made to find the fewest hosts that stand in the way."""
@@ -93,7 +89,7 @@ def _summary(made: LockResult) -> str:
 
 
 def _one(request: FleetRequest, classes: Sequence[FleetClass], book: Book, listener: Listener) -> FleetResult:
-    path = request.output or FILE
+    path = request.output or LOCK
     machines = joint(classes, book)
     listener.tell(f"one lock for {len(classes)} classes")
     pythons = sorted({str(python_of(one)) for one in classes if python_of(one) is not None})
@@ -103,32 +99,23 @@ def _one(request: FleetRequest, classes: Sequence[FleetClass], book: Book, liste
     else:
         made = make_lock(lock_request(request, machines[0], path), listener, machines if len(machines) > 1 else ())
         if made.plan is None:
-            return _verified(request, classes, made, book)
+            answers = tuple(judged(one, made.path, made.text, book) for one in classes)  # what `check` says of it on each class
+            return FleetResult(verb=request.verb, classes=answers, one=OneLock(path=made.path, message=_summary(made)))
         refused = made.plan.conflict.message if made.plan.conflict is not None else "there is no resolution"
     trials = _Trials(request, classes, book, listener)
     dropped, is_fewest = left_out(classes, trials.fits, trials.allowed)
     ways = (*_without(trials, dropped, is_fewest=is_fewest), *_otherwise(trials))
     blocked = {one.name for one in dropped}
-    answers = (_stopped(one) if one.name in blocked else ClassAnswer(group=one) for one in classes)
+    answers = tuple(
+        ClassAnswer(group=one, status="no", message="stands in the way") if one.name in blocked else ClassAnswer(group=one)
+        for one in classes
+    )
     one_lock = OneLock(message=f"no lock fits every host: {refused}", ways=ways)
-    return FleetResult(verb=request.verb, classes=tuple(answers), one=one_lock)
-
-
-def _stopped(one: FleetClass) -> ClassAnswer:
-    return ClassAnswer(group=one, status="no", message="stands in the way")
-
-
-def _verified(request: FleetRequest, classes: Sequence[FleetClass], made: LockResult, book: Book) -> FleetResult:
-    """The lock, with what `check` says of it on each class."""
-    answers = tuple(judged(one, made.path, made.text, book) for one in classes)
-    return FleetResult(verb=request.verb, classes=answers, one=OneLock(path=made.path, message=_summary(made)))
+    return FleetResult(verb=request.verb, classes=answers, one=one_lock)
 
 
 def judged(one: FleetClass, path: str, text: str, book: Book) -> ClassAnswer:
     """What `check` says of a lock on the hosts of a class, and whether the lock is for them at all."""
-    from cudnn_resolve.locking.read_pylock import read
-    from cudnn_resolve.locking.select import fit
-
     verdict = replace(verdict_of_lock(path, text, one.facts, book), machine=f"{one.name}: {machine_name(one.facts, None)}")
     misfits = "; ".join(f"{each.what}: the lock wants {each.locked}, here is {each.now}" for each in fit(read(text, path), one.facts, book))
     errors = (finding.summary for finding in verdict.findings if finding.severity == "error")

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.assume import Assumptions, assume
-from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Packages, Platform, Python, Unknown, or_none
+from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Packages, Platform, Python, or_none
+from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.files import STDIN, read_bounded
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import MachineOptions, Options, StatedOptions
 from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeVar
-
     from cudnn_resolve.index.client import IndexClient
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.named_machine import Place
@@ -69,7 +70,7 @@ def gather_question(
 
     UsageError, InputError or WorldError where a part of it cannot be had.
     """
-    from cudnn_resolve.operations.packages import direct_of, open_packages, settings_of
+    from cudnn_resolve.operations.package_source import direct_of, open_packages, settings_of
     from cudnn_resolve.operations.request import request_of, wishes_of
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Extra
@@ -77,7 +78,12 @@ def gather_question(
     book = gather_book(options)
     wishes = wishes_of(options)
     request_of(options, book, wishes)  # a wrong word is said at once, not after the seconds that a machine takes
-    facts = gather_facts(options, book) if facts is None else facts
+    if facts is None:
+        told = facts_meanwhile(options, book)
+        from cudnn_resolve.index import client  # noqa: F401 - while the machine answers
+        from cudnn_resolve.resolution import resolve  # noqa: F401 - the same
+
+        facts = told.result()
     refuse_other_systems(facts)
     settings = settings_of(options, wishes, facts)
     source = _common(("source", repr(settings), options.offline), lambda: open_packages(settings, listener, offline=options.offline))
@@ -178,10 +184,16 @@ def gather_facts(options: StatedOptions, book: Book) -> Facts:
     facts = assume(facts, stated, card_of(book))
     if stated.gpus:
         _refuse_impossible(facts, book)
-        _refuse_jetson(facts, book)
     if stated.driver is not None:
         _refuse_future(stated.driver, book)
     return facts
+
+
+def facts_meanwhile(options: StatedOptions, book: Book) -> Future[Facts]:
+    """The facts, for which nobody waits yet. Standard input is read here: Python aborts where it ends while a thread waits for that."""
+    if options.facts == STDIN and options.given is None:
+        options = replace(options, given=read_facts(STDIN, book))
+    return Later(lambda: gather_facts(options, book))
 
 
 def places(book: Book) -> tuple[Place, ...]:
@@ -225,7 +237,6 @@ def read_facts(path: str, book: Book) -> Facts:
     InputError where there are none in it.
     """
     from cudnn_resolve.facts.codec import LIMIT_BYTES
-    from cudnn_resolve.host.files import STDIN, read_bounded
 
     text = read_bounded(path, LIMIT_BYTES, "facts file")
     return facts_of_text(text, "standard input" if path == STDIN else path, book)
@@ -234,25 +245,30 @@ def read_facts(path: str, book: Book) -> Facts:
 def facts_of_text(text: str, where: str, book: Book) -> Facts:
     """The facts in a text, as `read_facts` finds them in a file."""
     from cudnn_resolve.facts.codec import from_mapping, parse_object
-    from cudnn_resolve.facts.output import told, told_by_json
 
-    output = None if text.lstrip().startswith("{") else told(text)  # a note of a facts file may quote what a program prints
-    if output is not None:
-        return _with_capabilities(from_mapping(output, where), book)
-    found = parse_object(text, where)
-    output = told_by_json(found)
-    return from_mapping(found, where) if output is None else _with_capabilities(from_mapping(output, where), book)
+    output = None
+    if not text.lstrip().startswith("{"):  # a note of a facts file may quote what a program prints
+        from cudnn_resolve.facts.output import told
+
+        output = told(text)
+    if output is None:
+        found = parse_object(text, where)
+        if "schema" not in found:
+            from cudnn_resolve.facts.output import told_by_json
+
+            output = told_by_json(found)
+        if output is None:
+            return from_mapping(found, where)
+    return _with_capabilities(from_mapping(output, where), book)
 
 
 def _with_capabilities(facts: Facts, book: Book) -> Facts:
     """Compute capabilities of the cards that were only named."""
-    gpus = tuple(_with_capability(gpu, book) for gpu in or_none(facts.gpus) or ())
-    return replace(facts, gpus=gpus) if gpus else facts
-
-
-def _with_capability(gpu: Gpu, book: Book) -> Gpu:
-    card = book.card(gpu.name) if gpu.name and gpu.compute_capability is None else None
-    return gpu if card is None else replace(gpu, compute_capability=str(card.capability))
+    gpus = []
+    for gpu in or_none(facts.gpus) or ():
+        card = book.card(gpu.name) if gpu.name and gpu.compute_capability is None else None
+        gpus.append(gpu if card is None else replace(gpu, compute_capability=str(card.capability)))
+    return replace(facts, gpus=tuple(gpus)) if gpus else facts
 
 
 def detect_facts(options: MachineOptions, known: Facts | None = None) -> Facts:
@@ -288,29 +304,28 @@ def _refuse_future(driver: str, book: Book) -> None:
         )
 
 
-def _refuse_jetson(facts: Facts, book: Book) -> None:
-    """UsageError for the GPU of a Jetson in a machine that is not aarch64."""
+def _refuse_impossible(facts: Facts, book: Book) -> None:
+    """UsageError for a compute capability that no GPU has, or for the GPU of a Jetson in a machine that is not aarch64.
+
+    A capability above all known ones may be newer than the tables.
+    """
+    known = sorted(row.capability for row in book.architectures())
     integrated = {row.capability for row in book.architectures() if row.tegra}
     for gpu in or_none(facts.gpus) or ():
-        capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
-        if capability in integrated and facts.platform.arch not in (None, "aarch64"):
-            raise UsageError(
-                f"--gpu: {gpu.name or capability} is on boards with Arm processors alone, and the plan would be for {facts.platform.arch}",
-                code="option-gpu",
-                hint="for another machine say --platform linux_aarch64",
-            )
-
-
-def _refuse_impossible(facts: Facts, book: Book) -> None:
-    """UsageError for a compute capability that no GPU has; one above all known ones may be newer than the tables."""
-    known = sorted(row.capability for row in book.architectures())
-    for gpu in () if isinstance(facts.gpus, Unknown) else facts.gpus:
-        capability = Capability.parse(gpu.compute_capability) if gpu.compute_capability else None
-        above = capability is not None and known and capability.major > known[-1].major + _GENERATIONS
-        if known and capability is not None and (above or capability < known[-1]) and capability not in known:
+        if not gpu.compute_capability:
+            continue
+        capability = Capability.parse(gpu.compute_capability)
+        above = known and capability.major > known[-1].major + _GENERATIONS
+        if known and (above or capability < known[-1]) and capability not in known:
             near = sorted(known, key=lambda one: (abs(one.major - capability.major), abs(one.minor - capability.minor)))[:3]
             raise UsageError(
                 f"--gpu: no GPU has the compute capability {capability}",
                 code="option-gpu",
                 hint=f"did you mean {' or '.join(str(one) for one in sorted(near))}?",
+            )
+        if capability in integrated and facts.platform.arch not in (None, "aarch64"):
+            raise UsageError(
+                f"--gpu: {gpu.name or capability} is on boards with Arm processors alone, and the plan would be for {facts.platform.arch}",
+                code="option-gpu",
+                hint="for another machine say --platform linux_aarch64",
             )

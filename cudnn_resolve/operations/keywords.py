@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.operations.options import Declared, declared
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.operations.options import (
+    ApplyRequest,
+    BundleRequest,
+    CheckRequest,
+    Declared,
+    DoctorRequest,
+    FleetRequest,
+    LockRequest,
+    PlanRequest,
+    WhyRequest,
+    declared,
+)
 
 R = TypeVar("R", bound=Struct)
 _OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
@@ -147,12 +156,30 @@ class CheckWords(_Stated, total=False):
     platform: str | None
 
 
-def together(kind: type, options: Mapping[str, Any], **named: Any) -> dict[str, Any]:
-    """Join the keywords that a function names to its `options`; TypeError, as for any function, where one is none of its kind."""
+_WORDS: Mapping[type[Struct], type] = {
+    ApplyRequest: ApplyWords,
+    BundleRequest: BundleWords,
+    CheckRequest: CheckWords,
+    DoctorRequest: DoctorWords,
+    FleetRequest: FleetWords,
+    LockRequest: LockWords,
+    PlanRequest: PlanWords,
+    WhyRequest: WhyWords,
+}
+
+
+def together(kind: type[Struct], named: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Join the keywords that a function names to its `options`, as fields of a request of this kind.
+
+    TypeError, as for any function, where one is none of its kind.
+    """
     for name in options:
-        if name not in kind.__annotations__:
+        if name not in _WORDS[kind].__annotations__:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
-    return {**named, **options}
+    words = {**named, **options}
+    if "platforms" in kind.__struct_fields__:  # which mean several where others mean one
+        words["platforms"] = words.pop("platform", None)
+    return words
 
 
 def make(kind: type[R], words: Mapping[str, Any]) -> R:
@@ -203,7 +230,6 @@ def _refusal(said: str, known: Mapping[str, Declared], given: Mapping[str, Any])
 
 def _facts(value: Any) -> Any:
     from cudnn_resolve.facts.codec import from_mapping
-    from cudnn_resolve.facts.model import Facts
 
     if isinstance(value, Facts):
         return value

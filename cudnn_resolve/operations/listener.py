@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from cudnn_resolve.host import clock
 
@@ -11,42 +10,28 @@ _WAIT_SECONDS = 1.0
 _OFTEN_SECONDS = 0.25
 
 
-class Listener(Protocol):
-    """Progress and notes of an operation; the command line prints them, the library drops them."""
+class Listener:
+    """Progress and notes of an operation: this one drops them, as the library does; that of the command line prints them."""
 
     def tell(self, text: str) -> None:
         """What is going on just now."""
 
-    def note(self, text: str, *, least: int = 0) -> None:
-        """A message that stays; `least` is how verbose one must be to read it."""
+    def note(self, text: str) -> None:
+        """A message that stays."""
 
     def state(self, name: str, state: str, of: str = "") -> None:
         """What has become of one of many that are worked on; `of` names the class it belongs to."""
 
 
-class Nobody:
-    """A listener that drops everything."""
-
-    def tell(self, text: str) -> None:
-        """Drop it."""
-
-    def note(self, text: str, *, least: int = 0) -> None:
-        """Drop it."""
-
-    def state(self, name: str, state: str, of: str = "") -> None:
-        """Drop it."""
-
-
-class Notes(Nobody):
+class Notes(Listener):
     """A listener that keeps the messages that stay, for whoever says them later."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
 
-    def note(self, text: str, *, least: int = 0) -> None:
-        """Keep it, unless only the verbose read it."""
-        if not least:
-            self.kept.append(text.removeprefix("note: "))
+    def note(self, text: str) -> None:
+        """Keep it."""
+        self.kept.append(text.removeprefix("note: "))
 
 
 class Steps:
@@ -84,4 +69,4 @@ def _rate(each_second: float) -> str:
 
 WAITS = "waits"
 """The state of what nothing has been done for yet."""
-NOBODY = Nobody()
+NOBODY = Listener()

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.tags import platform_tags
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.files import folder_of, read_bounded, write_atomic
+from cudnn_resolve.index.client import IndexClient
+from cudnn_resolve.locking.change import Change, changes, with_records
+from cudnn_resolve.locking.check import asked_otherwise, outdated
+from cudnn_resolve.locking.check_pylock import require
+from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
+from cudnn_resolve.locking.merge import Answer, completed, incomplete, merge
+from cudnn_resolve.locking.model import Difference, Lock
+from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+from cudnn_resolve.locking.select import applies, fit
+from cudnn_resolve.locking.stack import stack_of
+from cudnn_resolve.locking.write_pylock import write
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
-from cudnn_resolve.operations.options import LockRequest, Options
-from cudnn_resolve.operations.plan import Answered, PlanResult
+from cudnn_resolve.operations.options import LOCK, LockRequest, Options, recast
+from cudnn_resolve.operations.plan import Answered, PlanResult, ranges_of, verdict_of_lock
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.operations.settings import with_settings
+from cudnn_resolve.planning.make_plan import make_plan
+from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.requirement.machine import machine_of
+from cudnn_resolve.resolution.model import Conflict, Range, Resolution
+from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.resolve import resolve_together
 
-if TYPE_CHECKING:
-    from cudnn_resolve.index.client import IndexClient
-    from cudnn_resolve.locking.change import Change
-    from cudnn_resolve.locking.merge import Answer
-    from cudnn_resolve.locking.model import Difference, Lock
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.planning.model import Plan
-    from cudnn_resolve.resolution.model import Conflict, Range, Resolution
-
-FILE = "pylock.toml"
-"""Where a lock is, unless the request says otherwise."""
 TOLD = frozenset(
     {"advisory", "cuda-majors", "cudnn-majors", "driver-policy", "extra-not-installable", "from-source", "known-in-part", "left-out"}
     | {"overlay", "same-build", "older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
@@ -78,13 +90,14 @@ class LockResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `lock --format json` prints."""
-        from cudnn_resolve.report.document import encode_conflict, encode_lock
+        from cudnn_resolve.report.document import LockDocument, document, encode_lock
 
         if self.plan is not None:
-            return encode_conflict(self.plan, self.ranges)
+            more = {"targets": self.plan.targets, "conflict": self.plan.conflict, "ranges": self.ranges}
+            return document(LockDocument, None, status=self.status, path=None, **more)
         assert self.lock is not None
-        place = (None, self.text) if self.path == "-" else (self.path, None)
-        return encode_lock(self.lock, self.changes, path=place[0], text=place[1], warnings=self.warnings, ranges=self.ranges)
+        place = {"path": None, "text": self.text} if self.path == "-" else {"path": self.path}
+        return encode_lock(self.lock, changes=self.changes, warnings=self.warnings, ranges=self.ranges, **place)
 
 
 class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
@@ -113,39 +126,35 @@ def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Seque
     `machines`: one of each platform, in the place of those that the request describes.
     """
     _refuse_contradictions(request)
-    path = request.output or FILE
+    path = request.output or LOCK
     old_text = None if path == "-" else _read_text(path)
-    old = _read(old_text, path) if old_text is not None else None
+    old = read(old_text, path) if old_text is not None else None
     options = with_memory(request, remembered(old, path, request) if old is not None else None)
     if old is not None:
-        _note_origin(old, path, listener)
+        for note in old.notes:
+            listener.note(note)
+        if old.tool is None:
+            listener.note(f"{path} was written by {old.file.created_by}; its pins are kept where they can be")
     upgraded = frozenset() if request.upgrade else _names(request, old, listener)
     found = _answers(options, None if request.upgrade else old, upgraded, listener, machines)
     if found.conflict is not None:
         assert found.outcome is not None
-        ranges = _ranges(found.question, found.outcome) if request.ranges else ()
+        ranges = ranges_of(found.question, found.outcome) if request.ranges else ()
         return LockResult(path=path, plan=grown(PlanResult, found.conflict, ranges=ranges), ranges=ranges)
     made = _merged(found, options, old, path)
     if request.ranges and found.answers:
-        made = replace(made, ranges=_ranges(found.question, found.answers[0].resolution))
+        made = replace(made, ranges=ranges_of(found.question, found.answers[0].resolution))
     for note in found.question.source.notes:
         listener.note(f"note: {note}")
     if made.is_new:
-        from cudnn_resolve.host.files import write_atomic
-
         write_atomic(path, made.text)
     return replace(made, old_text=old_text)
 
 
 def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckResult:
     """The lock that is there, and every way in which it is not what it should be."""
-    from cudnn_resolve.host.files import folder_of
-    from cudnn_resolve.locking.check import asked_otherwise, outdated
-    from cudnn_resolve.locking.model import Difference
-    from cudnn_resolve.locking.select import fit
-
     _refuse_contradictions(request)
-    path = request.output or FILE
+    path = request.output or LOCK
     lock = _existing(path)
     book, facts = _machines(request)
     found: list[Difference] = []
@@ -169,9 +178,6 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
 
 def _broken(path: str, facts: Facts, book: Book) -> Iterator[Difference]:
     """What `check` says breaks with a lock that another tool made."""
-    from cudnn_resolve.locking.model import Difference
-    from cudnn_resolve.operations.plan import verdict_of_lock
-
     verdict = verdict_of_lock(path, _read_text(path) or "", facts, book)
     broken = ", ".join(f"{one.name} {one.version}" for one in verdict.frameworks if one.status == "breaks") or "the lock"
     for one in verdict.findings:
@@ -186,13 +192,8 @@ _TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda
 
 def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Answered:
     """What leads to the pins of a lock for a machine like this one: the resolution, in a plan without actions."""
-    from packaging.tags import platform_tags
-
-    from cudnn_resolve.planning.model import Plan
-
     lock = _existing(path)
-    said = {name: getattr(request, name) for name in Options.__struct_fields__ if name not in ("allow_break", "reinstall_package")}
-    asked = LockRequest(**said)
+    asked = recast(LockRequest, request, allow_break=(), reinstall_package=())
     old = remembered(lock, path, asked)  # what the lock was made for, whatever the project's settings ask for by now
     asked = with_settings(asked, {name: value for name, value in old.items() if name in _TARGETS})
     found = _answers(_only_platforms(asked, lock, path), lock, frozenset(), listener)
@@ -212,8 +213,6 @@ def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Ans
 
 def _refuse_contradictions(request: LockRequest) -> None:
     """UsageError for options that contradict each other; WorldError where no lock can be read or written here."""
-    from cudnn_resolve.locking.check_pylock import require
-
     if request.check and (request.upgrade or request.upgrade_package):
         raise UsageError(
             "--check changes nothing, and --upgrade asks for changes", code="usage-contradiction", hint="leave one of them out"
@@ -224,7 +223,7 @@ def _refuse_contradictions(request: LockRequest) -> None:
     if request.no_facts and (request.facts or request.python):
         raise UsageError("--no-facts and --facts or --python contradict each other", code="usage-contradiction")
     if request.check and request.output == "-":
-        raise UsageError("--check reads the lock from a file", code="usage-contradiction", hint=f"name it: -o FILE, default {FILE}")
+        raise UsageError("--check reads the lock from a file", code="usage-contradiction", hint=f"name it: -o FILE, default {LOCK}")
     for word in request.packages:
         if word.endswith((".lock", ".toml")):
             _refuse_lock(word)
@@ -233,9 +232,6 @@ def _refuse_contradictions(request: LockRequest) -> None:
 
 def _refuse_lock(word: str) -> None:
     """InputError or UsageError where a requirement is the name of a lock."""
-    from cudnn_resolve.host import disk
-    from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
-
     text = _read_text(word) if disk.is_regular(word) else None
     if text is None:
         return
@@ -247,9 +243,6 @@ def _refuse_lock(word: str) -> None:
 
 def _read_text(path: str) -> str | None:
     """The text of the lock; None where there is none."""
-    from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES
-
     try:
         return read_bounded(path, LIMIT_BYTES, "lock")
     except InputError as error:
@@ -258,31 +251,16 @@ def _read_text(path: str) -> str | None:
         raise
 
 
-def _read(text: str, path: str) -> Lock:
-    from cudnn_resolve.locking.read_pylock import read
-
-    return read(text, path)
-
-
 def _existing(path: str) -> Lock:
     """The lock at `path`; InputError where there is none."""
     text = _read_text(path)
     if text is None:
         raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
-    return _read(text, path)
-
-
-def _note_origin(old: Lock, path: str, listener: Listener) -> None:
-    for note in old.notes:
-        listener.note(note)
-    if old.tool is None:
-        listener.note(f"{path} was written by {old.file.created_by}; its pins are kept where they can be")
+    return read(text, path)
 
 
 def _names(request: LockRequest, old: Lock | None, listener: Listener) -> frozenset[str]:
     """The packages of `--upgrade-package`; one that the lock does not have is said."""
-    from packaging.utils import canonicalize_name
-
     names = frozenset(str(canonicalize_name(one)) for one in request.upgrade_package)
     known = {one.name for one in old.packages} if old is not None else set()
     for name in sorted(names - known):
@@ -292,39 +270,19 @@ def _names(request: LockRequest, old: Lock | None, listener: Listener) -> frozen
 
 def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) -> LockResult:
     """The lock of the answers, with what is still known from the old one."""
-    from cudnn_resolve.host.files import folder_of
-    from cudnn_resolve.locking.change import changes, with_records
-    from cudnn_resolve.locking.merge import merge
-    from cudnn_resolve.locking.write_pylock import write
-
     question = found.question
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
     answers = _completed(found.answers, old, question.source)
     matrix = "+".join(layer.version() for layer in question.book.layers)
     made = merge(answers, asked=asked_of(options, question.request, base), matrix=matrix, base=base)
     made = with_records(made, old)
-    return LockResult(
-        path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=(*found.warnings, *_preload(made))
-    )
-
-
-def _ranges(question: Question, outcome: Resolution | Conflict) -> tuple[Range, ...]:
-    """The versions that each party of an answer allows."""
-    from cudnn_resolve.resolution.party_ranges import ranges
-
-    return ranges(question.book, outcome, question.source)
-
-
-def _preload(lock: Lock) -> tuple[str, ...]:
-    """What an installer of the lock cannot do."""
-    note = lock.tool.preload_note if lock.tool is not None else None
-    return () if note is None else (note,)
+    unable = made.tool.preload_note if made.tool is not None else None  # what an installer of the lock cannot do
+    warnings = found.warnings if unable is None else (*found.warnings, unable)
+    return LockResult(path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=warnings)
 
 
 def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:
     """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
-    from cudnn_resolve.locking.merge import completed, incomplete
-
     known, lacking = incomplete(answers, old)
     if lacking:
         known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
@@ -365,10 +323,6 @@ def _answers(
     options: LockRequest, old: Lock | None, upgraded: frozenset[str], listener: Listener, machines: Sequence[Facts] = ()
 ) -> _Answers:
     """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
-    from cudnn_resolve.planning.make_plan import make_plan
-    from cudnn_resolve.resolution.open_request import opened
-    from cudnn_resolve.resolution.resolve import resolve_together
-
     one, *others = _each(options, machines)
     first = gather_question(one, fresh=True, verb="lock", listener=listener)
     context = first.request.context
@@ -391,16 +345,12 @@ def _answers(
 
 def _elsewhere(question: Question, options: LockRequest) -> Question:
     """The same question for another platform."""
-    from cudnn_resolve.requirement.machine import machine_of
-
     facts = gather_facts(options, question.book)
     return replace(question, facts=facts, machine=replace(machine_of(facts, question.book), pip={}, requires={}))
 
 
 def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
     """The question for an empty environment on a system without libraries, the pins of the old lock preferred."""
-    from cudnn_resolve.locking.select import applies
-
     machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
     if machine.python is not None:  # a lock is for every patch release of its Python
         machine = replace(machine, python_full=f"{machine.python[0]}.{machine.python[1]}")
@@ -412,11 +362,6 @@ def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Qu
 
 def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[str]]:
     """The answer for one platform, and what should be known of it."""
-    from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.locking.merge import Answer
-    from cudnn_resolve.locking.stack import stack_of
-    from cudnn_resolve.planning.make_plan import make_plan
-
     plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
     answer = Answer(resolution=resolution, stack=stack_of(resolution, plan.environment, question.book))
     return answer, [one.message for one in plan.warnings if one.code in TOLD]

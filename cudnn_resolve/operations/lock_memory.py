@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.host.files import folder_of
+from cudnn_resolve.locking.file import path_from
+from cudnn_resolve.locking.model import Asked, Lock
 from cudnn_resolve.operations.options import LockRequest, declared
 from cudnn_resolve.operations.settings import MACHINE, project_settings, with_settings
-
-if TYPE_CHECKING:
-    from cudnn_resolve.locking.model import Asked, Lock
-    from cudnn_resolve.requirement.model import Extra, Request
+from cudnn_resolve.requirement.model import Extra, Request
 
 FILES = ("requirement", "constraint", "group")
 """Options that name files."""
@@ -35,15 +37,12 @@ def with_memory(request: LockRequest, remembered: Mapping[str, Any] | None) -> L
         old = {name: value for name, value in old.items() if name not in MACHINE}
     below = {**old, **own}
     named = below.pop("platform", below.pop("platforms", ()))
-    platforms = request.platforms or (() if request.python or request.facts or request.given else _several(named))
+    several = (named,) if isinstance(named, str) else tuple(named)
+    platforms = request.platforms or (() if request.python or request.facts or request.given else several)
     if len({one.endswith(("aarch64", "arm64")) for one in platforms}) < len(platforms):
         raise UsageError("--platform names one architecture twice", code="usage-platform", hint="one lock holds each architecture once")
     request = replace(request, platforms=platforms, platform=platforms[0] if platforms else None)
     return with_settings(request, below)
-
-
-def _several(platforms: str | Iterable[str]) -> tuple[str, ...]:
-    return (platforms,) if isinstance(platforms, str) else tuple(platforms)
 
 
 def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
@@ -79,8 +78,6 @@ def _from(folder: str, value: str, name: str) -> str:
 
     UsageError for one that lies neither in the folder of the lock nor in the working directory: a lock comes from others, too.
     """
-    from cudnn_resolve.host.files import folder_of
-
     file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
     where = os.path.join(folder, file or "pyproject.toml")
     roots = (folder_of(os.path.join(folder, "x")), folder_of(".", is_folder=True))
@@ -95,15 +92,13 @@ def _from(folder: str, value: str, name: str) -> str:
 
 def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
     """What a lock in the folder `base` remembers of its request."""
-    from cudnn_resolve.locking.model import Asked
-
     stated = {"platform": tuple(sorted(options.platforms))}
     for name in _STATED:
         value = getattr(options, name)
         stated[name.replace("_", "-")] = value if isinstance(value, tuple) else ("true",) if value is True else (value,) if value else ()
     files = {name: tuple(_to(base, one, name) for one in getattr(options, name) if one != "-") for name in FILES}
     return Asked(
-        targets=tuple(_said(request)),
+        targets=tuple(one.text if one.marker is None else f"{one.text}; {one.marker}" for one in (*request.targets, *request.conditional)),
         said=options.framework,
         requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files={name: values for name, values in files.items() if values},
@@ -117,19 +112,8 @@ def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
     )
 
 
-def _said(request: Request) -> Iterator[str]:
-    """The targets as a lock remembers them, each with its marker."""
-    for target in (*request.targets, *request.conditional):
-        yield f"{target.text}; {target.marker}" if target.marker is not None else target.text
-
-
 def _required(extra: Extra, request: Request, base: str) -> str:
     """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
-    from cudnn_resolve.locking.file import path_from
-
     direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
     if direct is not None and not extra.constraint:
         return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
@@ -138,9 +122,6 @@ def _required(extra: Extra, request: Request, base: str) -> str:
 
 def _to(base: str, value: str, name: str) -> str:
     """A file that an option names, as a lock in the folder `base` names it."""
-    from cudnn_resolve.host.files import folder_of
-    from cudnn_resolve.locking.file import path_from
-
     file, colon, group = value.rpartition(":") if name == "group" else (value, "", "")
     if name == "group" and not colon:
         file = "pyproject.toml"

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from msgspec import UNSET, Struct, UnsetType
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.named_machine import find
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.results import Result
+from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.digest import Digest, Entry
 
 SCHEMA = "cudnn-resolve/matrix/1"
@@ -178,11 +180,6 @@ class Answer(Struct, Generic[V_co], frozen=True, kw_only=True):
     """The answer in a `style` and a `width`."""
     value: Callable[[], V_co]
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """The rows that lie over the shipped tables, in words."""
-        return self.book.remarks
-
 
 def everything(book: Book) -> Answer[MatrixListResult]:
     """Frameworks and tables."""
@@ -299,7 +296,6 @@ def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
 def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_driver, render_drivers
-    from cudnn_resolve.version import DriverVersion
 
     if which is None:
         return _stack(book, "driver", partial(render_drivers, book.branches()), lambda: {"branches": _rows(book.branches())})
@@ -315,7 +311,6 @@ def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
 def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_gpu, render_gpus
-    from cudnn_resolve.version import Capability
 
     if which is None:
         return _stack(book, "gpu", partial(render_gpus, book.architectures()), lambda: {"architectures": _rows(book.architectures())})
@@ -343,7 +338,6 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.matrix.named_machine import find
     from cudnn_resolve.operations.gather import facts_of_place, places
     from cudnn_resolve.report.matrix_stack import render_places
 

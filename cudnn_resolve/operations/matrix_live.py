@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
@@ -16,15 +16,18 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
+from cudnn_resolve.evidence.wheel import WheelDamage, summary
 from cudnn_resolve.host import clock
+from cudnn_resolve.host.libraries import wheel_evidence
+from cudnn_resolve.host.settings import environment
+from cudnn_resolve.index.client import IndexClient
+from cudnn_resolve.index.config import Options, own_settings
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.operations.listener import NOBODY, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
-
-if TYPE_CHECKING:
-    from cudnn_resolve.index.client import IndexClient
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.source import File, Offer
+from cudnn_resolve.requirement.source import File, Offer
+from cudnn_resolve.resolution.release import parse_version
 
 LARGEST_WHEEL_BYTES = 48 << 20
 """Wheels beyond are not read again."""
@@ -42,10 +45,6 @@ class _Drawn(Struct, frozen=True, kw_only=True):
 
 def open_client(index_url: str | None) -> IndexClient:
     """The index that is named, or that this interpreter's pip or uv is configured for; what it says is never taken from a cache."""
-    from cudnn_resolve.host.settings import environment
-    from cudnn_resolve.index.client import IndexClient
-    from cudnn_resolve.index.config import Options, own_settings
-
     return IndexClient(own_settings(Options(index_url=index_url), environment()))
 
 
@@ -57,15 +56,12 @@ def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Li
     faults: list[Fault] = []
     unread: list[str] = []
 
-    def look(one: _Drawn) -> None:
+    for number, one in enumerate(drawn):
+        listener.tell(f"{pace(number, len(drawn), 'rows', began)}; {one.package} {one.version}")
         try:
             faults.extend(one.placed.fault("", f"{one.package} {one.version}: {text}") for text in _differences(one, client))
         except (IndexUnavailableError, WorldError, _UnreadError) as error:
             unread.append(f"{one.package} {one.version}: {error}")
-
-    for number, one in enumerate(drawn):
-        listener.tell(f"{pace(number, len(drawn), 'rows', began)}; {one.package} {one.version}")
-        look(one)
     return LiveReport(rows=len(drawn) - len(unread), faults=tuple(faults), unread=tuple(unread))
 
 
@@ -103,8 +99,6 @@ def _draw(book: Book, count: int, dice: random.Random) -> list[_Drawn]:
 
 
 def _differences(one: _Drawn, client: IndexClient) -> Iterator[str]:
-    from cudnn_resolve.resolution.release import parse_version
-
     listing = client.listing(one.package)
     if listing is None or not listing.offers:
         if listing is not None and listing.is_partial:
@@ -210,9 +204,6 @@ def _parsed(line: str) -> Requirement | None:
 
 
 def _evidence(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
-    from cudnn_resolve.evidence.wheel import WheelDamage, summary
-    from cudnn_resolve.host.libraries import wheel_evidence
-
     row = one.placed.row
     arch = row.arch[0] if row.arch else _ARCHITECTURES[0]
     file = _speaker(offer.files, arch)

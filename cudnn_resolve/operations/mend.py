@@ -5,24 +5,24 @@ from __future__ import annotations
 import os.path
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.diagnosis.model import Remedy
+from cudnn_resolve.diagnosis.model import Finding, Remedy
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.faults import found_in, names_of
-from cudnn_resolve.operations.subject import LIVE, Subject
+from cudnn_resolve.operations.package_set import LIVE, Subject
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Extra, Request, Target
+from cudnn_resolve.resolution.attempt import attempt
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
+from cudnn_resolve.resolution.model import Resolution
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import version_within
-
-if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
-
-    from cudnn_resolve.diagnosis.model import Finding
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
 
 _ROUNDS = 2000
 _SHOWN = 4
@@ -65,12 +65,6 @@ def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen
 
 def _resolved(subject: Subject, book: Book, machine: Machine, known: Iterable[Judged], companions: Iterable[str]) -> dict[str, str] | None:
     """The versions of a search for the same frameworks; None where they cannot share an environment."""
-    from packaging.specifiers import SpecifierSet
-
-    from cudnn_resolve.requirement.model import Extra, Request, Target
-    from cudnn_resolve.resolution.attempt import attempt
-    from cudnn_resolve.resolution.model import Resolution
-
     targets = tuple(
         Target(
             text=f"{one.package}=={one.version}", framework=one.framework, specifier=SpecifierSet(f"=={one.version}"), package=one.package
@@ -91,8 +85,6 @@ def _resolved(subject: Subject, book: Book, machine: Machine, known: Iterable[Ju
 
 def _limits(errors: Iterable[Fault]) -> dict[str, SpecifierSet]:
     """What the frameworks want of packages whose releases the tables do not list."""
-    from packaging.specifiers import SpecifierSet
-
     found: dict[str, SpecifierSet] = {}
     for one in errors:
         if one.wants is not None:
@@ -128,9 +120,6 @@ def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str
 
 def _held(known: Iterable[Judged], book: Book, machine: Machine, changes: Mapping[str, str]) -> bool:
     """True where the metadata of a framework excludes one of the changes, so that no tool resolves to it by itself."""
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.open_request import OpenRequest
-
     context = Context(book, machine, OpenRequest(targets=()))
     return any(
         not requirement.specifier.contains(version, prereleases=True)

@@ -5,8 +5,6 @@ of the function, the setting of pyproject.toml and the variable of the environme
 settings may say it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -19,6 +17,10 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
 
+LOCK = "pylock.toml"
+"""Where a lock is, unless it is said otherwise."""
+LOCK_NAMES = re.compile(r"pylock(\.[^./]+)?\.toml")
+"""Files that pip and uv take for locks."""
 _Texts = tuple[str, ...]
 
 
@@ -90,6 +92,8 @@ class MachineOptions(Struct, frozen=True, kw_only=True):
     ] = None
     given: Facts | None = None
     """The same as a value."""
+    ranges: bool = False
+    """The versions that each party allows are wanted, too, for a picture."""
 
 
 class StatedOptions(MachineOptions, frozen=True, kw_only=True):
@@ -220,8 +224,6 @@ class PlanRequest(Options, frozen=True, kw_only=True):
 
     lock: str | None = None
     """A lock instead of targets."""
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
 
 
 class WhyRequest(Options, frozen=True, kw_only=True):
@@ -230,15 +232,11 @@ class WhyRequest(Options, frozen=True, kw_only=True):
     package: str = ""
     lock: str | None = None
     """A lock instead of targets; None = `./pylock.toml` where nothing is asked for, if it is there."""
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
 
 
 class LockRequest(Options, frozen=True, kw_only=True):
     """What `lock` is asked."""
 
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
     platforms: tuple[str, ...] = ()
     """Every `--platform` that the lock is for; empty = this machine's."""
     output: str | None = None
@@ -252,10 +250,6 @@ class LockRequest(Options, frozen=True, kw_only=True):
     def repeated(self) -> tuple[tuple[str, str], ...]:
         """What is said of the old lock."""
         return (*((("--upgrade", ""),) if self.upgrade else ()), *(("--upgrade-package", name) for name in self.upgrade_package))
-
-
-_OF_ONE_RUN = frozenset({"packages", "ranges", "lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix"})
-"""Fields of `ApplyRequest` that a later run finds out or is told by itself, or that are no options."""
 
 
 class BundleRequest(Options, frozen=True, kw_only=True):
@@ -272,11 +266,13 @@ class BundleRequest(Options, frozen=True, kw_only=True):
     sbom: Annotated[bool, _option("with a list of its packages as CycloneDX has it (extra `sbom`)")] = False
 
 
+_OF_ONE_RUN = frozenset({"packages", "ranges", "lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix"})
+"""Fields of `ApplyRequest` that a later run finds out or is told by itself, or that are no options."""
+
+
 class ApplyRequest(Options, frozen=True, kw_only=True):
     """What `apply` is asked."""
 
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
     lock: str | None = None
     has_targets: bool = False
     """True where the caller himself names what he wants, and not only the project's settings."""
@@ -311,8 +307,6 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
 class DoctorRequest(Options, frozen=True, kw_only=True):
     """What `doctor` is asked."""
 
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
     log: str | None = None
     """A log file, `-` for standard input; None = the machine alone is judged."""
     no_facts: Annotated[bool, _option("judge the log alone: it came from another machine")] = False
@@ -321,8 +315,6 @@ class DoctorRequest(Options, frozen=True, kw_only=True):
 class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
     """What `validate` is asked."""
 
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
     framework: Annotated[_Texts, _option("only this framework, `torch`; repeatable (default: all)", "NAME", "-f")] = ()
     gpu: Annotated[int | None, _option("only this GPU, as programs count them from 0 (default: every one)", "N")] = None
     full: Annotated[bool, _option("every type in both layouts, instead of each class with each type once")] = False
@@ -335,8 +327,6 @@ class ValidateRequest(MachineOptions, frozen=True, kw_only=True):
 class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     """What `check` is asked."""
 
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
     what: tuple[str, ...] = ()
     """Files with packages, `-` for standard input; none: the environment."""
     diff: Annotated[bool, _option("of two files, OLD and NEW: what the change does to each machine")] = False
@@ -358,15 +348,12 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     @property
     def machines(self) -> tuple[StatedOptions, ...]:
         """The options of each machine that is meant: one where no facts are named."""
-        stated = {name: getattr(self, name) for name in StatedOptions.__struct_fields__ if name != "facts"}
-        return tuple(StatedOptions(**stated, facts=one) for one in self.facts or (None,))
+        return tuple(recast(StatedOptions, self, facts=one) for one in self.facts or (None,))
 
 
 class FleetRequest(Options, frozen=True, kw_only=True):
     """What `fleet VERB` is asked."""
 
-    ranges: bool = False
-    """The versions that each party allows are wanted, too, for a picture."""
     verb: Literal["detect", "plan", "lock", "check", "apply", "validate", "doctor", "undo"] = "detect"
     inventory: Annotated[_Texts, _option("the hosts: an inventory of Ansible; repeatable", "INVENTORY", "-i")] = ()
     from_folder: Annotated[
@@ -410,6 +397,14 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
     live: Annotated[bool, _option("check: hold a sample of rows against the package index, too")] = False
     sample: Annotated[int, _option("check --live: how many rows", "N")] = 40
     index_url: Annotated[str | None, _option("check --live: package index, as pip's", "URL")] = None
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def recast(kind: type[S], request: Struct, **more: Any) -> S:
+    """The request as one of another kind, with what both of them have; `more` stands in the place of that."""
+    return kind(**{name: getattr(request, name) for name in kind.__struct_fields__ if hasattr(request, name)} | more)
 
 
 def said(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:

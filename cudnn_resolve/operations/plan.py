@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
-from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
+from cudnn_resolve.facts.assume import fresh_environment
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.host.files import folder_of, read_bounded
+from cudnn_resolve.operations.gather import Question, facts_meanwhile, gather_book, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
-from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest, StatedOptions
+from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest
 from cudnn_resolve.operations.results import Result, grown
-from cudnn_resolve.planning.model import Plan
+from cudnn_resolve.planning.model import Plan, Warning
+from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cudnn_resolve.diagnosis.model import Verdict
-    from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.gather import Question
-    from cudnn_resolve.planning.model import Warning
     from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
 
 class PlanResult(Plan, Result, frozen=True, kw_only=True):
@@ -45,7 +44,7 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
         from cudnn_resolve.facts.codec import encode
         from cudnn_resolve.report.document import encode_plan
 
-        return encode_plan(self, encode(self.facts), self.command, self.ranges)
+        return encode_plan(self, encode(self.facts))
 
 
 BREAKS = "lock-breaks"
@@ -67,14 +66,14 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
         return grown(PlanResult, found, command=command_of(found, request, None))
     answer = answered(request, listener)
     command = command_of(answer.plan, request, answer.outcome.request)
-    return grown(PlanResult, answer.plan, command=command, ranges=ranges_of(answer) if request.ranges else ())
+    return grown(PlanResult, answer.plan, command=command, ranges=ranges_of(answer.question, answer.outcome) if request.ranges else ())
 
 
-def ranges_of(answer: Answered) -> tuple[Range, ...]:
+def ranges_of(question: Question, outcome: Resolution | Conflict) -> tuple[Range, ...]:
     """The versions of driver, Python, CUDA and cuDNN that each party of an answer allows."""
     from cudnn_resolve.resolution.party_ranges import ranges
 
-    return ranges(answer.question.book, answer.outcome, answer.question.source)
+    return ranges(question.book, outcome, question.source)
 
 
 def command_of(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:
@@ -103,30 +102,25 @@ class Answered(Struct, frozen=True, kw_only=True):
 
 def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", facts: Facts | None = None) -> Answered:
     """The plan behind the options, or for other `facts` than they describe, with the question that it answers."""
+    asked = gather_question(options, verb=verb, listener=listener, facts=facts)
     from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
-    asked = gather_question(options, verb=verb, listener=listener, facts=facts)
     outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
     plan = make_plan(asked.facts, outcome, asked.book, asked.source)
     return Answered(plan=plan, question=asked, outcome=outcome)
 
 
-def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
+def plan_of_lock_file(path: str, options: Options) -> Plan:
     """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
-    from cudnn_resolve.host.background import Later
-    from cudnn_resolve.host.files import folder_of, read_bounded
-
     book = gather_book(options)
-    facts = Later(lambda: gather_facts(options, book))
+    facts = facts_meanwhile(options, book)
     from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read  # while the machine answers
     from cudnn_resolve.planning.from_lock import plan_of_lock
-    from cudnn_resolve.planning.model import Warning
 
     text = read_bounded(path, LIMIT_BYTES, "lock")
     lock = read(text, path)
-    relaid = options.reinstall_package if isinstance(options, Options) else ()
-    plan, misfits = plan_of_lock(lock, folder_of(path), facts.result(), book, relaid)
+    plan, misfits = plan_of_lock(lock, folder_of(path), facts.result(), book, options.reinstall_package)
     if plan is None:
         lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
         raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
@@ -134,22 +128,17 @@ def plan_of_lock_file(path: str, options: StatedOptions) -> Plan:
         from cudnn_resolve.operations.bundled_debs import from_bundle
 
         plan = from_bundle(plan, path, book)
-    if lock.tool is None:
-        plan = replace(plan, warnings=(*_what_is_wrong(path, text, plan.facts, book), *plan.warnings))
-    if isinstance(options, Options) and plan.changes:
-        plan = replace(plan, warnings=(*breaks_installed(plan, options, book), *plan.warnings))
-    if not isinstance(options, Options) or not (options.framework or options.cuda or options.cudnn):
-        return plan
-    from cudnn_resolve.locking.check import unmet
+    warnings: list[Warning] = []
+    if options.framework or options.cuda or options.cudnn:
+        from cudnn_resolve.locking.check import unmet
 
-    limits = {"cuda": options.cuda, "cudnn": options.cudnn}
-    warnings = (
-        Warning(
-            code="lock-settings",
-            message=f"{one.now} is asked for, and {path} holds {one.locked}: the lock counts; `cudnn-resolve lock` brings it up to date",
-        )
-        for one in unmet(lock, options.framework, limits, book)
-    )
+        for one in unmet(lock, options.framework, {"cuda": options.cuda, "cudnn": options.cudnn}, book):
+            said = f"{one.now} is asked for, and {path} holds {one.locked}: the lock counts; `cudnn-resolve lock` brings it up to date"
+            warnings.append(Warning(code="lock-settings", message=said))
+    if plan.changes:
+        warnings += breaks_installed(plan, options, book)
+    if lock.tool is None:
+        warnings += _what_is_wrong(path, text, plan.facts, book)
     return replace(plan, warnings=(*warnings, *plan.warnings))
 
 
@@ -166,7 +155,6 @@ def refuse_broken(plan: Plan, *, force: bool) -> None:
 
 def breaks_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warning]:
     """Installed frameworks that a lock does not speak of, and that no longer work once it is carried out."""
-    from cudnn_resolve.planning.model import Warning
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.installed import InstalledFrameworks, broken_by
@@ -187,9 +175,8 @@ def breaks_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warni
 
 def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:
     """What `check` says of a lock on the machine of the facts."""
-    from cudnn_resolve.facts.assume import fresh_environment
-    from cudnn_resolve.operations.judge import machine_name, verdict_on
-    from cudnn_resolve.operations.subject import subject_of_file
+    from cudnn_resolve.operations.package_set import subject_of_file
+    from cudnn_resolve.operations.verdict import machine_name, verdict_on
     from cudnn_resolve.requirement.machine import machine_of
 
     machine = machine_of(replace(fresh_environment(facts), python=facts.python), book)
@@ -198,8 +185,6 @@ def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:
 
 def _what_is_wrong(path: str, text: str, facts: Facts, book: Book) -> Iterator[Warning]:
     """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
-    from cudnn_resolve.planning.model import Warning
-
     for one in verdict_of_lock(path, text, facts, book).findings:
         because = f" ({one.evidence[0].text.partition(': ')[2] or one.evidence[0].text})" if one.evidence else ""
         if one.severity == "error":

@@ -11,14 +11,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.operations.options import said
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.files import beside, exists, read_bounded
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.toml import decode
+from cudnn_resolve.operations.options import Options, said
 from cudnn_resolve.requirement.model import Extra, Limit, Request, Target
+from cudnn_resolve.requirement.source import Direct
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.options import Options
     from cudnn_resolve.requirement.file import Line, Reference, Setting
-    from cudnn_resolve.requirement.source import Direct
 
 _ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
 _PROPOSED = (
@@ -159,8 +161,6 @@ def wishes_of(options: Options) -> Wishes:
 
 def _placed(setting: Setting) -> Setting:
     """A setting with its folder seen from here: pip reads `--find-links` relative to the file where that exists."""
-    from cudnn_resolve.host.files import beside, exists
-
     if setting.option != "--find-links" or "://" in setting.value or setting.value.startswith("file:"):
         return setting
     near = beside(setting.value, setting.origin.rpartition(":")[0])
@@ -168,9 +168,6 @@ def _placed(setting: Setting) -> Setting:
 
 
 def _lines(options: Options) -> Iterator[Line]:
-    from cudnn_resolve.host import disk
-    from cudnn_resolve.host.files import beside, read_bounded
-    from cudnn_resolve.matrix.toml import decode
     from cudnn_resolve.requirement.file import read_requirements
     from cudnn_resolve.requirement.project import read_group, read_project
 

@@ -29,7 +29,7 @@ O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for opti
 KEYS: Mapping[str, Declared] = {
     one.key: one
     for one in declared(Options).values()
-    if one.name not in ("packages", "given", "project_matrix", "reinstall_package", "env", "kernel")
+    if one.name not in ("packages", "given", "ranges", "project_matrix", "reinstall_package", "env", "kernel")
 }
 """The options of commands that resolve, by their names as settings; what is asked for each time is none."""
 

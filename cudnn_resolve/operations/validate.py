@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.host.installed_files import package_folders, verify_files
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.against_lock import held_lock, pinned_by_plan, pinned_of, write_record
 from cudnn_resolve.operations.gather import detect_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.options import ValidateRequest
 from cudnn_resolve.operations.results import Result, grown
-from cudnn_resolve.validation.model import Check, Validation
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.options import ValidateRequest
-    from cudnn_resolve.resolution.model import Range
-    from cudnn_resolve.validation.run import Wish
+from cudnn_resolve.requirement.derive import parse_target
+from cudnn_resolve.resolution.model import Range
+from cudnn_resolve.validation.model import Check, Status, Validation
+from cudnn_resolve.validation.run import Wish
 
 
 class ValidationResult(Validation, Result, frozen=True, kw_only=True):
@@ -30,14 +35,18 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
         """The object that `validate --format json` prints."""
         from cudnn_resolve.report.document import encode_validation
 
-        return encode_validation(self, self.ranges)
+        return encode_validation(self)
 
 
 def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
     """What was found on this machine; what passed is written into the lock of `record`."""
-    from cudnn_resolve.operations.against_lock import held_lock, pinned_by_plan, pinned_of, write_record
-
-    wish = wish_of(request)
+    book = open_book(())
+    wish = Wish(
+        frameworks=tuple(parse_target(word, book).framework for word in request.framework),
+        gpu=request.gpu,
+        require_gpu=request.require_gpu,
+        everything=request.full,
+    )
     if request.plan and (request.lock or request.record):
         hint = "leave one of them out"
         raise UsageError("--plan and a lock both say what must be there", code="usage-contradiction", hint=hint)
@@ -48,86 +57,38 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
     if held is not None:
         wish = replace(wish, pinned=pinned_of(held, facts))
     found = validation_of(wish, facts, listener)
-    found = replace(found, checks=(*_files(facts), *_links(facts), *found.checks))
+    found = replace(found, checks=(*_installed(facts, book), *found.checks))
     if held is not None and held.record:
         listener.note(write_record(held, found, facts.python.version))
-    return grown(ValidationResult, found, ranges=_ranges(facts) if request.ranges else ())
+    if not request.ranges:
+        return grown(ValidationResult, found)
+    from cudnn_resolve.operations.verdict import ranges_of_facts
+
+    return grown(ValidationResult, found, ranges=ranges_of_facts(facts, book))
 
 
-def _ranges(facts: Facts) -> tuple[Range, ...]:
-    from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.operations.judge import ranges_of_facts
+def _installed(facts: Facts, book: Book) -> Iterator[Check]:
+    """A check for each package whose files are not those that were installed, and for each library that lacks one that it needs."""
+    from cudnn_resolve.operations.damage import damage_findings, link_findings, stack_packages
 
-    return ranges_of_facts(facts, open_book(()))
+    def check(package: str, what: str, finding: Finding, expected: str, detail: str) -> Check:
+        framework = package if book.framework_of(package) else None
+        status: Status = "failed" if finding.severity == "error" else "warning"
+        return Check(id=f"{package}/{what}", framework=framework, status=status, expected=expected, detail=detail)
 
-
-def _files(facts: Facts) -> tuple[Check, ...]:
-    """A check for each package of the stack whose files are not those that were installed; none where all are."""
-    from cudnn_resolve.host.installed_files import package_folders, verify_files
-    from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.operations.check import damage_findings, stack_packages
-
-    host, book = LinuxHost(), open_book(())
-    report = verify_files(host, package_folders(host, facts), stack_packages(facts, book), code_only=True)
-    damages = {one.package: one for one in report.damages}
-    return tuple(
-        Check(
-            id=f"{name}/files",
-            framework=name if book.framework_of(name) else None,
-            status="failed" if finding.severity == "error" else "warning",
-            expected="the files that were installed",
-            detail=f"{finding.summary}; `{finding.remedy[0].command}` lays them down again",
-        )
-        for name, one in damages.items()
-        for finding in damage_findings((one,), book)
-    )
-
-
-def _links(facts: Facts) -> tuple[Check, ...]:
-    """A check for each library of the environment that lacks one that it needs; none where all find theirs."""
-    from cudnn_resolve.host.installed_files import package_folders
-    from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.operations.link_check import link_findings
-
-    host, book = LinuxHost(), open_book(())
-    return tuple(
-        Check(
-            id=f"{name}/links",
-            framework=name if book.framework_of(name) else None,
-            status="failed" if finding.severity == "error" else "warning",
-            expected="every library finds what it needs",
-            detail=finding.summary,
-        )
-        for name, finding in link_findings(host, package_folders(host, facts), facts.python.path or host.python, book)
-    )
-
-
-def wish_of(request: ValidateRequest) -> Wish:
-    """What is to be tested; UsageError for a framework that nobody knows."""
-    from cudnn_resolve.validation.run import Wish
-
-    return Wish(
-        frameworks=tuple(map(_framework, request.framework)),
-        gpu=request.gpu,
-        require_gpu=request.require_gpu,
-        everything=request.full,
-    )
-
-
-def _framework(word: str) -> str:
-    """The framework that a word names, by its own name in the tables."""
-    from cudnn_resolve.host.tables import open_book
-    from cudnn_resolve.requirement.derive import parse_target
-
-    return parse_target(word, open_book(())).framework
+    host = LinuxHost()
+    folders = package_folders(host, facts)
+    report = verify_files(host, folders, stack_packages(facts, book), code_only=True)
+    for package, damage in {one.package: one for one in report.damages}.items():
+        for finding in damage_findings((damage,), book):
+            again = f"{finding.summary}; `{finding.remedy[0].command}` lays them down again"
+            yield check(package, "files", finding, "the files that were installed", again)
+    for package, finding in link_findings(host, folders, facts.python.path or host.python, book):
+        yield check(package, "links", finding, "every library finds what it needs", finding.summary)
 
 
 def validation_of(wish: Wish, facts: Facts, listener: Listener = NOBODY) -> Validation:
     """What was found on this machine, with the causes of what failed as `doctor` sees them."""
-    from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.validation.run import validate, with_causes
 
     book = open_book(())

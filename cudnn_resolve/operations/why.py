@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.operations.gather import Question
 from cudnn_resolve.operations.listener import NOBODY, Listener
-from cudnn_resolve.operations.lock import plan_behind
 from cudnn_resolve.operations.options import WhyRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, ranges_of
 from cudnn_resolve.operations.results import Result, grown
-
-if TYPE_CHECKING:
-    from cudnn_resolve.operations.gather import Question
-    from cudnn_resolve.resolution.chain import Chain
-    from cudnn_resolve.resolution.model import Range, Resolution
+from cudnn_resolve.resolution.chain import Chain, chain
+from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
 
 class WhyResult(Struct, Result, frozen=True, kw_only=True):
@@ -36,7 +33,7 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
 
         if self.chain is None:
             return self.plan.to_json()
-        return document(WhyDocument, self.chain, overlays=self.overlays or UNSET, ranges=self.ranges or UNSET)
+        return document(WhyDocument, self.chain, overlays=self.overlays, ranges=self.ranges)
 
     @property
     def overlays(self) -> tuple[str, ...]:
@@ -49,12 +46,14 @@ def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
 
     UsageError for a package that neither the plan nor the tables nor an index know.
     """
-    from cudnn_resolve.resolution.chain import chain
-    from cudnn_resolve.resolution.model import Conflict
+    if request.lock is None:
+        answer = answered(request, listener)
+    else:
+        from cudnn_resolve.operations.lock import plan_behind
 
-    answer = answered(request, listener) if request.lock is None else plan_behind(request.lock, request, listener)
+        answer = plan_behind(request.lock, request, listener)
     found, question, outcome = grown(PlanResult, answer.plan), answer.question, answer.outcome
-    every = ranges_of(answer) if request.ranges else ()
+    every = ranges_of(question, outcome) if request.ranges else ()
     ranges = tuple(one for one in every if one.name.casefold() == request.package.casefold()) or every
     if isinstance(outcome, Conflict):
         return WhyResult(plan=replace(found, ranges=every), ranges=ranges)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.cudnn_files import FOLDER
-from cudnn_resolve.planning.model import PipAction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cudnn_resolve.locking.model import Environment
+    from cudnn_resolve.planning.model import PipAction
 
 MODULE = "_cudnn_resolve_preload"
 """Name of the module in site-packages; `MODULE.pth` beside it imports it at start."""
@@ -107,6 +107,7 @@ sys.meta_path.insert(0, Finder())
 '''
 
 
+_WORD = re.compile(r"'([A-Za-z_][A-Za-z0-9_.]{0,63})'", re.ASCII)
 _FRAMEWORK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}", re.ASCII)
 
 
@@ -142,6 +143,12 @@ def preload_source(frameworks: tuple[str, ...], apart: tuple[str, ...] = ()) -> 
     return text
 
 
+def preloaded_names(source: str) -> tuple[list[str], list[str]] | None:
+    """The modules that a preload which is there is for, and those of them whose cuDNN lies in the folder; None for another text."""
+    names, apart = (re.search(rf"^{name} = \(([^()\n]{{0,2000}})\)", source, re.MULTILINE) for name in ("NAMES", "APART"))
+    return None if names is None else (_WORD.findall(names[1]), _WORD.findall(apart[1] if apart else ""))
+
+
 def preload_pth() -> str:
     """The line of the `.pth` file that imports the module at start."""
     return f"import {MODULE}\n"
@@ -157,5 +164,7 @@ def preload_files(environment: Sequence[Environment]) -> dict[str, str]:
 
 def folder_actions(environment: Sequence[Environment]) -> tuple[PipAction, ...]:
     """The library wheels that must be in the folder."""
+    from cudnn_resolve.planning.model import PipAction  # what detects needs no plan
+
     wheels = (one.wheel for one in environment if one.wheel is not None)
     return tuple(PipAction(name=one.name, version=one.version, index=one.index, file=one.file) for one in wheels)

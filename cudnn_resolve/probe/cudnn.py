@@ -9,12 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.facts.cudnn_files import NEWEST_KNOWN, LibraryName, Opening, companions_of, parse_header, parse_name, parts_of
 from cudnn_resolve.facts.loader_trace import Library, Missing
 from cudnn_resolve.facts.model import CudnnCopy, Problem
+from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import Owner, choose_owner, find_directories, find_owners, same_release
 from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading, Process
 from cudnn_resolve.probe.python import TargetEnvironment
@@ -54,11 +53,7 @@ def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[Cudnn
     """Find every copy that could be loaded, in the order of the loader's search, and what is wrong with them."""
     loading = Loading(host, environment)
     candidates = tuple(find_candidates(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
-    usable = [
-        candidate.library
-        for candidate in candidates
-        if candidate.library and candidate.can_answer and isinstance(loading.look(candidate.library), Elf)
-    ]
+    usable = [one.library for one in candidates if one.library and one.can_answer and loading.elf(one.library)]
     said, problems = _ask_libraries(host, environment, usable)
     copies = []
     found = list(problems)
@@ -74,10 +69,10 @@ def find_candidates(loading: Loading, environment: TargetEnvironment, directorie
     seen: set[frozenset[str]] = set()
     for directory in directories:
         for soname, names in _by_soname(loading, directory).items():
-            files = {name.part: f"{directory}/{name.file}" for name in reversed(_preferred(names, soname))}
+            files = {name.part: f"{directory}/{name.file}" for name in sorted(names, key=_preference, reverse=True)[::-1]}
             real = frozenset(loading.identify(path) for path in files.values())
-            elf = loading.look(next(iter(files.values())))
-            if real in seen or (isinstance(elf, Elf) and environment.arch not in (None, elf.arch)):
+            elf = loading.elf(next(iter(files.values())))
+            if real in seen or (elf and environment.arch not in (None, elf.arch)):
                 continue
             seen.add(real)
             yield Candidate(directory=directory, soname=soname, files=files)
@@ -91,20 +86,16 @@ def _by_soname(loading: Loading, directory: str) -> dict[int, list[LibraryName]]
         if name.soname is not None:
             found.setdefault(name.soname, []).append(name)
     for name in () if found else names:
-        elf = loading.look(f"{directory}/{name.file}")
-        told = parse_name(elf.soname or "") if isinstance(elf, Elf) else None
+        elf = loading.elf(f"{directory}/{name.file}")
+        told = parse_name(elf.soname or "") if elf else None
         if told is not None and told.soname is not None:
             found.setdefault(told.soname, []).append(name)
     return found
 
 
-def _preferred(names: list[LibraryName], soname: int) -> list[LibraryName]:
-    """Sort names by preference: the one that programs ask for, then the highest number."""
-    return sorted(
-        names,
-        key=lambda name: (name.numbers == str(soname) and not name.mangled, CudnnVersion(name.numbers or "0")),
-        reverse=True,
-    )
+def _preference(name: LibraryName) -> tuple[bool, CudnnVersion]:
+    """The name that programs ask for counts, else the highest number."""
+    return name.numbers == str(name.soname) and not name.mangled, CudnnVersion(name.numbers or "0")
 
 
 class _Examination:
@@ -208,8 +199,9 @@ class _Examination:
     def _missing_parts(self, version: CudnnVersion | None, owner: Owner) -> tuple[str, ...]:
         release = version or CudnnVersion(str(self._candidate.soname))
         jit = owner.package is not None and owner.package.jit
-        missing = tuple(part for part in parts_of(release, jit=jit) if part not in self._candidate.files)
-        if missing and len(missing) == len(parts_of(release, jit=jit)):
+        parts = parts_of(release, jit=jit)
+        missing = tuple(part for part in parts if part not in self._candidate.files)
+        if missing and missing == parts:
             self._faults.append("none of its parts lies beside it: they are looked for elsewhere")
         elif missing:
             names = ", ".join(f"libcudnn_{part}.so.{self._candidate.soname}" for part in missing)
@@ -249,7 +241,7 @@ class _Examination:
         A library that lies in another wheel of NVIDIA's is not missed where it is only opened: frameworks load those first.
         """
         library = self._candidate.library
-        if library is None or not isinstance(self._loading.look(library), Elf):
+        if library is None or self._loading.elf(library) is None:
             return
         # The driver's libraries are missed only where there is a driver.
         process = self._loading.process(driver=any(self._host.stat(path) for path in _DRIVER_SIGNS))
@@ -314,7 +306,7 @@ def _ask_libraries(
     question = {"seconds": TIMEOUT_SECONDS, "paths": list(environment.ld_library_path), "libraries": list(libraries)}
     # What the user has set for programs that use cuDNN would make it log or load something else.
     env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
-    argv = [python, "-I", payload_path("payload_library.py"), "cudnn", json.dumps(question)]
+    argv = [python, "-I", payload_path("probe/payload_library.py"), "cudnn", json.dumps(question)]
     result = host.run(argv, timeout_seconds=TIMEOUT_SECONDS + 5, env={**env, "LC_ALL": "C"})
     answer = answer_of(result)
     if answer is None or not isinstance(answer.get("answers"), dict):

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.cudnn_files import FOLDER, Package, apt_package, conda_package, parse_record, wheel_package
+from cudnn_resolve.facts.cudnn_files import FOLDER, Package, apt_package, conda_package, wheel_package
 from cudnn_resolve.facts.model import UNKNOWN, Source
+from cudnn_resolve.facts.record import record_rows
 from cudnn_resolve.facts.system import debian_arch
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
@@ -149,10 +150,9 @@ def _wheels(host: Host, environment: TargetEnvironment, directory: str) -> Itera
 
 def _compare(host: Host, distribution: Distribution) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of libraries whose size differs from the wheel's RECORD, and of those that are missing."""
-    record = parse_record(host.read_text(f"{distribution.metadata}/RECORD") or "")
     changed, removed = [], []
-    for path, size in record.items():
-        if path.startswith(f"{WHEEL_DIRECTORY}/libcudnn"):
+    for path, _, size in record_rows(host.read_text(f"{distribution.metadata}/RECORD") or ""):
+        if path.startswith(f"{WHEEL_DIRECTORY}/libcudnn") and size is not None:
             there = host.stat(f"{distribution.location}/{path}")
             if there is None:
                 removed.append(path.rpartition("/")[2])

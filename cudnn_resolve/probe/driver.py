@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
-from cudnn_resolve.probe.driver_probe import DriverProbe, Library
+from cudnn_resolve.probe.driver_sources import DriverSources, Library
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
@@ -21,12 +21,12 @@ class DriverAnswer(Struct, frozen=True, kw_only=True):
     """The file that said it, where the step's name does not tell."""
 
 
-def _ask_nvml(probe: DriverProbe) -> DriverAnswer:
+def _ask_nvml(probe: DriverSources) -> DriverAnswer:
     nvml = probe.native.nvml
     return DriverAnswer(version=nvml.driver or nvml.file_version, cuda=nvml.cuda, where=nvml.path or "")
 
 
-def _ask_libcuda(probe: DriverProbe) -> DriverAnswer:
+def _ask_libcuda(probe: DriverSources) -> DriverAnswer:
     libcuda = probe.native.libcuda
     if libcuda.is_stub:
         return DriverAnswer()
@@ -34,19 +34,19 @@ def _ask_libcuda(probe: DriverProbe) -> DriverAnswer:
     return DriverAnswer(version=None if libcuda.is_compat else libcuda.file_version, cuda=libcuda.cuda, where=where)
 
 
-def _ask_kernel(probe: DriverProbe, version: DriverVersion | None) -> DriverAnswer:
+def _ask_kernel(probe: DriverSources, version: DriverVersion | None) -> DriverAnswer:
     """The kernel module's own word, where it is of a driver release."""
     module = probe.kernel_module if probe.kernel_module == version else None
     return DriverAnswer(version=module, kernel_module=module)
 
 
-def _ask_smi(probe: DriverProbe) -> DriverAnswer:
+def _ask_smi(probe: DriverSources) -> DriverAnswer:
     smi = probe.smi
     version = DriverVersion(smi.driver) if smi.driver else smi.banner.driver
     return DriverAnswer(version=version or smi.banner.library, cuda=smi.banner.cuda, where=smi.path or "")
 
 
-DRIVER_STEPS: tuple[tuple[str, Callable[[DriverProbe], DriverAnswer]], ...] = (
+DRIVER_STEPS: tuple[tuple[str, Callable[[DriverSources], DriverAnswer]], ...] = (
     ("NVML", _ask_nvml),  # libnvidia-ml: sees every GPU, whatever CUDA_VISIBLE_DEVICES says
     ("libcuda", _ask_libcuda),
     ("/proc/driver/nvidia/version", lambda probe: _ask_kernel(probe, probe.proc_version)),
@@ -56,7 +56,7 @@ DRIVER_STEPS: tuple[tuple[str, Callable[[DriverProbe], DriverAnswer]], ...] = (
 """Who is asked for the driver, in this order; for each fact the first answer counts."""
 
 
-def find_driver(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
+def find_driver(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
     """Find the driver, the source of each of its facts, and what is wrong with it.
 
     None only where nothing at all hints at one: no library, no kernel module, no device. UNKNOWN where there is one that
@@ -87,7 +87,7 @@ def find_driver(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[str, 
     return driver, sources, tuple(problems)
 
 
-def _without_signs(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
+def _without_signs(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
     """The answer where no library, no kernel module and no device was seen."""
     native = probe.native
     problems: list[Problem] = []
@@ -106,7 +106,7 @@ def _without_signs(probe: DriverProbe) -> tuple[Driver | Unknown | None, dict[st
     return None, {"driver": how}, tuple(problems)
 
 
-def _problems(probe: DriverProbe) -> list[Problem]:
+def _problems(probe: DriverSources) -> list[Problem]:
     """Everything that is wrong with a driver that is there."""
     native = probe.native
     problems: list[Problem] = []
@@ -138,7 +138,7 @@ def _stand_in(libcuda: Library) -> Problem:
     return Problem(what=libcuda.name, why=why)
 
 
-def _mismatch(probe: DriverProbe) -> list[Problem]:
+def _mismatch(probe: DriverSources) -> list[Problem]:
     """Problem of a kernel module and libraries of different releases, if they are."""
     native, module = probe.native, probe.kernel_module
     library = native.nvml if native.nvml.file_version else native.libcuda
@@ -166,7 +166,7 @@ _CUDA_WORDS = {
 }
 
 
-def _refusals(probe: DriverProbe) -> list[Problem]:
+def _refusals(probe: DriverSources) -> list[Problem]:
     """Failed calls of the libraries, where nothing else explains them."""
     nvml, libcuda = probe.native.nvml, probe.native.libcuda
     problems: list[Problem] = []
@@ -191,5 +191,5 @@ def _words(error: tuple[int, str], known: dict[int, str]) -> str:
     return f"failed with {said}: {known[status]}" if status in known else f"failed with {said}"
 
 
-def _signs(probe: DriverProbe) -> str:
+def _signs(probe: DriverSources) -> str:
     return ", ".join(probe.kernel_signs + probe.libraries)

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.evidence.elf import Elf
 from cudnn_resolve.facts.cudnn_files import openings_of, parse_name
 from cudnn_resolve.facts.loader_trace import Library, Missing, Rule
 from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn, Problem, WouldLoad
+from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.probe.cudnn_places import same_release
-from cudnn_resolve.probe.framework_reading import FrameworkFiles, Reading, Search, find_preload, read_framework, with_preload
+from cudnn_resolve.probe.framework_start import FrameworkFiles, Reading, Search, find_preload, read_framework, with_preload
 from cudnn_resolve.probe.loader import CannotAskError, Loading, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -55,7 +54,7 @@ def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Readin
     if question is None or python is None:
         return reading
     words = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
-    argv = [python, "-I", payload_path("payload_library.py"), "module", json.dumps(words)]
+    argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(words)]
     answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS)) or {}
     cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
@@ -82,24 +81,21 @@ class _Assessment:
 
     def framework(self) -> InstalledFramework:
         """Build the framework's facts."""
-        reading = self._reading
+        reading, would_load = self._reading, None
+        try:
+            would_load = self._would_load() if reading.steps else None
+        except CannotAskError as error:
+            self._complain(f"which cuDNN it would load is not known: {error}")
         return InstalledFramework(
             name=reading.name,
             version=reading.version,
             variant=reading.variant,
             cuda_built=reading.cuda_built,
             cudnn_built=reading.cudnn_built,
-            would_load=self._would_load() if reading.steps else None,
+            would_load=would_load,
         )
 
     def _would_load(self) -> WouldLoad | None:
-        try:
-            return self._ask_loader()
-        except CannotAskError as error:
-            self._complain(f"which cuDNN it would load is not known: {error}")
-            return None
-
-    def _ask_loader(self) -> WouldLoad | None:
         outcome = start(self._loading, self._reading)
         if outcome.library is None and outcome.fault is None:
             return None
@@ -186,8 +182,8 @@ class _Assessment:
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
         if parse_name(name) is None:
             return f"{by} needs {name}, which is not found{self._elsewhere(name)}"
-        asker = self._loading.look(fault.by)
-        rpath, runpath = (asker.rpath, asker.runpath) if isinstance(asker, Elf) else (None, None)
+        asker = self._loading.elf(fault.by)
+        rpath, runpath = (asker.rpath, asker.runpath) if asker else (None, None)
         places = ["its RPATH"] if rpath and runpath is None else []
         places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
         places += ["its RUNPATH"] if runpath else []
@@ -244,16 +240,16 @@ class _Assessment:
         """The number in the soname of a library of cuDNN."""
         name = parse_name(one.name)
         if name is None or name.soname is None:
-            elf = self._loading.look(one.path)
-            name = parse_name(elf.soname or "") if isinstance(elf, Elf) else None
+            elf = self._loading.elf(one.path)
+            name = parse_name(elf.soname or "") if elf else None
         return name.soname if name is not None else None
 
     def _search_path(self, path: str) -> str:
         """How libcudnn or a part of it looks for others."""
-        elf = self._loading.look(path)
+        elf = self._loading.elf(path)
         if self._loading.has_runpath(path):
             return f"{_name(path)} has only a RUNPATH"
-        return f"{_name(path)} has an RPATH" if isinstance(elf, Elf) and elf.rpath else f"{_name(path)} names no directory"
+        return f"{_name(path)} has an RPATH" if elf and elf.rpath else f"{_name(path)} names no directory"
 
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
         built, own = self._reading.cuda_built, copy.cuda if copy else None
@@ -299,14 +295,9 @@ def start(loading: Loading, reading: Reading, *, library_path: bool = True) -> O
             fault = opened if step.required and isinstance(opened, Missing) else None
         if fault is not None:
             return Outcome(process=process, library=None, fault=fault)
-    library = next((one for one in process.libraries if _is_libcudnn(one.name)), None)
+    library = next((one for one in process.libraries if (name := parse_name(one.name)) and name.part == ""), None)
     held = {one.path: one for one in process.libraries}
     return Outcome(process=process, library=loading.exact(library, held) if library else None)
-
-
-def _is_libcudnn(file: str) -> bool:
-    name = parse_name(file)
-    return name is not None and name.part == ""
 
 
 def _search(process: Process, step: Search) -> Missing | None:

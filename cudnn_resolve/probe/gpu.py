@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
 from cudnn_resolve.facts.nvidia import visible_devices
-from cudnn_resolve.probe.driver_probe import DriverProbe, Library
+from cudnn_resolve.probe.driver_sources import DriverSources, Library
 
 GpuAnswer = tuple[Gpu, ...] | None
 _SMI = "nvidia-smi"
 
 
-def _ask_libcuda(probe: DriverProbe) -> GpuAnswer:
+def _ask_libcuda(probe: DriverSources) -> GpuAnswer:
     libcuda = probe.native.libcuda
     if libcuda.error is not None and libcuda.error[0] == 100:  # CUDA_ERROR_NO_DEVICE
         return None if "CUDA_VISIBLE_DEVICES" in probe.host.environ else ()
     return _of_library(libcuda)
 
 
-def _ask_proc(probe: DriverProbe) -> GpuAnswer:
-    found = (Gpu(name=one.get("Model"), uuid=_uuid(one.get("GPU UUID"))) for one in probe.proc_gpus)
-    return tuple(found) or None
+def _ask_proc(probe: DriverSources) -> GpuAnswer:
+    uuids = (one.get("GPU UUID", "") for one in probe.proc_gpus)
+    known = (uuid if uuid.startswith("GPU-") and "?" not in uuid else None for uuid in uuids)
+    return tuple(Gpu(name=one.get("Model"), uuid=uuid) for one, uuid in zip(probe.proc_gpus, known, strict=True)) or None
 
 
-GPU_STEPS: tuple[tuple[str, Callable[[DriverProbe], GpuAnswer]], ...] = (
+GPU_STEPS: tuple[tuple[str, Callable[[DriverSources], GpuAnswer]], ...] = (
     ("NVML", lambda probe: _of_library(probe.native.nvml)),
     ("libcuda", _ask_libcuda),  # only what CUDA_VISIBLE_DEVICES leaves visible
     (_SMI, lambda probe: probe.smi.gpus),  # slow: asked only where something is still missing
@@ -35,7 +36,7 @@ GPU_STEPS: tuple[tuple[str, Callable[[DriverProbe], GpuAnswer]], ...] = (
 """Who is asked for the GPUs, in this order: the first who knows of one counts, the others fill in what it leaves open."""
 
 
-def find_gpus(probe: DriverProbe, driver: Driver | Unknown | None) -> tuple[tuple[Gpu, ...] | Unknown, str, tuple[Problem, ...]]:
+def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tuple[Gpu, ...] | Unknown, str, tuple[Problem, ...]]:
     """Find the GPUs in the driver's order, their source, and what is odd about them.
 
     UNKNOWN where there may be some that nobody could ask; empty only where that is certain.
@@ -66,7 +67,7 @@ def _of_library(library: Library) -> GpuAnswer:
     return library.gpus if library.gpus or library.count == 0 else None
 
 
-def _is_complete(probe: DriverProbe, gpus: GpuAnswer) -> bool:
+def _is_complete(probe: DriverSources, gpus: GpuAnswer) -> bool:
     """True where one library listed every GPU with everything that matters."""
     native = probe.native
     told = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
@@ -82,21 +83,12 @@ def _filled(gpus: tuple[Gpu, ...], others: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
         other = by_uuid.get(gpu.uuid.lower()) if gpu.uuid else None
         if other is None and by_position:
             other = others[index]
-        merged.append(gpu if other is None else _both(gpu, other))
+        known = asdict(other) if other else {}
+        merged.append(replace(gpu, **{field: gap or known.get(field, gap) for field, gap in asdict(gpu).items() if field != "hidden"}))
     return tuple(merged)
 
 
-def _both(gpu: Gpu, other: Gpu) -> Gpu:
-    return Gpu(
-        name=gpu.name or other.name,
-        compute_capability=gpu.compute_capability or other.compute_capability,
-        memory_mib=gpu.memory_mib or other.memory_mib,
-        uuid=gpu.uuid or other.uuid,
-        hidden=gpu.hidden,
-    )
-
-
-def _marked(probe: DriverProbe, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
+def _marked(probe: DriverSources, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
     """Mark the GPUs that CUDA_VISIBLE_DEVICES hides; a problem where it hides or may hide one."""
     value = probe.host.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
@@ -113,7 +105,7 @@ def _marked(probe: DriverProbe, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...],
     return marked, (Problem(what="CUDA_VISIBLE_DEVICES", why=f"is {value!r} and hides {what} from programs"),)
 
 
-def _seen(probe: DriverProbe, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
+def _seen(probe: DriverSources, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
     """Visibility of each GPU: what libcuda really sees where known, else what the variable says."""
     libcuda = probe.native.libcuda
     if libcuda.complete and libcuda.gpus and all(gpu.uuid for gpu in (*libcuda.gpus, *gpus)):
@@ -123,20 +115,13 @@ def _seen(probe: DriverProbe, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, 
     return visible_devices(value, [gpu.uuid for gpu in gpus], probe.native.nvml.instances)
 
 
-def _instances(probe: DriverProbe) -> tuple[Problem, ...]:
+def _instances(probe: DriverSources) -> tuple[Problem, ...]:
     """A problem for each GPU that is divided (MIG)."""
-    divided = [index for index, inner in enumerate(probe.native.nvml.instances) if inner]
-    return tuple(
-        Problem(what=f"GPU {index}", why="is divided (MIG): a program sees one instance of it, with a part of its memory")
-        for index in divided
-    )
+    why = "is divided (MIG): a program sees one instance of it, with a part of its memory"
+    return tuple(Problem(what=f"GPU {index}", why=why) for index, inner in enumerate(probe.native.nvml.instances) if inner)
 
 
-def _unseen(probe: DriverProbe) -> tuple[Problem, ...]:
+def _unseen(probe: DriverSources) -> tuple[Problem, ...]:
     """A problem where nvidia-smi had to be run and failed."""
     failure = probe.smi.failure if probe.smi_was_asked else ""
     return (Problem(what="nvidia-smi", why=failure),) if failure else ()
-
-
-def _uuid(text: str | None) -> str | None:
-    return text if text and text.startswith("GPU-") and "?" not in text else None

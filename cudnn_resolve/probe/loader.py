@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,43 +39,32 @@ class Loading:
     def __init__(self, host: Host, environment: TargetEnvironment) -> None:
         self._host = host
         self._environment = environment
-        self._looked: dict[str, Elf | str | None] = {}
-        self._names: dict[str, frozenset[str]] = {}
-        self._identities: dict[str, str] = {}
-        self._started: tuple[str, str] | None = None
+        self.look = cache(self._read)
+        """Read the library at a path; a text says why it cannot be used, None that there is no file."""
+        self.names = cache(lambda directory: frozenset(host.list_dir(directory)))
+        """Names in a directory; empty where there is none."""
+        self.identify = cache(host.realpath)
+        """The path with links resolved."""
+        self.start = cache(self._find_start)
+        """Paths of the loader and of the program in whose place the interpreter is traced."""
         wide = host.read_text("/etc/ld.so.preload", 1 << 16) or ""
         self.preload = tuple(name for name in _SPLIT.split(host.environ.get("LD_PRELOAD", "")) if name)
         self.preloaded_anyway = tuple(name for name in _SPLIT.split(wide) if name)
 
-    def look(self, path: str) -> Elf | str | None:
-        """Read the library at a path; a text says why it cannot be used, None that there is no file."""
-        if path not in self._looked:
-            self._looked[path] = self._read(path)
-        return self._looked[path]
-
-    def names(self, directory: str) -> frozenset[str]:
-        """Names in a directory; empty where there is none."""
-        known = self._names.get(directory)
-        if known is None:
-            known = self._names[directory] = frozenset(self._host.list_dir(directory))
-        return known
-
-    def identify(self, path: str) -> str:
-        """The path with links resolved."""
-        known = self._identities.get(path)
-        if known is None:
-            known = self._identities[path] = self._host.realpath(path)
-        return known
+    def elf(self, path: str) -> Elf | None:
+        """The library at a path; None where there is none that can be used."""
+        found = self.look(path)
+        return found if isinstance(found, Elf) else None
 
     def needs(self, path: str) -> tuple[str, ...]:
         """Names that a library needs; empty where there is no library."""
-        elf = self.look(path)
-        return elf.needed if isinstance(elf, Elf) else ()
+        elf = self.elf(path)
+        return elf.needed if elf else ()
 
     def has_runpath(self, path: str) -> bool:
         """True for a library with RUNPATH, for whose own searches no RPATH counts."""
-        elf = self.look(path)
-        return isinstance(elf, Elf) and elf.runpath is not None
+        elf = self.elf(path)
+        return elf is not None and elf.runpath is not None
 
     def wheels_with(self, name: str) -> list[str]:
         """Directories of NVIDIA's wheels in the environment that have a library of that name."""
@@ -88,23 +78,16 @@ class Loading:
         """
         return Process(self, library_path=library_path, forgiven=() if driver else DRIVER_LIBRARIES)
 
-    def start(self) -> tuple[str, str]:
-        """Paths of the loader and of the program in whose place the interpreter is traced.
-
-        Where the interpreter is no program that can be read (a script in its place), another program without a search path.
-        """
-        if self._started is None:
-            prefix = self._environment.prefix.rstrip("/")
-            candidates = [self._environment.python.path or "", *(f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix)]
-            for path in (*candidates, self._host.python, "/usr/bin/env"):
-                real = self.identify(path) if path else ""
-                elf = self.look(real) if real else None
-                if isinstance(elf, Elf) and elf.interpreter and "musl" not in elf.interpreter:
-                    self._started = elf.interpreter, real
-                    break
-            else:
-                raise CannotAskError("there is no program of glibc whose loader could be asked")
-        return self._started
+    def _find_start(self) -> tuple[str, str]:
+        """Where the interpreter is no program that can be read (a script in its place), another program without a search path."""
+        prefix = self._environment.prefix.rstrip("/")
+        candidates = [self._environment.python.path or "", *(f"{prefix}/bin/{name}" for name in ("python3", "python") if prefix)]
+        for path in (*candidates, self._host.python, "/usr/bin/env"):
+            real = self.identify(path) if path else ""
+            elf = self.elf(real) if real else None
+            if elf is not None and elf.interpreter and "musl" not in elf.interpreter:
+                return elf.interpreter, real
+        raise CannotAskError("there is no program of glibc whose loader could be asked")
 
     def trace(self, program: str, preload: Sequence[str], *, library_path: bool = True) -> Trace:
         """Trace a program or library with these names in LD_PRELOAD."""
@@ -140,8 +123,8 @@ class Loading:
             return library
         asker = library.by
         for _ in range(0 if self.has_runpath(asker) else len(others) + 1):
-            elf = self.look(asker)
-            if isinstance(elf, Elf) and elf.runpath is None and library.where in _expanded(elf.rpath, asker):
+            elf = self.elf(asker)
+            if elf is not None and elf.runpath is None and library.where in _expanded(elf.rpath, asker):
                 return replace(library, rule=Rule.RPATH, holder=asker)
             if asker not in others:
                 break
@@ -153,7 +136,7 @@ class Loading:
     def explain(self, fault: Missing) -> Missing:
         """Put a fault into words of what lies there, where something does."""
         _, program = self.start()
-        own = self.look(program)
+        own = self.elf(program)
         candidates = (fault.name,) if "/" in fault.name else fault.tried
         there = [(path, elf) for path in candidates if (elf := self.look(path)) is not None]
         if not there:
@@ -161,7 +144,7 @@ class Loading:
         path, elf = there[-1]
         if isinstance(elf, str):
             return replace(fault, why=elf if "/" in fault.name else f"{path} cannot be used: {elf}")
-        if isinstance(own, Elf) and (elf.arch, elf.bits) != (own.arch, own.bits):
+        if own is not None and (elf.arch, elf.bits) != (own.arch, own.bits):
             foreign = f"is for {elf.arch}, {elf.bits} bit" if "/" in fault.name else "only files of another architecture are found"
             return replace(fault, why=foreign)
         return fault
@@ -281,8 +264,8 @@ class _TraceReader:
     def _answers_to(self, path: str, name: str) -> bool:
         if "/" in name:
             return self._loading.identify(path) == self._loading.identify(name)
-        elf = self._loading.look(path)
-        return path.rpartition("/")[2] == name or (isinstance(elf, Elf) and elf.soname == name)
+        elf = self._loading.elf(path)
+        return path.rpartition("/")[2] == name or (elf is not None and elf.soname == name)
 
     def _brought(self, library: Library) -> Iterator[Library]:
         """The library, and what was loaded since it, or something that it brought, asked for it."""

@@ -106,18 +106,10 @@ def teller(pipe: int) -> "Tell":
 
 def understood(raw: bytes) -> "dict[str, Any]":
     """The told pairs as one dictionary; `gpu` and `lost` collect in lists, `check` in a table. A line that broke off is left out."""
-    answer = {"gpus": [], "lost": [], "checks": {}}  # type: dict[str, Any]
-    for line in raw.decode("ascii", "replace").split("\n")[:-1]:
-        key, value = json.loads(line)
-        if key == "gpu":
-            answer["gpus"].append(value)
-        elif key == "lost":
-            answer["lost"].append(value)
-        elif key == "check":
-            answer["checks"][value[0]] = value[1]
-        else:
-            answer[key] = value
-    return answer
+    told = [json.loads(line) for line in raw.decode("ascii", "replace").split("\n")[:-1]]
+    answer = {key: value for key, value in told if key not in ("gpu", "lost", "check")}
+    answer.update({many: [value for key, value in told if key == one] for many, one in (("gpus", "gpu"), ("lost", "lost"))})
+    return dict(answer, checks=dict(value for key, value in told if key == "check"))
 
 
 def ended(process: int, grace_seconds: float) -> str:
@@ -136,8 +128,8 @@ def ended(process: int, grace_seconds: float) -> str:
         return "time"
     if not os.WIFSIGNALED(status):
         return "exit"
-    names = [one.name for one in signal.Signals if one == os.WTERMSIG(status)]
-    return "".join(names or ["signal {}".format(os.WTERMSIG(status))]) + used_up(peak)
+    names = {int(one): one.name for one in signal.Signals}
+    return names.get(os.WTERMSIG(status), "signal {}".format(os.WTERMSIG(status))) + used_up(peak)
 
 
 def used_up(peak_mib: int) -> str:
@@ -377,17 +369,12 @@ def load(places: "list[str]", tell: "Tell") -> "ctypes.CDLL | None":
     return None
 
 
-def paths_mapped() -> "list[str]":
-    """Paths of the files that this process has mapped, links resolved."""
-    with open("/proc/self/maps", errors="surrogateescape") as lines:
-        found = [line.rstrip("\n").split(None, 5)[5:] for line in lines]
-    return sorted({path[0] for path in found if path})
-
-
 def mapped(name: str) -> "str | None":
-    """The file that this process has mapped for a library `libcuda.so.1`; None if it is not seen."""
+    """The file that this process has mapped for a library `libcuda.so.1`, links resolved; None if it is not seen."""
     stem = name[: name.index(".so") + 3]
-    return next((path for path in paths_mapped() if os.path.basename(path).startswith(stem)), None)
+    with open("/proc/self/maps", errors="surrogateescape") as lines:
+        paths = {path for line in lines for path in line.rstrip("\n").split(None, 5)[5:]}
+    return min((path for path in paths if os.path.basename(path).startswith(stem)), default=None)
 
 
 def words(raw: bytes) -> str:

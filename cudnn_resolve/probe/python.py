@@ -1,7 +1,5 @@
 """Which interpreter is meant, what it is, and what is installed for it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +9,8 @@ from msgspec import Struct, convert
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, Problem, Python, Unknown
+from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, is_file, which
-from cudnn_resolve.probe.child import answer_of, payload_path
 
 
 class Distribution(Struct, frozen=True, kw_only=True, array_like=True):
@@ -177,7 +175,7 @@ def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:
 
     UsageError where it is no Python from 3.6 on, WorldError where it hangs or crashes.
     """
-    result = host.run([path, "-I", payload_path("payload_python.py")], timeout_seconds=TIMEOUT_SECONDS)
+    result = host.run([path, "-I", payload_path("probe/payload_python.py")], timeout_seconds=TIMEOUT_SECONDS)
     answer = answer_of(result)
     if answer is not None:
         try:

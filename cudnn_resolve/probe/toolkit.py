@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import Problem, Source, Toolkit
-from cudnn_resolve.facts.toolkit import (
-    apt_line,
-    conda_part,
-    directory_version,
-    parse_header,
-    parse_nvcc,
-    parse_nvcc_dryrun,
-    parse_version_json,
-    parse_version_text,
-)
 from cudnn_resolve.host.protocol import Host, is_dir, is_file, which
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion
@@ -116,17 +108,13 @@ def _root_of(compiler: str) -> str | None:
 
 def _version(host: Host, root: str, compiler: str | None, compiled: CudaVersion | None) -> CudaVersion | None:
     """Version of a toolkit directory, from version.json, version.txt, its header, its nvcc or the directory's name."""
-    found = parse_version_json(host.read_text(f"{root}/version.json") or "") or parse_version_text(
-        host.read_text(f"{root}/version.txt") or ""
-    )
-    if found is not None:
-        return found
-    for header in ("cuda_runtime_api.h", "cuda.h"):
-        found = parse_header(host.read_text(f"{root}/include/{header}", _HEADER_BYTES) or "")
+    for name, parse in _VERSION_FILES:
+        found = parse(host.read_text(f"{root}/{name}", _HEADER_BYTES) or "")
         if found is not None:
             return found
     if root == compiler and compiled is not None:
         return compiled
+    found = None
     if is_file(host, f"{root}/bin/nvcc"):
         found = parse_nvcc(host.run([f"{root}/bin/nvcc", "--version"], timeout_seconds=_NVCC_SECONDS).stdout)
     return found or directory_version(root)
@@ -196,3 +184,86 @@ def _line(version: str | None) -> str | None:
 
 def _text(version: CudaVersion | None) -> str | None:
     return str(version) if version is not None else None
+
+
+# --- what files, nvcc and the names of packages say of a version ---
+
+_PLAIN = re.compile(r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)")
+_NVCC = re.compile(r"release (\d{1,2}\.\d{1,2}), V(\d+\.\d+\.\d+)")
+_HEADER = re.compile(r"^#define\s+(?:CUDART_VERSION|CUDA_VERSION)\s+(\d{4,5})\b", re.MULTILINE)
+_DIRECTORY = re.compile(r"cuda-(\d{1,2}\.\d{1,2})$")
+_APT = re.compile(r"(?:cuda-toolkit|cuda-cudart|cuda-libraries)-(\d{1,2})-(\d{1,2})$")
+_CONDA = re.compile(r"(cuda-toolkit|cudatoolkit|cuda-cudart|cuda-version)-(\d+\.\d+[\d.]*)-[^-]+\.json$")
+_HERE = re.compile(r"^#\$ _HERE_=(/.*)$", re.MULTILINE)
+_MAJOR = re.compile(r"-D__CUDACC_VER_MAJOR__=(\d{1,2})\b")
+_MINOR = re.compile(r"-D__CUDACC_VER_MINOR__=(\d{1,2})\b")
+
+
+def parse_version_json(text: str) -> CudaVersion | None:
+    """The release in a toolkit's version.json, `{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, …}`; None where it is not there."""
+    try:
+        version = json.loads(text)["cuda"]["version"]
+        return CudaVersion(version)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def parse_version_text(text: str) -> CudaVersion | None:
+    """The release line in a toolkit's version.txt (before 11.1), `CUDA Version 10.1.243`: 10.1; None where there is none.
+
+    The third number is that of a build, not of a release, and is left out.
+    """
+    found = _PLAIN.search(text)
+    return CudaVersion(CudaVersion(found[1]).line) if found else None
+
+
+def parse_header(text: str) -> CudaVersion | None:
+    """The line that cuda_runtime_api.h or cuda.h defines, `#define CUDART_VERSION  12040`; None where it defines none."""
+    found = _HEADER.search(text)
+    return CudaVersion.from_encoded(int(found[1])) if found else None
+
+
+def parse_nvcc(text: str) -> CudaVersion | None:
+    """The line that `nvcc --version` prints, `Cuda compilation tools, release 12.4, V12.4.131`; None where it prints none."""
+    found = _NVCC.search(text)
+    return CudaVersion(found[1]) if found else None
+
+
+def parse_nvcc_dryrun(text: str) -> tuple[str | None, CudaVersion | None]:
+    """Directory and version of the compiler that really runs, from the output of `nvcc --dryrun`; None for what it does not say.
+
+    Samples: `#$ _HERE_=/usr/local/cuda-12.4/bin` and, in the call of the host compiler, `-D__CUDACC_VER_MAJOR__=12`.
+    """
+    home, major, minor = _HERE.search(text), _MAJOR.search(text), _MINOR.search(text)
+    version = CudaVersion(f"{major[1]}.{minor[1]}") if major and minor else None
+    return (home[1].strip() if home else None), version
+
+
+def directory_version(path: str) -> CudaVersion | None:
+    """The line in a directory's name, `/usr/local/cuda-12.4`; None for `/usr/local/cuda`."""
+    found = _DIRECTORY.search(path)
+    return CudaVersion(found[1]) if found else None
+
+
+def apt_line(package: str) -> str | None:
+    """The CUDA line whose runtime an apt package holds, `12.4` for `cuda-cudart-12-4`; None for any other package."""
+    found = _APT.fullmatch(package)
+    return f"{found[1]}.{found[2]}" if found else None
+
+
+def conda_part(file_name: str) -> tuple[str, CudaVersion] | None:
+    """Name and version of a CUDA runtime in the name of a conda-meta file, `cuda-cudart-12.4.127-0.json`; None for another."""
+    found = _CONDA.fullmatch(file_name)
+    try:
+        return (found[1], CudaVersion(found[2].strip("."))) if found else None
+    except ValueError:
+        return None
+
+
+_VERSION_FILES = (
+    ("version.json", parse_version_json),
+    ("version.txt", parse_version_text),
+    ("include/cuda_runtime_api.h", parse_header),
+    ("include/cuda.h", parse_header),
+)
+"""Files of a toolkit that tell its version, the surest first."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.execution.journal import OPEN
-from cudnn_resolve.report.clean import mib
-from cudnn_resolve.report.text import Style, clean, wrap
+from cudnn_resolve.execution.journal import OPEN, PastApply
+from cudnn_resolve.execution.model import Execution
+from cudnn_resolve.report.text import Style, clean, mib, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cudnn_resolve.execution.journal import PastApply
-    from cudnn_resolve.execution.model import Execution
     from cudnn_resolve.report.document import PastDocument
 
-_HEADS = {
+HEADS = {
     "nothing": "nothing to do: the environment is as planned",
     "done": "done: the environment is as planned",
     "reverted": "it failed, and everything is as it was",
@@ -26,6 +23,7 @@ _HEADS = {
     "declined": "nothing was changed: the answer was no",
     "dry-run": "nothing was changed (--dry-run)",
 }
+"""What became of it, by its status."""
 _TOLD_BYTES = 64 << 20
 """From here on it is said how much an undo holds."""
 _MOST_LEFT = 10
@@ -47,7 +45,7 @@ def render(
     `head` stands for the first one where what was asked for is not an `apply`; `python` and `env` are how the user named the environment.
     """
     paint = style or Style()
-    said = head or ("interrupted, and everything is as it was" if _is_stopped(done) else _HEADS[done.status])
+    said = head or ("interrupted, and everything is as it was" if _is_stopped(done) else HEADS[done.status])
     lines = [paint(said, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold"))))]
     for text, first in _details(done, _where(python, env)):
         lines.extend(wrap(clean(text), width=width, first=first, rest=" " * len(first)))

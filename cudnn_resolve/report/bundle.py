@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cudnn_resolve.report.clean import mib
-from cudnn_resolve.report.text import clean, wrap
+from cudnn_resolve.report.text import clean, mib, wrap
 
 
 def render(found: Mapping[str, Any], *, width: int, verbose: bool, is_check: bool) -> str:

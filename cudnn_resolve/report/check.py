@@ -56,7 +56,7 @@ def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]
     if one.remedy:
         yield ""
         yield style("What mends it", "bold")
-        yield from _remedies(one.remedy, width)
+        yield from remedy_lines(one.remedy, width)
     hidden = len(one.findings) - len(shown)
     if one.complaints:
         few = one.complaints if verbose else one.complaints[:_COMPLAINTS]
@@ -80,10 +80,11 @@ def _finding(row: Finding, style: Style, width: int) -> Iterator[str]:
     yield from rest
     for evidence in row.evidence:
         yield from wrap(clean(f"{evidence.source}  {evidence.text}"), width=width, first="  ", rest="    ")
-    yield from _remedies(row.remedy, width)
+    yield from remedy_lines(row.remedy, width)
 
 
-def _remedies(remedies: Iterable[Remedy], width: int) -> Iterator[str]:
+def remedy_lines(remedies: Iterable[Remedy], width: int) -> Iterator[str]:
+    """What helps, numbered, each with what to type."""
     for number, remedy in enumerate(remedies, start=1):
         yield from wrap(clean(remedy.text), width=width, first=f"  {number}. ", rest="     ")
         if remedy.command:
@@ -105,7 +106,7 @@ def render_diff(changes: Sequence[Comparison], *, style: Style, width: int) -> s
                 if row.severity != "info":
                     lines += ["", style(head, "bold"), *_finding(row, style, width)]
         if one.after.remedy:
-            lines += ["", style("What mends it", "bold"), *_remedies(one.after.remedy, width)]
+            lines += ["", style("What mends it", "bold"), *remedy_lines(one.after.remedy, width)]
         lines += ["", *wrap(clean(_moved(one)), width=width, first="changed: ", rest="  ")]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
@@ -239,9 +240,9 @@ def sarif(verdicts: Iterable[Verdict], version: str) -> str:
 
 def junit(verdicts: Iterable[Verdict]) -> str:
     """A test suite for each verdict and a test case for each framework; what is not known is skipped."""
-    from xml.etree.ElementTree import Element, SubElement, tostring
+    from xml.etree.ElementTree import Element, SubElement
 
-    from cudnn_resolve.report.junit import line_of, text_of
+    from cudnn_resolve.report.junit import line_of, text_of, written
 
     root = Element("testsuites", name="cudnn-resolve check")
     for one in verdicts:
@@ -249,10 +250,9 @@ def junit(verdicts: Iterable[Verdict]) -> str:
         names = [(f"{row.name} {row.version}", row.status) for row in one.frameworks] or [("environment", one.status)]
         if errors and all(status != "breaks" for _, status in names):
             names.append(("environment", "breaks"))
-        suite = SubElement(root, "testsuite", name=line_of(f"{one.what} on {one.machine}"), tests=str(len(names)))
-        suite.set("failures", str(sum(status == "breaks" for _, status in names)))
-        suite.set("errors", "0")
-        suite.set("skipped", str(sum(status == "unknown" for _, status in names)))
+        counts = {name: str(sum(of == status for _, of in names)) for name, status in (("failures", "breaks"), ("skipped", "unknown"))}
+        head = {"name": line_of(f"{one.what} on {one.machine}"), "tests": str(len(names)), "errors": "0"}
+        suite = SubElement(root, "testsuite", {**head, **counts})
         for name, status in names:
             case = SubElement(suite, "testcase", name=line_of(name), classname=line_of(one.what))
             if status == "breaks":
@@ -261,4 +261,4 @@ def junit(verdicts: Iterable[Verdict]) -> str:
                 failure.text = text_of("\n".join(_said(one, row) for row in own))
             elif status == "unknown":
                 SubElement(case, "skipped", message=line_of("; ".join(one.not_judged)))
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+    return written(root)

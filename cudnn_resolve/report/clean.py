@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cudnn_resolve.report.text import clean, wrap
+from cudnn_resolve.report.text import clean, mib, wrap
 
 
 def render(found: Mapping[str, Any], *, width: int) -> str:
@@ -20,8 +20,3 @@ def render(found: Mapping[str, Any], *, width: int) -> str:
         + ("; `cudnn-resolve clean --all` frees what no stopped apply needs" if held else "")
     )
     return "\n".join(lines) + "\n"
-
-
-def mib(count: int) -> str:
-    """Bytes for a reader."""
-    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"

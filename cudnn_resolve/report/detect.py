@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
-from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Problem, Toolkit, Unknown
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Loader, Problem, Toolkit, Unknown, or_none
 from cudnn_resolve.report.text import Style, clean, table, wrap
 
 _LABEL = 12
@@ -20,6 +20,7 @@ _NAMES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL", "rocky": "Rock
 _CONTAINERS = {"docker": "in a container", "colab": "Google Colab", "kaggle": "Kaggle", "wsl": "WSL"}
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
 _ROOT = {True: "root", False: "no root", None: ""}
+T = TypeVar("T")
 
 
 class _Row(NamedTuple):
@@ -40,12 +41,12 @@ def render(facts: Facts, *, style: Style | None = None, width: int = 100, verbos
     sections = [
         ("System", _system(facts)),
         ("Python", _python(facts)),
-        ("Driver", _driver(facts)),
-        ("GPU", _gpus(facts)),
-        ("CUDA", _toolkits(facts)),
-        ("cuDNN", _cudnn(facts)),
-        ("Frameworks", _frameworks(facts)),
-        ("Loader", _loader(facts)),
+        ("Driver", _known(facts.driver, _driver)),
+        ("GPU", _known(facts.gpus, _gpus)),
+        ("CUDA", _known(facts.cuda_toolkits, _toolkits, "no toolkit")),
+        ("cuDNN", _known(facts.cudnn, _cudnn)),
+        ("Frameworks", _known(facts.frameworks, _frameworks)),
+        ("Loader", _known(facts.loader, _loader)),
         ("Problems", _problems(facts, _ANY if verbose else _LETTERS)),
     ]
     if verbose:
@@ -75,13 +76,14 @@ def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Sty
                 label, mark = "", " "
 
 
-def _unknown_or(value: object, none: str) -> list[_Row]:
-    """What stands for a section without rows."""
-    return [_Row("unknown" if isinstance(value, Unknown) else none)]
+def _known(value: T | Unknown | None, rows: Callable[[T], list[_Row]], none: str = "none") -> list[_Row]:
+    """The rows of a section, or what stands there where nothing is known, or there is nothing."""
+    known = or_none(value)
+    return rows(known) if known else [_Row("unknown" if isinstance(value, Unknown) else none)]
 
 
-def _join(parts: Iterable[str | None], separator: str = ", ") -> str:
-    return clean(separator.join(part for part in parts if part))
+def _join(parts: Iterable[str | None]) -> str:
+    return clean(", ".join(part for part in parts if part))
 
 
 def _system(facts: Facts) -> list[_Row]:
@@ -119,10 +121,7 @@ def _python(facts: Facts) -> list[_Row]:
     return [_Row(text), *([_Row(", ".join(counts))] if counts else [])]
 
 
-def _driver(facts: Facts) -> list[_Row]:
-    driver = facts.driver
-    if not isinstance(driver, Driver):
-        return _unknown_or(driver, "none")
+def _driver(driver: Driver) -> list[_Row]:
     mixed = bool(driver.version and driver.kernel_module and driver.version != driver.kernel_module)
     text = _join(
         [
@@ -134,10 +133,8 @@ def _driver(facts: Facts) -> list[_Row]:
     return [_Row(text, mixed)]
 
 
-def _gpus(facts: Facts) -> list[_Row]:
-    if isinstance(facts.gpus, Unknown) or not facts.gpus:
-        return _unknown_or(facts.gpus, "none")
-    kinds = Counter((_gpu(gpu), gpu.hidden) for gpu in facts.gpus)
+def _gpus(gpus: Sequence[Gpu]) -> list[_Row]:
+    kinds = Counter((_gpu(gpu), gpu.hidden) for gpu in gpus)
     return [_Row(f"{count} x {text}" if count > 1 else text, hidden) for (text, hidden), count in kinds.items()]
 
 
@@ -152,25 +149,13 @@ def _gpu(gpu: Gpu) -> str:
     )
 
 
-def _toolkits(facts: Facts) -> list[_Row]:
-    if isinstance(facts.cuda_toolkits, Unknown) or not facts.cuda_toolkits:
-        return _unknown_or(facts.cuda_toolkits, "no toolkit")
-    return [_Row(line) for line in table([_toolkit(row) for row in facts.cuda_toolkits], indent="")]
+def _toolkits(toolkits: Sequence[Toolkit]) -> list[_Row]:
+    return [_Row(line) for line in table([(one.version or "?", one.source, clean(one.path or "")) for one in toolkits], indent="")]
 
 
-def _toolkit(row: Toolkit) -> tuple[str, ...]:
-    return row.version or "?", row.source, clean(row.path or "")
-
-
-def _cudnn(facts: Facts) -> list[_Row]:
-    if isinstance(facts.cudnn, Unknown) or not facts.cudnn:
-        return _unknown_or(facts.cudnn, "none")
-    lines = table([_copy(copy) for copy in facts.cudnn], indent="")
-    return [_Row(line, _is_broken(copy)) for line, copy in zip(lines, facts.cudnn, strict=True)]
-
-
-def _is_broken(copy: CudnnCopy) -> bool:
-    return copy.complete is False or bool(copy.problems)
+def _cudnn(copies: Sequence[CudnnCopy]) -> list[_Row]:
+    lines = table([_copy(copy) for copy in copies], indent="")
+    return [_Row(line, copy.complete is False or bool(copy.problems)) for line, copy in zip(lines, copies, strict=True)]
 
 
 def _copy(copy: CudnnCopy) -> tuple[str, ...]:
@@ -179,11 +164,9 @@ def _copy(copy: CudnnCopy) -> tuple[str, ...]:
     return version, f"CUDA {copy.cuda}" if copy.cuda else "", copy.source, state, clean(copy.path or copy.owner or "")
 
 
-def _frameworks(facts: Facts) -> list[_Row]:
-    if isinstance(facts.frameworks, Unknown) or not facts.frameworks:
-        return _unknown_or(facts.frameworks, "none")
-    lines = table([_framework(row) for row in facts.frameworks], indent="")
-    return [_Row(line + _would_load(row), is_wrong(row)) for line, row in zip(lines, facts.frameworks, strict=True)]
+def _frameworks(frameworks: Sequence[InstalledFramework]) -> list[_Row]:
+    lines = table([_framework(row) for row in frameworks], indent="")
+    return [_Row(line + _would_load(row), is_wrong(row)) for line, row in zip(lines, frameworks, strict=True)]
 
 
 def _framework(row: InstalledFramework) -> tuple[str, ...]:
@@ -203,10 +186,7 @@ def _would_load(row: InstalledFramework) -> str:
     return "\n  " + clean(f"{found} ({load.because})" if load.because else found)
 
 
-def _loader(facts: Facts) -> list[_Row]:
-    loader = facts.loader
-    if isinstance(loader, Unknown):
-        return _unknown_or(loader, "")
+def _loader(loader: Loader) -> list[_Row]:
     count = len(loader.ldconfig)
     cached = f"{count or 'no'} CUDA {'library' if count < 2 else 'libraries'} in the linker cache"
     name = "LD_LIBRARY_PATH"

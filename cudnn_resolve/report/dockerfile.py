@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import preload_files
-from cudnn_resolve.report.pins import Group, folder_groups, groups, looks
+from cudnn_resolve.report.pins import folder_groups, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cudnn_resolve.planning.model import Plan
 
 _FOLDER = "/usr/local/share/cudnn-resolve"
 _END = "CUDNN_RESOLVE_END"
@@ -151,15 +147,11 @@ def _pip(plan: Plan) -> Iterator[str]:
         for what, lines in (("the CUDA libraries, which change least", libraries), ("the frameworks and what they need", rest)):
             if lines:
                 number += 1
-                yield from ("", f"# {what}", *_layer(group, lines, number))
+                path = f"{_FOLDER}/pins-{number}.txt"
+                yield from ("", f"# {what}", *_heredoc(path, list(lines)))
+                yield f"RUN python3 -m pip install {clean(shlex.join(group.options))} -r {path}"
     if plan.unpinned:
         yield f"RUN python3 -m pip install {shlex.join(clean(line) for line in plan.left_open)}"
-
-
-def _layer(group: Group, lines: tuple[str, ...], number: int) -> Iterator[str]:
-    path = f"{_FOLDER}/pins-{number}.txt"
-    yield from _heredoc(path, list(lines))
-    yield f"RUN python3 -m pip install {clean(shlex.join(group.options))} -r {path}"
 
 
 def _preload(plan: Plan) -> Iterator[str]:

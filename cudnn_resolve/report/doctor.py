@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from cudnn_resolve.diagnosis.model import EMPTY, Diagnosis, Finding
-from cudnn_resolve.report.anonymize import level
+from cudnn_resolve.report.anonymize import redact
+from cudnn_resolve.report.check import remedy_lines
 from cudnn_resolve.report.text import Style, clean, wrap
 
 _EVIDENCE_LINES, _NARROWEST = 5, 53
@@ -24,13 +25,8 @@ def _nothing(diagnosis: Diagnosis) -> str:
     """That nothing was found, or that there was nothing to look at."""
     if diagnosis.note == EMPTY:
         return "The log is empty: there is nothing to judge. Errors mostly go to standard error; `PROGRAM 2>&1 | tee LOG` keeps both."
-    return f"Nothing wrong was found{_where(diagnosis)}."
-
-
-def _where(diagnosis: Diagnosis) -> str:
-    """In what nothing was found."""
-    lines = f" in {diagnosis.lines} line{'s' if diagnosis.lines > 1 else ''} of the log" if diagnosis.lines else ""
-    return lines + (f"; {diagnosis.note}" if diagnosis.note else "")
+    where = f" in {diagnosis.lines} line{'s' if diagnosis.lines > 1 else ''} of the log" if diagnosis.lines else ""
+    return f"Nothing wrong was found{where}{f'; {diagnosis.note}' if diagnosis.note else ''}."
 
 
 def _text(finding: Finding, style: Style, width: int) -> list[str]:
@@ -43,11 +39,7 @@ def _text(finding: Finding, style: Style, width: int) -> list[str]:
         lines += [f"  {style(f'{where:>9}', 'dim')}{text[0][2 + max(len(where), 9) :]}", *text[1:]]
     if finding.undecided:
         lines.extend(wrap(clean(finding.undecided), width=width, first="  not decided: "))
-    for number, remedy in enumerate(finding.remedy, 1):
-        lines.extend(wrap(clean(remedy.text), width=width, first=f"  {number}. "))
-        if remedy.command:
-            lines.append(f"     $ {clean(remedy.command)}")
-    return lines
+    return [*lines, *remedy_lines(finding.remedy, width)]
 
 
 def markdown(diagnosis: Diagnosis) -> str:
@@ -62,7 +54,7 @@ def markdown(diagnosis: Diagnosis) -> str:
 def _markdown(finding: Finding) -> list[str]:
     lines = [f"**{finding.severity}: `{finding.cause}`** ({finding.confidence:.0%})", "", _prose(finding.summary)]
     if finding.evidence:
-        shown = [f"{one.line if one.line is not None else one.source}: {level(clean(one.text))}" for one in finding.evidence]
+        shown = [f"{one.line if one.line is not None else one.source}: {redact(clean(one.text))}" for one in finding.evidence]
         fence = "`" * max(3, 1 + max(len(run) for text in shown for run in re.findall("`*", text)))
         lines += ["", f"{fence}text", *shown, fence]
     if finding.undecided:
@@ -70,10 +62,10 @@ def _markdown(finding: Finding) -> list[str]:
     for number, one in enumerate(finding.remedy, 1):
         lines += ["", f"{number}. {_prose(one.text)}"]
         if one.command:
-            lines += ["   ```sh", f"   {level(clean(one.command))}", "   ```"]
+            lines += ["   ```sh", f"   {redact(clean(one.command))}", "   ```"]
     return lines
 
 
 def _prose(text: str) -> str:
     """A sentence in which nothing is markup but what is code already."""
-    return re.sub(r"([<>*_|\[\]])", r"\\\1", level(clean(text)))
+    return re.sub(r"([<>*_|\[\]])", r"\\\1", redact(clean(text)))

@@ -5,29 +5,24 @@ A document takes from a value the fields that it names. Fields may be added, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.model import CheckedFramework, Comparison, Finding, Moved, Remedy
-from cudnn_resolve.execution.model import Done, Status, Trouble
+from cudnn_resolve.errors import CudnnResolveError
+from cudnn_resolve.execution.model import Done, Execution, Status, Trouble
 from cudnn_resolve.locking.change import Change
-from cudnn_resolve.locking.model import Difference, Environment, Framework, because_of, files_of, marker_text, name_of, version_of
+from cudnn_resolve.locking.model import Difference, Environment, Framework, Lock, because_of, files_of, marker_text, name_of, version_of
 from cudnn_resolve.locking.proof import Proof, proofs
-from cudnn_resolve.planning.model import AptAction, Stack, Warning
-from cudnn_resolve.report.json import plain
+from cudnn_resolve.planning.model import AptAction, Plan, Stack, Warning
+from cudnn_resolve.report.json import encoded
 from cudnn_resolve.resolution.model import AptPin, Cause, Override, Range
 from cudnn_resolve.validation import model as validation
-
-if TYPE_CHECKING:
-    from cudnn_resolve.errors import CudnnResolveError
-    from cudnn_resolve.execution.model import Execution
-    from cudnn_resolve.locking.model import Lock
-    from cudnn_resolve.planning.model import Plan
-    from cudnn_resolve.validation.model import Validation
+from cudnn_resolve.validation.model import Validation
 
 D = TypeVar("D", bound=Struct)
 FACTS = Annotated[Any, Meta(extra_json_schema={"$ref": "detect.json"})]
@@ -35,23 +30,24 @@ PLAN_OBJECT = Annotated[Any, Meta(extra_json_schema={"anyOf": [{"$ref": "plan.js
 Texts = tuple[str, ...]
 
 
+_SPARED = frozenset({"overlays", "ranges"})
+"""Fields that are left out where there is nothing to say."""
+
+
 def taken(kind: type[D], value: object, **more: Any) -> D:
     """The document of a value: `more` are fields that it does not have."""
     said = {name: more.get(name, getattr(value, name, UNSET)) for name in kind.__struct_fields__}
     keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
-    return msgspec.convert({keys[name]: one for name, one in said.items() if one is not UNSET}, kind, from_attributes=True)
+    told = {keys[name]: one for name, one in said.items() if one is not UNSET and (one or name not in _SPARED)}
+    return msgspec.convert(told, kind, from_attributes=True)
 
 
 def document(kind: type[Struct], value: object, **more: Any) -> dict[str, Any]:
     """The document of a value as an object of JSON."""
-    return _plain(taken(kind, value, **more))
+    return encoded(taken(kind, value, **more))
 
 
-class _Document(Struct, frozen=True, kw_only=True):
-    """A named object of JSON."""
-
-
-class FileDocument(_Document, frozen=True, kw_only=True):
+class FileDocument(Struct, frozen=True, kw_only=True):
     """A file of a package."""
 
     filename: str = field(name="name")
@@ -60,7 +56,7 @@ class FileDocument(_Document, frozen=True, kw_only=True):
     hashes: dict[str, str]
 
 
-class PipDocument(_Document, frozen=True, kw_only=True):
+class PipDocument(Struct, frozen=True, kw_only=True):
     """What happens to a pip package."""
 
     name: str
@@ -72,7 +68,7 @@ class PipDocument(_Document, frozen=True, kw_only=True):
     file: FileDocument | None
 
 
-class StepDocument(_Document, frozen=True, kw_only=True):
+class StepDocument(Struct, frozen=True, kw_only=True):
     """One thing to do."""
 
     id: str
@@ -82,7 +78,7 @@ class StepDocument(_Document, frozen=True, kw_only=True):
     needs_root: bool
 
 
-class RelaxationDocument(_Document, frozen=True, kw_only=True):
+class RelaxationDocument(Struct, frozen=True, kw_only=True):
     """A change that would make the request satisfiable, and the command that has it."""
 
     change: str
@@ -90,7 +86,7 @@ class RelaxationDocument(_Document, frozen=True, kw_only=True):
     command: str
 
 
-class ConflictDocument(_Document, frozen=True, kw_only=True):
+class ConflictDocument(Struct, frozen=True, kw_only=True):
     """Why there is no consistent choice, and what would work, the nearest first."""
 
     message: str
@@ -98,7 +94,7 @@ class ConflictDocument(_Document, frozen=True, kw_only=True):
     relaxations: tuple[RelaxationDocument, ...]
 
 
-class PlanDocument(_Document, frozen=True, kw_only=True):
+class PlanDocument(Struct, frozen=True, kw_only=True):
     """`plan --format json`: the ordered steps, or the conflict."""
 
     schema: Literal["cudnn-resolve/plan/1"] = "cudnn-resolve/plan/1"
@@ -120,21 +116,18 @@ class PlanDocument(_Document, frozen=True, kw_only=True):
     """Where a picture was asked for: the versions that each party allows."""
 
 
-def encode_plan(
-    plan: Plan, facts: dict[str, Any], command: str | UnsetType | None = UNSET, ranges: tuple[Range, ...] = ()
-) -> dict[str, Any]:
-    """The plan with its facts, already encoded, ready for `json.dumps`."""
+def encode_plan(plan: Plan, facts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The plan with its facts, already encoded, ready for `json.dumps`; `more` are fields that it does not have."""
     proven = UNSET if plan.proven is None else tuple({**_record(one), "here": one.is_of(plan.facts)} for one in plan.proven)
     status = "ok" if plan.is_satisfiable else "unsatisfiable"
-    more = {"status": status, "facts": None, "proven": proven, "command": command, "ranges": ranges or UNSET}
-    return {**plain(taken(PlanDocument, plan, **more)), "facts": facts}
+    return {**document(PlanDocument, plan, status=status, facts=None, proven=proven, **more), "facts": facts}
 
 
 def _record(proof: Proof) -> dict[str, Any]:
     return {**proof.record, "fits": proof.fits, "because": proof.because}
 
 
-class PlatformDocument(_Document, frozen=True, kw_only=True):
+class PlatformDocument(Struct, frozen=True, kw_only=True):
     """The stack of a lock on one platform."""
 
     platform: str
@@ -149,7 +142,7 @@ class PlatformDocument(_Document, frozen=True, kw_only=True):
     environment: tuple[Environment, ...]
 
 
-class PackageDocument(_Document, frozen=True, kw_only=True):
+class PackageDocument(Struct, frozen=True, kw_only=True):
     """A package of a lock."""
 
     name: str
@@ -160,7 +153,7 @@ class PackageDocument(_Document, frozen=True, kw_only=True):
     because: Texts
 
 
-class LockDocument(_Document, frozen=True, kw_only=True):
+class LockDocument(Struct, frozen=True, kw_only=True):
     """`lock --format json`: the lock that was made, or the conflict."""
 
     schema: Literal["cudnn-resolve/lock/1"] = "cudnn-resolve/lock/1"
@@ -179,21 +172,13 @@ class LockDocument(_Document, frozen=True, kw_only=True):
     ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
-def encode_lock(
-    lock: Lock,
-    changes: Iterable[Change],
-    path: str | None,
-    text: str | None = None,
-    warnings: Iterable[str] = (),
-    ranges: tuple[Range, ...] = (),
-) -> dict[str, Any]:
-    """A lock that was made, ready for `json.dumps`; with its `text` where it was not written to the file `path`."""
+def encode_lock(lock: Lock, **more: Any) -> dict[str, Any]:
+    """A lock that was made, ready for `json.dumps`; `more` are fields that it does not have."""
     tool = lock.tool
-    more: dict[str, Any] = {}
     if tool is not None:
         platforms = tuple(taken(PlatformDocument, one) for one in tool.stacks)
-        more = {"targets": tool.asked.targets, "python": tool.python, "matrix": tool.matrix, "driver_policy": tool.asked.driver_policy}
-        more["platforms"] = platforms
+        more |= {"targets": tool.asked.targets, "python": tool.python, "matrix": tool.matrix, "platforms": platforms}
+        more["driver_policy"] = tool.asked.driver_policy
     packages = tuple(
         PackageDocument(
             name=one.name,
@@ -205,26 +190,10 @@ def encode_lock(
         )
         for one in lock.packages
     )
-    made = LockDocument(
-        status="ok",
-        ranges=ranges or UNSET,
-        path=path,
-        text=UNSET if text is None else text,
-        **more,
-        packages=packages,
-        changes=tuple(changes),
-        warnings=tuple(warnings),
-    )
-    return _plain(made)
+    return document(LockDocument, None, status="ok", packages=packages, **more)
 
 
-def encode_conflict(plan: Plan, ranges: tuple[Range, ...] = ()) -> dict[str, Any]:
-    """That there is no lock, and why."""
-    conflict = taken(ConflictDocument, plan.conflict)
-    return _plain(LockDocument(status="unsatisfiable", path=None, targets=plan.targets, conflict=conflict, ranges=ranges or UNSET))
-
-
-class DifferenceDocument(_Document, frozen=True, kw_only=True):
+class DifferenceDocument(Struct, frozen=True, kw_only=True):
     """One thing that is no longer as the lock has it, or not here as it needs it."""
 
     what: str
@@ -233,7 +202,7 @@ class DifferenceDocument(_Document, frozen=True, kw_only=True):
     because: str | None
 
 
-class LockCheckDocument(_Document, frozen=True, kw_only=True):
+class LockCheckDocument(Struct, frozen=True, kw_only=True):
     """`lock --check --format json`: every way in which a lock is not current, and the records of tests that it passed."""
 
     schema: Literal["cudnn-resolve/lock/1"] = "cudnn-resolve/lock/1"
@@ -243,15 +212,14 @@ class LockCheckDocument(_Document, frozen=True, kw_only=True):
     overlays: Texts | UnsetType = UNSET
 
 
-def encode_check(lock: Lock, found: Iterable[Difference], overlays: Texts = ()) -> dict[str, Any]:
+def encode_check(lock: Lock, found: Sequence[Difference], overlays: Texts = ()) -> dict[str, Any]:
     """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
-    differences = tuple(taken(DifferenceDocument, one) for one in found)
     proven = tuple(_record(one) for one in proofs(lock))
-    status: Literal["current", "outdated"] = "outdated" if differences else "current"
-    return _plain(LockCheckDocument(status=status, differences=differences, proven=proven, overlays=overlays or UNSET))
+    status = "outdated" if found else "current"
+    return document(LockCheckDocument, None, status=status, differences=tuple(found), proven=proven, overlays=overlays)
 
 
-class ApplyDocument(_Document, frozen=True, kw_only=True):
+class ApplyDocument(Struct, frozen=True, kw_only=True):
     """`apply --format json`: what became of it, and the plan."""
 
     schema: Literal["cudnn-resolve/apply/1"] = "cudnn-resolve/apply/1"
@@ -274,12 +242,12 @@ class ApplyDocument(_Document, frozen=True, kw_only=True):
 def encode_apply(done: Execution | None, plan: dict[str, Any] | None = None) -> dict[str, Any]:
     """The execution, None where there is no plan, with the plan that it carried out."""
     if done is None:
-        return _plain(ApplyDocument(status="unsatisfiable", plan=plan))
+        return document(ApplyDocument, None, status="unsatisfiable", plan=plan)
     steps = tuple(Done(what=one.what, seconds=round(one.seconds, 3)) for one in done.steps)
     return document(ApplyDocument, done, plan=plan, steps=steps, error=done.trouble)
 
 
-class PastDocument(_Document, frozen=True, kw_only=True):
+class PastDocument(Struct, frozen=True, kw_only=True):
     """An earlier `apply`."""
 
     id: int
@@ -291,14 +259,14 @@ class PastDocument(_Document, frozen=True, kw_only=True):
     log: str | None
 
 
-class HistoryDocument(_Document, frozen=True, kw_only=True):
+class HistoryDocument(Struct, frozen=True, kw_only=True):
     """`apply --history --format json`: every `apply` of an environment, the newest first."""
 
     schema: Literal["cudnn-resolve/apply-history/1"] = "cudnn-resolve/apply-history/1"
     applies: tuple[PastDocument, ...]
 
 
-class CheckDocument(_Document, frozen=True, kw_only=True):
+class CheckDocument(Struct, frozen=True, kw_only=True):
     """One thing that was tried and judged."""
 
     id: str
@@ -312,7 +280,7 @@ class CheckDocument(_Document, frozen=True, kw_only=True):
     output: Texts
 
 
-class GpuDocument(_Document, frozen=True, kw_only=True):
+class GpuDocument(Struct, frozen=True, kw_only=True):
     """One GPU that was to be used."""
 
     index: int
@@ -321,7 +289,7 @@ class GpuDocument(_Document, frozen=True, kw_only=True):
     compute_capability: str | None
 
 
-class ValidateDocument(_Document, frozen=True, kw_only=True):
+class ValidateDocument(Struct, frozen=True, kw_only=True):
     """`validate --format json`: the checks, and what they were about."""
 
     schema: Literal["cudnn-resolve/validate/1"] = "cudnn-resolve/validate/1"
@@ -334,14 +302,13 @@ class ValidateDocument(_Document, frozen=True, kw_only=True):
     ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
-def encode_validation(found: Validation, ranges: tuple[Range, ...] = ()) -> dict[str, Any]:
+def encode_validation(found: Validation) -> dict[str, Any]:
     """The JSON form of a validation."""
     checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in found.checks)
-    more: dict[str, Any] = {"frameworks": dict(found.frameworks), "loaded": dict(found.loaded), "ranges": ranges or UNSET}
-    return document(ValidateDocument, found, checks=checks, **more)
+    return document(ValidateDocument, found, checks=checks, frameworks=dict(found.frameworks), loaded=dict(found.loaded))
 
 
-class DoctorDocument(_Document, frozen=True, kw_only=True):
+class DoctorDocument(Struct, frozen=True, kw_only=True):
     """`doctor --format json`: the findings, the most likely cause first."""
 
     schema: Literal["cudnn-resolve/doctor/1"] = "cudnn-resolve/doctor/1"
@@ -350,7 +317,7 @@ class DoctorDocument(_Document, frozen=True, kw_only=True):
     ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
-class VerdictDocument(_Document, frozen=True, kw_only=True):
+class VerdictDocument(Struct, frozen=True, kw_only=True):
     """What is said of one thing that was checked."""
 
     what: str
@@ -368,7 +335,7 @@ class VerdictDocument(_Document, frozen=True, kw_only=True):
     """For a picture."""
 
 
-class ComparisonDocument(_Document, frozen=True, kw_only=True):
+class ComparisonDocument(Struct, frozen=True, kw_only=True):
     """What the step from one list to another does to a machine."""
 
     machine: str | None
@@ -382,7 +349,7 @@ class ComparisonDocument(_Document, frozen=True, kw_only=True):
     packages: tuple[Moved, ...]
 
 
-class VerdictsDocument(_Document, frozen=True, kw_only=True):
+class VerdictsDocument(Struct, frozen=True, kw_only=True):
     """`check --format json`: a verdict for each thing that was named."""
 
     schema: Literal["cudnn-resolve/check/1"] = "cudnn-resolve/check/1"
@@ -405,7 +372,7 @@ def changed(one: Comparison) -> ComparisonDocument:
     )
 
 
-class ReasonDocument(_Document, frozen=True, kw_only=True):
+class ReasonDocument(Struct, frozen=True, kw_only=True):
     """One requirement in a chain, and the reasons behind the package that brought it."""
 
     text: str = field(name="wants")
@@ -415,7 +382,7 @@ class ReasonDocument(_Document, frozen=True, kw_only=True):
     links: tuple[ReasonDocument, ...] = field(name="reasons")
 
 
-class WhyDocument(_Document, frozen=True, kw_only=True):
+class WhyDocument(Struct, frozen=True, kw_only=True):
     """`why --format json`: the chain of reasons behind a package, or behind its absence."""
 
     schema: Literal["cudnn-resolve/why/1"] = "cudnn-resolve/why/1"
@@ -427,7 +394,7 @@ class WhyDocument(_Document, frozen=True, kw_only=True):
     overlays: Texts | UnsetType = UNSET
 
 
-class ErrorFields(_Document, frozen=True, kw_only=True):
+class ErrorFields(Struct, frozen=True, kw_only=True):
     """What went wrong, where, and what to do next."""
 
     code: str
@@ -436,7 +403,7 @@ class ErrorFields(_Document, frozen=True, kw_only=True):
     hint: str | None
 
 
-class ErrorDocument(_Document, frozen=True, kw_only=True):
+class ErrorDocument(Struct, frozen=True, kw_only=True):
     """What every verb prints with `--format json` in the place of its own document where it ends with an error."""
 
     schema: Literal["cudnn-resolve/error/1"] = "cudnn-resolve/error/1"
@@ -447,9 +414,4 @@ class ErrorDocument(_Document, frozen=True, kw_only=True):
 
 def encode_error(error: CudnnResolveError) -> dict[str, Any]:
     """The object of an error."""
-    return _plain(ErrorDocument(exit_code=int(error.exit_code), error=taken(ErrorFields, error)))
-
-
-def _plain(document: Struct) -> dict[str, Any]:
-    found: dict[str, Any] = plain(document)
-    return found
+    return document(ErrorDocument, None, exit_code=int(error.exit_code), error=taken(ErrorFields, error))

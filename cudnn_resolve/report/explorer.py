@@ -10,20 +10,17 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from packaging.version import Version
 
-from cudnn_resolve.matrix.digest import bounds_for, capabilities_text, digest, pythons_text, traps_for
-from cudnn_resolve.report.page import frame
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.digest import Entry, bounds_for, capabilities_text, digest, pythons_text, traps_for
+from cudnn_resolve.matrix.row import Advisory, Bound, Framework, Row
+from cudnn_resolve.report.html_page import frame
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.joint_map import BuildReach, Pair, gpus
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.digest import Entry
-    from cudnn_resolve.matrix.row import Advisory, Bound, Framework, Row
 
 MARK = '<meta name="generator" content="cudnn-resolve matrix html">'
 """By which a page is known as one of these, which may be overwritten."""

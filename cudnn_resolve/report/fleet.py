@@ -9,8 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from cudnn_resolve.facts.codec import encode as encode_facts
 from cudnn_resolve.fleet.classes import ranges
 from cudnn_resolve.fleet.model import Change, ClassAnswer, FleetAnswer, HostFault, OneLock, Outcome, Spread, Status
-from cudnn_resolve.report.document import FACTS, PLAN_OBJECT, VerdictDocument, encode_plan, taken
-from cudnn_resolve.report.json import plain
+from cudnn_resolve.report.document import FACTS, PLAN_OBJECT, VerdictDocument, document, encode_plan, taken
 from cudnn_resolve.report.plan import verdict
 from cudnn_resolve.report.text import Page, Style
 
@@ -52,18 +51,8 @@ class FleetDocument(Struct, frozen=True, kw_only=True):
 
 def encode(found: FleetAnswer) -> dict[str, Any]:
     """The answer, ready for `json.dumps`."""
-    made = FleetDocument(
-        verb=found.verb,
-        status=found.status,
-        hosts=found.hosts,
-        classes=tuple(map(_class, found.classes)),
-        faults=found.faults,
-        one_lock=UNSET if found.one is None else found.one,
-        changes=UNSET if found.changes is None else found.changes,
-        notes=found.notes,
-    )
-    value: dict[str, Any] = plain(made)
-    return value
+    one, changes = (UNSET if each is None else each for each in (found.one, found.changes))
+    return document(FleetDocument, found, classes=tuple(map(_class, found.classes)), one_lock=one, changes=changes)
 
 
 def _class(one: ClassAnswer) -> ClassDocument:
@@ -76,9 +65,9 @@ def _class(one: ClassAnswer) -> ClassDocument:
         message=one.message,
         facts=facts,
         differences=one.group.spreads,
-        plan=None if one.plan is None else encode_plan(one.plan, facts, None, one.ranges),
+        plan=None if one.plan is None else encode_plan(one.plan, facts, command=None, ranges=one.ranges),
         lock=one.lock,
-        verdicts=tuple(taken(VerdictDocument, each, ranges=each.ranges or UNSET) for each in one.verdicts) or UNSET,
+        verdicts=tuple(taken(VerdictDocument, each) for each in one.verdicts) or UNSET,
         outcomes=one.outcomes or UNSET,
     )
 
@@ -99,7 +88,10 @@ def render(found: FleetAnswer, *, style: Style, width: int, verbose: bool = Fals
     )
     page.table(("class", "", "hosts", *facts, "names"), rows, least=("platform", "glibc", "python"))
     if found.one is not None:
-        _one_lock(page, found.one)
+        page.title(f"one lock: {found.one.path}" if found.one.path is not None else "one lock: there is none")
+        page.say(found.one.message)
+        for way in found.one.ways:
+            page.say(f"{way.change}: {way.result}", first="  - ")
     for one in found.classes:
         _class_text(page, one, verbose=verbose)
     if found.changes is not None:
@@ -127,13 +119,6 @@ def _word(found: FleetAnswer, one: ClassAnswer) -> str:
 def _more(page: Page, count: int, *, verbose: bool) -> None:
     if count > _FEW and not verbose:
         page.say(f"and {count - _FEW} more: -v")
-
-
-def _one_lock(page: Page, one: OneLock) -> None:
-    page.title(f"one lock: {one.path}" if one.path is not None else "one lock: there is none")
-    page.say(one.message)
-    for way in one.ways:
-        page.say(f"{way.change}: {way.result}", first="  - ")
 
 
 def _class_text(page: Page, one: ClassAnswer, *, verbose: bool) -> None:

@@ -16,6 +16,12 @@ def plain(value: Any) -> Any:
         return json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=dict)))
 
 
+def encoded(document: msgspec.Struct) -> dict[str, Any]:
+    """The object of a struct, ready for `json.dumps`."""
+    found: dict[str, Any] = plain(document)
+    return found
+
+
 def render(value: Any) -> str:
     """The value as indented JSON with a newline at the end; ASCII only, so that no byte of it can upset a terminal or an encoding."""
     return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"

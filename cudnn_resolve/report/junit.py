@@ -32,7 +32,7 @@ def render(validation: Validation) -> str:
     for check in validation.checks:
         _case(suite, check)
     indent(suites, space="")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suites, encoding="unicode")}\n'
+    return written(suites)
 
 
 def _case(suite: Element, check: Check) -> None:
@@ -52,6 +52,11 @@ def _case(suite: Element, check: Check) -> None:
         SubElement(case, "failure", {"type": "failed", "message": message}).text = text_of(words)
     else:
         SubElement(case, "system-out").text = text_of(words)
+
+
+def written(root: Element) -> str:
+    """The document."""
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
 def text_of(text: str) -> str:

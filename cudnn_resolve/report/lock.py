@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from cudnn_resolve.locking.change import Change
+from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.proof import Proof, proofs
 from cudnn_resolve.report.text import Style, clean, wrap
-
-if TYPE_CHECKING:
-    from cudnn_resolve.locking.change import Change
-    from cudnn_resolve.locking.model import Difference, Lock
 
 _SHOWN = 12
 """Changes that are named one by one, unless more is asked for."""

@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
+from packaging.version import Version
+
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
+from cudnn_resolve.matrix.position import Fault
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.table import BuildOutline
 from cudnn_resolve.report.text import Page, Style, clean
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.position import Fault
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.matrix.table import BuildOutline
-
     _Built = TypeVar("_Built", Build, BuildOutline, Build | BuildOutline)
 
 _ARRIVES = {"wheel": "pip wheels", "bundled": "in the wheel", "system": "system, apt", "none": ""}
@@ -67,8 +68,6 @@ def _table_rows(book: Book) -> list[tuple[str, ...]]:
 
 def newest_build(builds: Iterable[_Built]) -> _Built | None:
     """The newest final GPU build, the first of its version; the newest of any kind where there is none."""
-    from packaging.version import Version
-
     known = list(builds)
     versions = {text: Version(text) for text in {one.version for one in known}}
     ranked = [(one.cuda is not None, not versions[one.version].is_prerelease, versions[one.version]) for one in known]
@@ -77,8 +76,6 @@ def newest_build(builds: Iterable[_Built]) -> _Built | None:
 
 def span(builds: Iterable[Build | BuildOutline]) -> str:
     """`1.15.0 - 2.21.0`: the oldest and the newest final release."""
-    from packaging.version import Version
-
     every = {Version(text) for text in {one.version for one in builds}}
     final = {one for one in every if not one.is_prerelease} or every
     return f"{min(final)} - {max(final)}" if final else ""
@@ -86,8 +83,6 @@ def span(builds: Iterable[Build | BuildOutline]) -> str:
 
 def render_framework(found: Digest, *, style: Style | None = None, width: int = 100) -> str:
     """All releases of a framework, newest first: one line for builds that agree in everything that is shown."""
-    from packaging.version import Version
-
     page = Page(style, width)
     _head(page, found)
     shown = [one for one in found.entries if one.build.cuda is not None and not Version(one.build.version).is_prerelease]
@@ -128,7 +123,10 @@ def _builds(page: Page, entries: Sequence[Entry]) -> None:
     several = len({one.build.package for one in entries}) > 1
     variants = len({one.build.variant for one in entries}) > 1
     header = ("version", "variant", "package", "Python", "CUDA", "cuDNN", "driver", "strict", "GPUs", "libraries", "index")
-    rows = [(_versions(group), *_cells(group[0], package=several, variant=variants)) for group in _groups(entries)]
+    rows = [
+        (_span(list(dict.fromkeys(one.build.version for one in group))), *_cells(group[0], package=several, variant=variants))
+        for group in _groups(entries)
+    ]
     page.lines.append("")
     page.table(header, rows, least=("index", "strict", "package", "libraries", "Python", "driver", "GPUs", "cuDNN"))
 
@@ -166,11 +164,6 @@ def _short(driver: str) -> str:
     return ".".join(driver.split(".")[:2])
 
 
-def _versions(group: list[Entry]) -> str:
-    """`2.16.1`, or of several `2.8.0 - 2.8.4`."""
-    return _span(list(dict.fromkeys(one.build.version for one in group)))
-
-
 def _pairs(page: Page, entries: Sequence[Entry]) -> None:
     """Which release of each companion goes with which release of the framework."""
     names = list(dict.fromkeys(name for one in entries for name, _ in one.companions))
@@ -182,15 +175,12 @@ def _pairs(page: Page, entries: Sequence[Entry]) -> None:
             rows.append((one.build.version, *(found.get(name, "") for name in names)))
     if rows:
         page.title("Companions: the newest release that takes each version")
-        merged = [(_span([row[0] for row in group]), *cells) for cells, group in _alike(rows)]
+        merged = [(_span([row[0] for row in group]), *cells) for cells, group in groupby(rows, key=lambda row: row[1:])]
         page.table(("version", *names), merged, least=tuple(reversed(names)))
 
 
-def _alike(rows: Sequence[tuple[str, ...]]) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-    return [(cells, list(group)) for cells, group in groupby(rows, key=lambda row: row[1:])]
-
-
 def _span(newest_first: Sequence[str]) -> str:
+    """`2.16.1`, or of several `2.8.0 - 2.8.4`."""
     return newest_first[0] if len(newest_first) == 1 else f"{newest_first[-1]} - {newest_first[0]}"
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.named_machine import Place
+from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild
 from cudnn_resolve.report.text import Page, Style
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.named_machine import Place
-    from cudnn_resolve.matrix.row import Architecture, Branch, Card, CudaRelease, CudnnBuild, Peak
-    from cudnn_resolve.version import Capability, DriverVersion
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 
 def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, width: int = 100) -> str:
@@ -65,20 +62,15 @@ def render_cuda(book: Book, releases: Iterable[CudaRelease], *, style: Style | N
     for one in reversed(chosen):
         strict, floor = book.toolkit_driver(one.cuda), book.floor(one.cuda.major)
         minor = min((driver for driver in (strict, floor) if driver), default=None)
-        gpus = [each.capability for each in book.architectures() if _knows(each, one)]
+        line = CudaVersion(one.line)
+        known = (each for each in book.architectures() if each.cuda_first <= line and (each.cuda_last is None or line <= each.cuda_last))
+        gpus = [each.capability for each in known]
         rows.append((str(one.cuda), str(minor or ""), str(strict or ""), capability_span(gpus), one.date or "", " ".join(one.repositories)))
     page.table(("version", "driver", "strict", "GPUs", "released", "apt repositories"), rows, least=("apt repositories", "released"))
     page.say("driver: oldest driver by NVIDIA's minor-version compatibility (none before CUDA 11); strict: the toolkit's own driver.", "")
     if len({one.line for one in chosen}) == 1:
         _components(page, book, chosen[-1])
     return page.text()
-
-
-def _knows(architecture: Architecture, release: CudaRelease) -> bool:
-    from cudnn_resolve.version import CudaVersion
-
-    line = CudaVersion(release.line)
-    return architecture.cuda_first <= line and (architecture.cuda_last is None or line <= architecture.cuda_last)
 
 
 def _components(page: Page, book: Book, release: CudaRelease) -> None:
@@ -108,7 +100,8 @@ def render_driver(book: Book, driver: DriverVersion, *, style: Style | None = No
     page.title(f"Driver {driver}")
     native = book.native_cuda(driver)
     known = sorted({one.cuda.major for one in book.cuda_releases()})
-    majors = [major for major in known if native and major >= native.major and _allows(book, major, driver)]
+    floors = {major: floor for major in known if native and major >= native.major and (floor := book.floor(major)) is not None}
+    majors = [major for major, floor in floors.items() if driver >= floor]
     rows = [("runs natively", f"CUDA {native} and older" if native else "no CUDA that the tables know")]
     if majors:
         rows.append(("by minor-version compatibility", ", ".join(f"CUDA {major}.x" for major in majors)))
@@ -121,11 +114,6 @@ def render_driver(book: Book, driver: DriverVersion, *, style: Style | None = No
         page.say(text, f"  {label:<{widest}}  ")
     page.say("Code for a GPU newer than the wheel (PTX) needs a driver whose native CUDA is as new as the wheel's.", "")
     return page.text()
-
-
-def _allows(book: Book, major: int, driver: DriverVersion) -> bool:
-    floor = book.floor(major)
-    return floor is not None and driver >= floor
 
 
 def render_gpus(architectures: Iterable[Architecture], *, style: Style | None = None, width: int = 100) -> str:
@@ -155,11 +143,6 @@ def render_places(places: Iterable[Place], *, style: Style | None = None, width:
     return page.text()
 
 
-def _peak(peak: Peak) -> str:
-    """What a card could do at most, by type."""
-    return ", ".join(f"{name} {rate:g}" for name in ("fp32", "tf32", "fp16", "bf16") if (rate := getattr(peak, name)) is not None)
-
-
 def _range(first: object, last: object | None) -> str:
     if not first and not last:
         return ""
@@ -177,7 +160,9 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
         rows.append(("card", f"{card.kind}{memory}"))
         for one in book.peaks_of(card):
             doubt = ", from memory" if book.from_memory("gpu/peak", one.source) else ""
-            rows.append(("peak", f"{_peak(one)} TFLOP/s ({one.name}{doubt})"))
+            rates = ((name, getattr(one, name)) for name in ("fp32", "tf32", "fp16", "bf16"))
+            most = ", ".join(f"{name} {rate:g}" for name, rate in rates if rate is not None)
+            rows.append(("peak", f"{most} TFLOP/s ({one.name}{doubt})"))
     if architecture:
         rows += [
             ("architecture", architecture.name),

@@ -6,17 +6,15 @@ import json
 import re
 import shlex
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import folder_actions, preload_files
 from cudnn_resolve.report.pins import folder_groups, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
-
-if TYPE_CHECKING:
-    from cudnn_resolve.planning.model import Plan
 
 
 def render(plan: Plan) -> str:
@@ -27,7 +25,8 @@ def render(plan: Plan) -> str:
     if folder is None:
         cells += [_cell("code", "setup", setup_cell(plan)), _cell("code", "look", look)]
     else:
-        made = _NEW.format(python=f"{folder}/bin/python", words=_making(plan), setup=setup_cell(plan))
+        words = [clean(word) for step in plan.steps if step.kind == "venv" for word in step.argv or () if word != "--seed"]
+        made = _NEW.format(python=f"{folder}/bin/python", words=words, setup=setup_cell(plan))
         inside = f"%%script {clean(shlex.quote(folder))}/bin/python -u\n"
         cells += [_cell("code", "setup", made), _cell("code", "look", f"{inside}# cells that begin so run in the new environment\n{look}")]
     book = {
@@ -40,12 +39,6 @@ def render(plan: Plan) -> str:
         "nbformat_minor": 5,
     }
     return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
-
-
-def _making(plan: Plan) -> list[str]:
-    """The words that make the environment, by the uv that the cell installs or by an interpreter that is there."""
-    words = [clean(word) for step in plan.steps if step.kind == "venv" for word in step.argv or ()]
-    return [word for word in words if word != "--seed"]
 
 
 _NEW = """import os, subprocess, sys

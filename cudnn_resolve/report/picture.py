@@ -66,16 +66,15 @@ def _drawn(ranges: Sequence[Mapping[str, Any]], layout: _Layout, style: str = ""
         parts += drawn
         top += height + _GAP
     width, height = layout.width, max(top - _GAP, 0) + _PAD
-    told = escape(" ".join(_sentence(one) for one in ranges))
+    sentences = []
+    for one in ranges:
+        bars = "; ".join(f"{bar['who']} allows {_spans(bar)}" for bar in one["bars"])
+        sentences.append(f"{one['name']}: {one['chosen'] or 'none'} chosen; {bars}.")
+    told = escape(" ".join(sentences))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{told}" fill="currentColor" {_FONT}><desc>{told}</desc>{style}{"".join(parts)}</svg>'
     )
-
-
-def _sentence(one: Mapping[str, Any]) -> str:
-    bars = "; ".join(f"{bar['who']} allows {_spans(bar)}" for bar in one["bars"])
-    return f"{one['name']}: {one['chosen'] or 'none'} chosen; {bars}."
 
 
 def _spans(bar: Mapping[str, Any]) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from cudnn_resolve.planning.model import PipAction, Plan
 from cudnn_resolve.planning.preload import folder_actions
 from cudnn_resolve.planning.step import wanted
 from cudnn_resolve.report.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cudnn_resolve.planning.model import PipAction, Plan
 
 
 class Group(Struct, frozen=True, kw_only=True):

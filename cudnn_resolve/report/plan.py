@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
-from cudnn_resolve.facts.model import UNKNOWN, Driver, or_none
+from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, or_none
+from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
 from cudnn_resolve.planning.preload import MODULE
 from cudnn_resolve.report.text import Page, Style, clean, wrap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
-    from cudnn_resolve.resolution.model import Refusal
+from cudnn_resolve.resolution.model import Refusal
 
 _ACTIONS = {"install": ("+", "green"), "upgrade": ("^", "cyan"), "downgrade": ("v", "yellow"), "remove": ("-", "red"), "keep": ("=", "dim")}
 _FIRST = ("overlay", "breaks-framework", "lock-breaks", "cuda-majors", "cudnn-majors")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.pins import digest_of, pin_line
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cudnn_resolve.planning.model import Plan
 
 
 def _by_hand(plan: Plan) -> Iterator[str]:

@@ -7,33 +7,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from cudnn_resolve.report.apply import HEADS
 from cudnn_resolve.report.picture import render as picture
 
 _GREEN, _YELLOW, _RED, _GRAY = "#1a7f37", "#9a6700", "#cf222e", "#57606a"
 _CLASSES = {_GREEN: "good", _YELLOW: "warn", _RED: "bad", _GRAY: "quiet"}
 """A page gives these the colours of a dark screen."""
-_APPLY = {
-    "done": (_GREEN, "done: the environment is as planned"),
-    "nothing": (_GREEN, "nothing to do: the environment is as planned"),
-    "dry-run": (_GRAY, "nothing was changed (dry run)"),
-    "undone": (_GREEN, "undone: the environment is as it was before"),
-    "reverted": (_YELLOW, "it failed, and everything is as it was"),
-    "broken": (_RED, "it failed, and not everything could be put back"),
-    "interrupted": (_YELLOW, "interrupted before anything was changed"),
-}
+_APPLY = {"done": _GREEN, "nothing": _GREEN, "undone": _GREEN, "reverted": _YELLOW, "broken": _RED, "interrupted": _YELLOW}
 _PLAN = {"ok": (_GREEN, "there is a plan"), "unsatisfiable": (_RED, "there is no plan")}
 _COLORS = {
-    "current": _GREEN,
-    "passed": _GREEN,
-    "error": _RED,
-    "failed": _RED,
-    "outdated": _RED,
-    "warning": _YELLOW,
-    "skipped": _GRAY,
-    "info": _GRAY,
-    "runs": _GREEN,
-    "breaks": _RED,
-    "unknown": _YELLOW,
+    **dict.fromkeys(("current", "passed", "runs"), _GREEN),
+    **dict.fromkeys(("error", "failed", "outdated", "breaks"), _RED),
+    **dict.fromkeys(("warning", "unknown"), _YELLOW),
+    **dict.fromkeys(("skipped", "info"), _GRAY),
 }
 _SIGNS = {"install": "+", "upgrade": "↑", "downgrade": "↓", "remove": "-"}
 
@@ -61,7 +47,7 @@ def _apply(result: Mapping[str, Any]) -> Iterator[str]:
     """A plan, or what became of carrying it out."""
     is_plan = "targets" in result
     status = str(result.get("status"))
-    color, head = (_PLAN if is_plan or status in _PLAN else _APPLY).get(status, (_GRAY, status))
+    color, head = _PLAN.get(status) or (_APPLY.get(status, _GRAY), HEADS.get(status, status).replace("--dry-run", "dry run"))
     error = result.get("error") or {}
     if status == "reverted" and error.get("code") == "interrupted":
         head = "interrupted, and everything is as it was"

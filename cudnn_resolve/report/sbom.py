@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.locking.model import files_of, version_of
-
-if TYPE_CHECKING:
-    from cudnn_resolve.locking.model import Lock
+from cudnn_resolve.locking.model import Lock, files_of, version_of
 
 
 def render(lock: Lock, debs: Mapping[str, tuple[str, str, str]]) -> str:

@@ -8,19 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.planning.model import AptRepository, Plan, Step
 from cudnn_resolve.planning.preload import preload_files
-from cudnn_resolve.report.pins import folder_groups, groups, looks
+from cudnn_resolve.report.pins import Group, folder_groups, groups, looks
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cudnn_resolve.planning.model import AptRepository, Plan, Step
-    from cudnn_resolve.report.pins import Group
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
 _MARK = "# --- what the sum above is of ---"
@@ -48,7 +43,8 @@ def render(plan: Plan) -> str:
 
 
 def _body(plan: Plan) -> Iterator[str]:
-    python = new_python(plan) or plan.facts.python.path or "python3"
+    made = _new(plan)  # by an interpreter that is here, unless uv brings it
+    python = (made[0] if made and not _is_fetched(plan) else None) or plan.facts.python.path or "python3"
     yield f"PYTHON=${{PYTHON:-{shlex.quote(clean(python))}}}"
     if plan.stack and plan.stack.driver_min:
         yield from _driver_check(plan.stack.driver_min)
@@ -99,11 +95,6 @@ def _new(plan: Plan) -> tuple[str, ...]:
 def _is_fetched(plan: Plan) -> bool:
     """True where uv brings the Python of a new environment."""
     return _new(plan)[:1] == ("uv",)
-
-
-def new_python(plan: Plan) -> str | None:
-    """The interpreter that makes a new environment; None where uv brings it, or there is none to make."""
-    return None if _is_fetched(plan) else next(iter(_new(plan)), None)
 
 
 def new_folder(plan: Plan) -> str | None:

@@ -42,7 +42,7 @@ class Style:
         return f"\x1b[{';'.join(_SGR[name] for name in names)}m{text}\x1b[0m"
 
 
-def table(rows: Sequence[Sequence[str]], *, width: int = UNBROKEN, indent: str = "  ", gap: str = "  ") -> list[str]:
+def table(rows: Sequence[Sequence[str]], *, width: int = UNBROKEN, indent: str = "  ") -> list[str]:
     """Columns, of which the last one is wrapped; nothing is cut, so that it can be copied.
 
     The cells must be clean. All rows have the same number of cells; a column that is empty in every row takes no room.
@@ -51,7 +51,7 @@ def table(rows: Sequence[Sequence[str]], *, width: int = UNBROKEN, indent: str =
     widths = [max(len(row[index]) for row in rows) for index in used[:-1]]
     lines: list[str] = []
     for row in rows:
-        lead = "".join(f"{row[index].ljust(room)}{gap}" for index, room in zip(used, widths, strict=False))
+        lead = "".join(f"{row[index].ljust(room)}  " for index, room in zip(used, widths, strict=False))
         lines += wrap(row[used[-1]], width=width, first=f"{indent}{lead}") if used else []
     return lines
 
@@ -75,6 +75,11 @@ def wrap_message(text: str, width: int) -> str:
     """A message for a terminal: each of its lines wrapped, commands in backquotes left whole."""
     held = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
     return "\n".join(part for line in held.split("\n") for part in wrap(line, width=width) or [""]).replace("\0", " ")
+
+
+def mib(count: int) -> str:
+    """Bytes for a reader."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"
 
 
 class Page:
@@ -101,7 +106,7 @@ class Page:
             return
         dropped = []
         for name in least:
-            if _width([[header[index] for index in used], *([row[index] for index in used] for row in body)]) <= self.width:
+            if sum(max(len(row[index]) for row in (header, *body)) + 2 for index in used) <= self.width:
                 break
             if header.index(name) in used:
                 used.remove(header.index(name))
@@ -122,8 +127,3 @@ class Page:
     def text(self) -> str:
         """The page."""
         return "\n".join(self.lines) + "\n"
-
-
-def _width(rows: Sequence[Sequence[str]]) -> int:
-    """Columns that a table of these cells takes."""
-    return 2 + sum(max(len(row[index]) for row in rows) + 2 for index in range(len(rows[0]))) - 2 if rows[0] else 0

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cudnn_resolve.report.text import Style, clean, wrap
-
-if TYPE_CHECKING:
-    from cudnn_resolve.resolution.chain import Chain, Link
+from cudnn_resolve.resolution.chain import Chain, Link
 
 _DEPTH = 8
 """Levels that are shown."""

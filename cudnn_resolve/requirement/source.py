@@ -3,8 +3,6 @@
 A resolution is given its source, which does all the reading: the resolution itself stays without effects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 

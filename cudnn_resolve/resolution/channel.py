@@ -194,6 +194,10 @@ def apt_beside(book: Book, library: str, cuda: CudaVersion) -> AptPattern | None
     return None
 
 
+MAJORS = (13, 12, 11, 14, 15)
+"""CUDA majors whose wheels are candidates, those with most builds first."""
+
+
 def component_package(book: Book, library: str, major: int) -> str | None:
     """The pip package that carries a CUDA library of a major, None where there is none."""
     for component in book.components(major):

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, LazyList, Need
-from cudnn_resolve.resolution.channel import channels, channels_of_system, component_package, preferred
+from cudnn_resolve.resolution.channel import MAJORS, channels, channels_of_system, component_package, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, ROOT, CudaKey
 from cudnn_resolve.resolution.pin_override import is_exact
 from cudnn_resolve.resolution.release import extras_of
@@ -60,7 +60,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
 
     def _of_wheels(self) -> Iterator[CudaCandidate]:
         book = self.context.book
-        for major in (13, 12, 11, 14, 15):
+        for major in MAJORS:
             package = component_package(book, "cudart", major)
             if package is None:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
 from cudnn_resolve.resolution.key import Key, LibrariesKey, SlotKey
@@ -47,7 +48,11 @@ class Left:
 
     def is_empty(self) -> bool:
         """True where nothing is left."""
-        return next(iter(self._candidates), None) is None
+        return next(self.first(), None) is None
+
+    def first(self) -> Iterator[Candidate]:
+        """The first candidate that is left, if there is one."""
+        return islice(self._candidates, 1)
 
     def excluding(self) -> set[Need]:
         """The needs that leave no more, each with the candidates that those before it leave."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
+from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.requirement.derive import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from packaging.requirements import Requirement
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NO_TARGET = "no-target"
 """Code of the error where no target is for a machine."""
+NO_MARKER = (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError)
+"""What packaging raises for a marker that is none, compares what cannot be compared (before 26 also `os_name > "1"`), or made to hurt."""
 
 
 def marker_environment(machine: Machine) -> dict[str, str]:
@@ -66,11 +68,11 @@ def settle(request: OpenRequest, machine: Machine) -> OpenRequest:
     return replace(request, targets=targets, conditional=(), absent=absent, unsettled=request)
 
 
-def applies(requirement: Requirement, environment: Mapping[str, str]) -> bool:
-    """True where a requirement, one of no extra, is for this environment."""
+def applies(requirement: Requirement, environment: Mapping[str, str], extras: Iterable[str] = ()) -> bool:
+    """True where a requirement, one of no extra or of one of these, is for this environment; one that cannot be judged is for none."""
     try:
-        return requirement.marker is None or requirement.marker.evaluate({**environment, "extra": ""})
-    except (UndefinedEnvironmentName, UndefinedComparison):
+        return requirement.marker is None or any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras))
+    except NO_MARKER:
         return False
 
 
@@ -80,9 +82,9 @@ def holds(target: Target, environment: Mapping[str, str]) -> bool:
         return True
     try:
         return Marker(target.marker).evaluate({**environment, "extra": ""})
-    except UndefinedEnvironmentName:
-        return False
     except UndefinedComparison as error:
         raise InputError(
             f"the marker of `{target.text}` cannot be understood: {error}", code="requirements-invalid", context=target.origin
         ) from None
+    except NO_MARKER:
+        return False

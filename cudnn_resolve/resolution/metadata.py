@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata
-from cudnn_resolve.resolution.marker import marker_environment
+from cudnn_resolve.resolution.marker import NO_MARKER, marker_environment
 from cudnn_resolve.resolution.release import Release, parse_requirement
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class ReleaseMetadata:
         if answer is None:
             try:
                 answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
-            except (UndefinedEnvironmentName, UndefinedComparison):
+            except NO_MARKER:
                 answer = False
             self._markers[key] = answer
         return answer
@@ -136,5 +135,5 @@ def incomplete_packages(request: OpenRequest, book: Book) -> frozenset[str]:
         package
         for target in request.targets
         for package in book.framework(target.framework).packages
-        if not book.extras(package).issuperset(target.extras)
+        if target.extras and not book.extras(package).issuperset(target.extras)
     )

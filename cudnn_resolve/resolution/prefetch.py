@@ -6,47 +6,56 @@ an answer.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.derive import accepts
-from cudnn_resolve.resolution.release import extras_of
+from cudnn_resolve.resolution.channel import MAJORS, component_package
+from cudnn_resolve.resolution.marker import applies, marker_environment
+from cudnn_resolve.resolution.release import extras_of, parse_requirement
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request, Target
 
-_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_ELSEWHERE = re.compile(r"[wW]in(?:32|dows)|[dD]arwin|PyPy|python_version *< *['\"]3\.[0-9]['\"]")
-"""What markers say of systems and Pythons that are not meant; a few that are meant may be lost."""
-
 
 def likely_packages(book: Book, machine: Machine, request: Request) -> Iterator[str]:
-    """Packages that the targets and the further requirements lead to, by the newest release of each that the matrix knows."""
+    """Packages that the targets and the further requirements lead to, by the newest release that the matrix knows and each admits."""
+    environment = marker_environment(machine)
     seen: set[str] = set()
-    waiting: list[str] = []
+    waiting: list[Requirement] = []
     for target in (*request.targets, *request.conditional):
         build = _likely(book, machine, target)
         if build is None:
             continue
-        yield build.package
-        seen.add(build.package)
-        lines = _lines_of(book, machine, build.package, build.version)
-        waiting += [name for line in lines if (name := _name(line, extras_of(build))) is not None]
-    waiting += [name for extra in request.extras if not extra.constraint and (name := _name(extra.text, ())) is not None]
+        for name in dict.fromkeys((build.package, *((target.package,) if target.package else book.framework(target.framework).packages))):
+            seen.add(name)
+            yield name
+        waiting += _required(book, machine, build.package, build.version.__eq__, extras_of(build), environment)
+    if waiting and request.device != "cpu":
+        yield from _libraries_of_all_majors(book)
+    waiting += _parsed((extra.text for extra in request.extras if not extra.constraint), (), environment)
     while waiting:
-        name = waiting.pop()
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
         if name in seen or name in request.direct:
             continue
         seen.add(name)
         yield name
-        lines = _lines_of(book, machine, name, None)
-        waiting += [other for line in lines if (other := _name(line, ("with-cuda",))) is not None]
+        waiting += _required(book, machine, name, partial(requirement.specifier.contains, prereleases=True), ("with-cuda",), environment)
+
+
+def _libraries_of_all_majors(book: Book) -> Iterator[str]:
+    """Packages of which every release is a candidate, whatever the targets were built with."""
+    components = (component_package(book, "cudart", major) for major in MAJORS)
+    yield from dict.fromkeys(name for name in (*components, *(build.wheel for build in book.cudnn_builds())) if name is not None)
 
 
 def _likely(book: Book, machine: Machine, target: Target) -> Build | None:
@@ -60,24 +69,17 @@ def _likely(book: Book, machine: Machine, target: Target) -> Build | None:
     return best
 
 
-def _lines_of(book: Book, machine: Machine, package: str, version: str | None) -> tuple[str, ...]:
+def _required(
+    book: Book, machine: Machine, package: str, admits: Callable[[str], bool], extras: tuple[str, ...], environment: Mapping[str, str]
+) -> Iterator[Requirement]:
+    """What the newest release that is admitted requires, with these extras."""
     table = book.package(package)
-    rows = table.releases if table else ()
-    for row in reversed(rows):
-        if row.requires is not None and not row.yanked and (version is None or row.version == version):
-            return row.requires.get(machine.arch) or row.requires.get("x86_64") or ()
-    return ()
+    for row in reversed(table.releases if table else ()):
+        if row.requires is not None and not row.yanked and admits(row.version):
+            return _parsed(row.requires.get(machine.arch) or row.requires.get("x86_64") or (), extras, environment)
+    return iter(())
 
 
-def _name(line: str, extras: tuple[str, ...]) -> str | None:
-    """The package that a line requires here, None where its marker speaks of other places or of an extra that nobody asks for."""
-    head, _, marker = line.partition(";")
-    if marker and (_ELSEWHERE.search(marker) or ("extra" in marker and not any(one in marker for one in _quoted(extras)))):
-        return None
-    found = _NAME.match(head)
-    return canonicalize_name(found[1]) if found else None
-
-
-def _quoted(extras: tuple[str, ...]) -> Iterator[str]:
-    for extra in extras:
-        yield from (f"'{extra}'", f'"{extra}"')
+def _parsed(lines: Iterable[str], extras: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[Requirement]:
+    """The requirements among lines that apply in an environment, with these extras."""
+    return (one for one in map(parse_requirement, lines) if one is not None and applies(one, environment, extras))

@@ -12,21 +12,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Head, WheelRelease
-from cudnn_resolve.matrix.table import Table, table_type
-from cudnn_resolve.resolution.marker import marker_environment
+from cudnn_resolve.matrix.table import P, Table, table_type
+from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, names_one, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files
 from cudnn_resolve.resolution.tag import best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
     from packaging.version import Version
 
     from cudnn_resolve.requirement.machine import Machine
@@ -64,8 +62,9 @@ class NewReleases:
         """None: a framework is called as it was."""
         return None
 
-    def outline(self, name: str) -> None:
+    def part(self, name: str, part: type[P]) -> P | None:  # noqa: ARG002 - a table whole costs nothing more
         """None: the rows are there."""
+        return None
 
     def path(self, name: str) -> str:
         """For messages: where the rows come from."""
@@ -202,7 +201,7 @@ def _stated(build: Build, machine: Machine, requires: Iterable[str]) -> tuple[Cu
     for line in requires:
         requirement = parse_requirement(line)
         found = _NVIDIA.fullmatch(canonicalize_name(requirement.name)) if requirement is not None else None
-        if requirement is None or found is None or not _applies(requirement, environment, extras_of(build)):
+        if requirement is None or found is None or not applies(requirement, environment, extras_of(build)):
             continue
         pins = [parse_version(one.version.removesuffix(".*")) for one in requirement.specifier if one.operator in ("==", ">=", "~=")]
         release = max((one.release for one in pins if one is not None), default=())
@@ -214,13 +213,6 @@ def _stated(build: Build, machine: Machine, requires: Iterable[str]) -> tuple[Cu
         elif len(release) > 1:
             cuda = CudaVersion(f"{release[0]}.{release[1]}")
     return cuda, cudnn
-
-
-def _applies(requirement: Requirement, environment: dict[str, str], extras: tuple[str, ...]) -> bool:
-    try:
-        return requirement.marker is None or any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras))
-    except (UndefinedComparison, UndefinedEnvironmentName):
-        return False
 
 
 def _wheel(offer: Offer) -> WheelRelease:

@@ -225,6 +225,8 @@ class Search:
             return reason
         pin = self.pins.get(key)
         if pin is None:
+            if key not in self._open:
+                self._choices.expect(self._left[key].first())
             trail.put(self._open, key, True)
         elif not self._lessons.accepts(named, pin):
             if pin is parent or self._moves.get(key, 0) >= MOVES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -63,5 +62,7 @@ def _hint(name: str, extra: str, known: Iterable[str]) -> str:
     names = sorted(one for one in known if _PLAIN.fullmatch(one))
     if not names:
         return f"{name} has no extras; leave it out"
+    from difflib import get_close_matches
+
     near = get_close_matches(extra[:80], names, n=1)
     return (f"did you mean `{near[0]}`? " if near else "") + f"known: {', '.join(names)}"

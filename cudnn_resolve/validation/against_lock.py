@@ -61,34 +61,22 @@ def with_mend(check: Check, pinned: Pinned, subject: Subject) -> Check:
 
 def judge_against(pinned: Pinned, facts: Facts, subjects: Sequence[Subject], told: Sequence[Told]) -> Iterator[Check]:
     """Compare packages, driver and what every framework loads with the lock or the plan."""
-    yield _judge_packages(pinned, facts)
+    pip, apt = facts.packages.pip, facts.packages.apt
+    wrong: list[str] | str = "nobody could be asked which packages are installed"
+    if not isinstance(pip, Unknown):
+        wrong = [_wrong(name, pip.get(name), want) for name, want in pinned.packages.items() if not same_version(pip.get(name, ""), want)]
+        wrong += [f"{name} {pip[name]} is installed, which the {pinned.source} removes" for name in pinned.removed if name in pip]
+    check = _judge_installed(pinned, "packages", pinned.packages, wrong)
+    detail = f"`cudnn-resolve apply` brings the environment to what the {pinned.source} says"
+    yield replace(check, detail=detail) if check.status == "failed" else check
     if pinned.apt:
-        yield _judge_apt(pinned, facts)
+        wrong = "dpkg could not be asked which packages are installed"
+        if not isinstance(apt, Unknown):
+            wrong = [_wrong(name, apt.get(name), version) for name, version in pinned.apt.items() if apt.get(name) != version]
+        yield _judge_installed(pinned, "apt", pinned.apt, wrong)
     yield from _judge_driver(pinned, facts)
     for subject, one in zip(subjects, told, strict=True):
         yield from _judge_loaded(pinned, subject, one)
-
-
-def _judge_packages(pinned: Pinned, facts: Facts) -> Check:
-    """Check that every package is installed in its version, and none that was removed."""
-    installed = facts.packages.pip
-    if isinstance(installed, Unknown):
-        return _judge_installed(pinned, "packages", pinned.packages, "nobody could be asked which packages are installed")
-    differing = [name for name, version in pinned.packages.items() if not same_version(installed.get(name, ""), version)]
-    wrong = [_wrong(name, installed.get(name), pinned.packages[name]) for name in differing]
-    wrong += [f"{name} {installed[name]} is installed, which the {pinned.source} removes" for name in pinned.removed if name in installed]
-    check = _judge_installed(pinned, "packages", pinned.packages, wrong)
-    detail = f"`cudnn-resolve apply` brings the environment to what the {pinned.source} says"
-    return replace(check, detail=detail) if wrong else check
-
-
-def _judge_apt(pinned: Pinned, facts: Facts) -> Check:
-    """Check that every package of the system is installed in its version."""
-    installed = facts.packages.apt
-    if isinstance(installed, Unknown):
-        return _judge_installed(pinned, "apt", pinned.apt, "dpkg could not be asked which packages are installed")
-    wrong = [_wrong(name, installed.get(name), version) for name, version in pinned.apt.items() if installed.get(name) != version]
-    return _judge_installed(pinned, "apt", pinned.apt, wrong)
 
 
 def _judge_installed(pinned: Pinned, kind: Literal["packages", "apt"], wanted: Mapping[str, str], wrong: Sequence[str] | str) -> Check:
@@ -132,7 +120,9 @@ def _judge_loaded(pinned: Pinned, subject: Subject, told: Told) -> Iterator[Chec
     wrong: list[str] = []
     wanted: list[str] = []
     cudnn = pinned.cudnns.get(subject.name) or pinned.cudnns.get(subject.module) or pinned.cudnn
-    if (numbers := _cudnn_numbers(cudnn)) is not None:
+    release = cudnn_of(cudnn)
+    if release is not None:
+        numbers = release.parts[:_MOST_PARTS]
         wanted.append(f"cuDNN {cudnn}")
         for one in seen.cudnns:
             if one.release is not None:
@@ -164,12 +154,6 @@ def _begins(package: str, library: str) -> bool:
     ours, theirs = (text.partition("+")[0].split(".")[:_MOST_PARTS] for text in (package, library))
     length = min(len(ours), len(theirs))
     return ours[:length] == theirs[:length]
-
-
-def _cudnn_numbers(text: str | None) -> tuple[int, ...] | None:
-    """Major, minor and patch: a library does not tell its build."""
-    found = cudnn_of(text)
-    return found.parts[:_MOST_PARTS] if found else None
 
 
 def records_of(validation: Validation, date: str, python: str | None) -> tuple[dict[str, object], ...]:

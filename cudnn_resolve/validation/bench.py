@@ -1,9 +1,14 @@
-"""Start the children of a validation: which question goes to which interpreter, with which variables, for how long, how many at a time."""
+"""Start the children of a validation: which question goes to which interpreter, with which variables, for how long, how many at a time.
+
+What a child told is collected, and how it ended, and its last lines.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from types import MappingProxyType
@@ -13,16 +18,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.host.background import gather
-from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.validation.answers import CardAnswer, Told
-from cudnn_resolve.validation.case import LEAST_CAPABILITY, Case, Type, bare_cases, default_cases, encoder_cases, every_case
-from cudnn_resolve.validation.child import run_payload
+from cudnn_resolve.host.protocol import CommandResult, Host
+from cudnn_resolve.validation.answers import CardAnswer, Told, one_line
+from cudnn_resolve.validation.case import ENCODER, LEAST_CAPABILITY, Case, Type, bare_cases, framework_cases
 from cudnn_resolve.validation.companions import Found
 from cudnn_resolve.validation.judge_numbers import unanswered
 from cudnn_resolve.validation.judge_speed import FIRST, FURTHER, NARROW
 from cudnn_resolve.validation.judge_speed import question as speed_question
 from cudnn_resolve.validation.judge_usage import MUST_USE
 from cudnn_resolve.validation.model import Subject, VisibleGpu, environment_of
+from cudnn_resolve.validation.payload import MARK
 
 LOAD_SECONDS = 120.0
 """For an import with all its libraries; on a cold network disk TensorFlow takes a minute."""
@@ -136,7 +141,7 @@ class Bench(Struct, frozen=True, kw_only=True):
         return tuple(type_ for type_ in (*FIRST, *further) if _has(gpu, type_))
 
     def _question(self, subject: Subject) -> dict[str, Any]:
-        return {"payload": f"payload_{subject.module}", "device": self.device, "preload": True, **subject.question}
+        return {"payload": f"payload_{subject.module}", "device": self.device, **subject.question}
 
     def _cases(self, question: dict[str, Any], cases: tuple[Case, ...], gpu: VisibleGpu | None, **more: str) -> tuple[Run, ...]:
         """Run all cases; those behind one that ended the child are tried in another."""
@@ -156,11 +161,9 @@ class Bench(Struct, frozen=True, kw_only=True):
 def cases_for(module: str, *, everything: bool = False) -> tuple[Case, ...]:
     """Choose the cases for a framework."""
     if module == "ctranslate2":
-        return encoder_cases()
-    if everything:
-        return every_case()
-    cases = default_cases()
-    if module not in CHANNELS_FIRST:
+        return (ENCODER,)
+    cases = framework_cases(everything=everything)
+    if everything or module not in CHANNELS_FIRST:
         return cases
     turned = tuple(replace(case, layout="nchw") for case in cases)
     extra = [case for case in cases if case.layout == "nhwc" and case.name in ("conv2d", "conv2d-wide")] if module == "onnxruntime" else []
@@ -221,3 +224,85 @@ def programs_on(looked: Told, environ: Mapping[str, str]) -> int:
     if card.mode in EXCLUSIVE or any(environ.get(name, "").lower() in words for name, words in GREEDY.items()):
         return 1
     return max(1, card.free_mib // PROGRAM_MIB) if card.free_mib and 0 < card.free_mib < 1 << 24 else 1
+
+
+# ---- one child
+
+_ROOM = "cudnn_resolve.validation"
+FOLDERS = [os.path.dirname(__file__)]
+"""Where payloads lie."""
+START = f"""import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import importlib, json, types
+question, folders, parts = json.loads(sys.stdin.read())
+for package in ("cudnn_resolve", "{_ROOM}"):
+    sys.modules[package] = types.ModuleType(package)
+    sys.modules[package].__path__ = folders
+writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+for part in parts:
+    importlib.import_module("{_ROOM}." + part)
+sys.dont_write_bytecode = writes
+question["payload"] = "{_ROOM}." + question["payload"]
+sys.modules["{_ROOM}.payload"].main(question)
+"""
+"""Imports payloads alone, under empty packages: what this package itself needs is not there in the target's interpreter."""
+MEMORY_MIB = 16 << 10
+"""What one child may hold of the machine's memory; a framework with its libraries holds 1 to 4 GiB."""
+_MOST_LINES = 12
+_MOST_TOLD = 50_000
+_NOISE = ("Unable to register cu", "TF-TRT Warning", "oneDNN custom operations", "rebuild TensorFlow with the appropriate compiler flags")
+"""What TensorFlow always says."""
+
+
+def run_payload(
+    host: Host, python: str, question: Mapping[str, Any], *, env: Mapping[str, str], seconds: float, memory_mib: int = MEMORY_MIB
+) -> Told:
+    """Run the payload that the question names; it may crash, hang, print without end or take all memory, and is stopped then."""
+    text = program_text({**question, "memory_mib": memory_mib})
+    result = host.run([python, "-c", START], timeout_seconds=seconds, env=env, input=text, memory_limit_mib=2 * memory_mib)
+    events = tuple(_events(result.stdout))
+    return Told(events=events, failure=_failure(result, events, seconds), output=last_lines(result.stderr))
+
+
+def program_text(question: Mapping[str, Any]) -> str:
+    """Write what a child that runs START reads: the question, where payloads lie, and which of them answer it."""
+    parts = ["payload", question["payload"], *(f"payload_{one['module']}" for one in question.get("frameworks", ()))]
+    return json.dumps([question, FOLDERS, parts])
+
+
+def _events(text: str) -> Iterator[tuple[str, Any]]:
+    """Read the lines that carry our mark; every other line comes from a library."""
+    count = 0
+    for line in text.split("\n"):
+        if not line.startswith(MARK) or count == _MOST_TOLD:
+            continue
+        try:
+            told = json.loads(line[len(MARK) :])
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(told, list) and len(told) == 2 and isinstance(told[0], str):
+            count += 1
+            yield told[0], told[1]
+
+
+def _failure(result: CommandResult, events: tuple[tuple[str, Any], ...], seconds: float) -> str:
+    keys = {key for key, _ in events}
+    failed = next((value for key, value in events if key == "failed"), None)
+    if "memory" in keys:
+        limit = next(value for key, value in events if key == "memory")
+        return f"held more than {limit} MiB of memory and was stopped"
+    if result.timed_out:
+        return f"did not end within {seconds:g} s and was stopped"
+    if failed is not None:
+        return one_line(str(failed), 1000)
+    if result.ok and "end" in keys:
+        return ""
+    return one_line(result.why() or "ended before it had told everything", 1000)
+
+
+def last_lines(text: str) -> tuple[str, ...]:
+    """Keep the last lines that say something, each shortened and without control characters."""
+    lines = [one_line(line) for line in text[-200_000:].splitlines() if line.strip()]
+    told = [line for line in lines if not any(noise in line for noise in _NOISE)]
+    return tuple(told[-_MOST_LINES:])

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 Kind = Literal["convolution", "matmul", "lstm", "encoder"]
 Layout = Literal["nchw", "nhwc"]
@@ -105,15 +105,18 @@ class Case(Struct, frozen=True, kw_only=True):
     @property
     def question(self) -> dict[str, Any]:
         """What a payload is told: the case and its numbers."""
-        told = {name: getattr(self, name) for name in _TOLD}
         shapes = {**self.shapes, "dy": self.shapes["y"]}
-        return {**told, "id": self.id, "shapes": shapes, **{name: list(values) for name, values in tensors(self).items()}}
+        return {**asdict(self), "id": self.id, "dtype": dtype_of(self.type), "shapes": shapes, **tensors(self)}
+
+    @property
+    def shared(self) -> Case:
+        """The case of which this one has the numbers: they are the same for both narrow types, both wide ones and all layouts."""
+        return replace(self, type="float16" if self.type in NARROW else "float32", layout="nchw")
 
 
-_TOLD = (
-    *("name", "kind", "type", "layout", "batch", "channels", "filters"),
-    *("size", "kernel", "stride", "padding", "dilation", "groups", "transposed"),
-)
+def dtype_of(type_: str) -> str:
+    """The type that tensors have."""
+    return "float32" if type_ == "tf32" else type_
 
 
 def count(shape: tuple[int, ...]) -> int:
@@ -126,8 +129,7 @@ def count(shape: tuple[int, ...]) -> int:
 
 def tensors(case: Case) -> Mapping[str, tuple[float, ...]]:
     """The numbers of a case by tensor, `dy` for the gradient of the output; each can be written in the case's type exactly."""
-    narrow = case.type in NARROW
-    return _tensors(replace(case, type="float16" if narrow else "float32", layout="nchw"))
+    return _tensors(case.shared)
 
 
 @cache
@@ -191,32 +193,24 @@ WIDE = _convolution("conv2d-wide", 32, 32, (6, 5), (3, 3), padding=(1, 1), batch
 """As networks have them: enough channels for tensor cores, and a kernel for which every algorithm may be chosen."""
 MATMUL = Case(name="matmul", kind="matmul", size=(5,), channels=37, filters=7)
 ENCODER = Case(name="conv1d-encoder", kind="encoder", size=(10,), batch=2, channels=5, filters=6)
-"""What CTranslate2 uses cuDNN for: two convolutions of one dimension with padding 1, the second with stride 2, GELU after each."""
+"""What CTranslate2 uses cuDNN for: two convolutions of one dimension with padding 1, the second with stride 2, GELU after each.
+
+In narrow types the normalization at its end blows errors up too far for a wrong result to show.
+"""
 LSTM = Case(name="lstm", kind="lstm", size=(3,), batch=3, channels=5, filters=6)
 
 
-def default_cases() -> tuple[Case, ...]:
-    """Every class with every type, the layouts in turns so that each class and each type meets both; matrix product, recurrent layer."""
+def framework_cases(*, everything: bool = False) -> tuple[Case, ...]:
+    """Every class with every type; matrix product, recurrent layer.
+
+    The layouts come in turns, so that each class and each type meets both, or with `everything` both each time.
+    """
     found = []
     for row, one in enumerate((*CLASSES, WIDE)):
         for column, type_ in enumerate(TYPES):
-            layout: Layout = "nhwc" if (row + column) % 2 else "nchw"
-            found.append(replace(one, type=type_, layout=layout))
-    found += [replace(MATMUL, type=type_) for type_ in TYPES]
-    return (*found, LSTM)
-
-
-def encoder_cases() -> tuple[Case, ...]:
-    """What CTranslate2 can be given. In narrow types the normalization at its end blows errors up too far for a wrong result to show."""
-    return (ENCODER,)
-
-
-def every_case() -> tuple[Case, ...]:
-    """Every class with every type in both layouts."""
-    both: tuple[Layout, ...] = ("nchw", "nhwc")
-    found = [replace(one, type=type_, layout=layout) for one in (*CLASSES, WIDE) for type_ in TYPES for layout in both]
-    found += [replace(MATMUL, type=type_) for type_ in TYPES]
-    return (*found, LSTM)
+            layouts: tuple[Layout, ...] = ("nhwc", "nchw") if (row + column) % 2 else ("nchw", "nhwc")
+            found += [replace(one, type=type_, layout=layout) for layout in layouts[: 2 if everything else 1]]
+    return (*found, *(replace(MATMUL, type=type_) for type_ in TYPES), LSTM)
 
 
 def bare_cases() -> tuple[Case, ...]:

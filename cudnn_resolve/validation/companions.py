@@ -90,8 +90,7 @@ def judge_on_gpu(found: Found, told: Told, gpu: VisibleGpu, prefix: str) -> tupl
             return ()
         blank = Check(id=f"{prefix}{found.name}/start", framework=found.name, status="failed", expected="it is imported", gpu=gpu.index)
         return (replace(blank, observed=told.failure or _SILENT, output=told.output),)
-    proofs = _proofs(told)
-    return tuple(_judged(found, job, proofs.get(job), told, gpu, prefix) for job in found.jobs(gpu))
+    return tuple(_judged(found, job, told, gpu, prefix) for job in found.jobs(gpu))
 
 
 def judge_companion(found: Found, told: Told, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
@@ -102,8 +101,7 @@ def judge_companion(found: Found, told: Told, facts: Facts, *, has_gpu: bool) ->
         why, detail = told.failure or _SILENT, f"import {found.companion.module} fails"
         broken = replace(first, status="failed", observed=why, detail=detail, output=told.output)
         return () if found.companion.is_framework else (unless_driver(broken, why, facts),)
-    proofs = _proofs(told)
-    checks = [_judged(found, job, proofs.get(job), told) for job in found.jobs(None)]
+    checks = [_judged(found, job, told) for job in found.jobs(None)]
     if not found.companion.is_framework:
         checks.insert(0, replace(first, observed=one_line(imported[1], 60) or found.version, seconds=imported[2]))
     left = () if has_gpu else found.companion.on_gpu
@@ -119,18 +117,15 @@ def untried(found: Found) -> tuple[Check, ...]:
     return (Check(id=f"{found.name}/import", framework=found.name, status="skipped", expected=found.version, observed=why),)
 
 
-def _proofs(told: Told) -> dict[str, ProofAnswer]:
-    return {one.job: one for one in told.every("proof", ProofAnswer)}
-
-
 def _id(found: Found, job: str, *, is_gpu: bool) -> str:
     """`torchvision/nms`, `torchvision/nms/cuda`, `xformers/attention`."""
     short = job.rpartition("-")[2] if job.startswith(("xformers-", "flash-")) else job
     return f"{found.name}/{short}" + ("/cuda" if is_gpu and job in found.companion.anywhere else "")
 
 
-def _judged(found: Found, job: str, proof: ProofAnswer | None, told: Told, gpu: VisibleGpu | None = None, prefix: str = "") -> Check:
+def _judged(found: Found, job: str, told: Told, gpu: VisibleGpu | None = None, prefix: str = "") -> Check:
     """Judge one job: right, wrong, not to be tested here, or the end of the child."""
+    proof = {one.job: one for one in told.every("proof", ProofAnswer)}.get(job)
     id_ = prefix + _id(found, job, is_gpu=gpu is not None)
     check = Check(id=id_, framework=found.name, status="failed", expected=_EXPECTED.get(job, "the numbers of the reference"))
     check = replace(check, gpu=gpu.index if gpu else None, seconds=proof.seconds if proof else None)

@@ -77,17 +77,13 @@ def _compared(case: Case, answer: CaseAnswer) -> tuple[Status, str, str]:
     worst, name, found = max(results, key=lambda one: one[0])
     if not found.is_right:
         wrong = ", ".join(label for share, label, _ in results if share > 1)
-        return "failed", f"{WRONG} ({wrong}); {name}: {found.words}", _suspicion(case, answer)
+        tensors = ((wanted, getattr(answer, tensor) or ()) for tensor, wanted in expected(case).items())
+        is_tf32 = case.type == "float32" and all(compare("tf32", wanted, values).is_right for wanted, values in tensors)
+        return "failed", f"{WRONG} ({wrong}); {name}: {found.words}", _LIKE_TF32 if is_tf32 else ""
     return "passed", f"error at most {worst:.0%} of the tolerance ({name})", ""
 
 
-def _suspicion(case: Case, answer: CaseAnswer) -> str:
-    """Name what a wrong result looks like; "" where it looks like nothing that is known."""
-    if case.type != "float32":
-        return ""
-    if all(compare("tf32", wanted, getattr(answer, name) or ()).is_right for name, wanted in expected(case).items()):
-        return "right within the tolerance of TF32: was TF32 used though it was forbidden (NVIDIA_TF32_OVERRIDE)?"
-    return ""
+_LIKE_TF32 = "right within the tolerance of TF32: was TF32 used though it was forbidden (NVIDIA_TF32_OVERRIDE)?"
 
 
 def judge_cases(prefix: str, framework: str | None, runs: Sequence[tuple[Sequence[Case], Told]], gpu: int | None) -> tuple[Check, ...]:

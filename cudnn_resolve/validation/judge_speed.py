@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Architecture, Peak
 from cudnn_resolve.validation.answers import CardAnswer, SpeedAnswer, Told, one_line
-from cudnn_resolve.validation.case import Case, Type
+from cudnn_resolve.validation.case import Case, Type, dtype_of
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.payload import TIMING
 from cudnn_resolve.validation.payload_card import NVML
@@ -52,6 +52,7 @@ def question(types: Sequence[Type]) -> list[dict[str, Any]]:
     return [
         {
             "type": type_,
+            "dtype": dtype_of(type_),
             "layout": "nchw" if type_ in FIRST else "nhwc",
             "x": work_of(type_).shapes["x"],
             "w": work_of(type_).shapes["w"],

@@ -179,11 +179,7 @@ def _detail(verdict: str, group: Sequence[Seen]) -> str:
 
 def _why(cases: Sequence[Seen]) -> str:
     """Say why a witness saw nothing; "" where none was asked."""
-    found = (one.evidence for one in cases if one.evidence and not one.evidence.cudnn and not one.evidence.other)
-    return next(
-        (
-            one.why or (f"{one.how} shows no name that tells{f', and {one.cut} more than it keeps' if one.cut else ''}" if one.how else "")
-            for one in found
-        ),
-        "",
-    )
+    found = next((one.evidence for one in cases if one.evidence and not one.evidence.cudnn and not one.evidence.other), None)
+    if found is None or found.why or not found.how:
+        return found.why if found else ""
+    return f"{found.how} shows no name that tells" + (f", and {found.cut} more than it keeps" if found.cut else "")

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-MULTIPROCESSORS, CLOCK_KHZ, MAJOR, MINOR, MODE = 16, 13, 75, 76, 20
+ATTRIBUTES = {"multiprocessors": 16, "clock_khz": 13, "major": 75, "minor": 76, "mode": 20}
+"""CUdevice_attribute in cuda.h."""
 SM_CLOCK = 1
 NVML = "ask NVML"
 TOO_SMALL = 7
 THROTTLES = ((0x4, "the power limit"), (0x8, "hardware"), (0x20, "heat"), (0x40, "heat"), (0x80, "the power supply"))
 """Bits of NVML's clock throttle reasons that mean that the card is slower than it could be; source: nvml.h."""
-POINTER, INT, SIZE = "p", "i", "n"
-KINDS_OF_ARGUMENTS = {POINTER: ctypes.c_void_p, INT: ctypes.c_int, SIZE: ctypes.c_size_t}
+KINDS_OF_ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int, "n": ctypes.c_size_t}
 DRIVER_PROTOTYPES = {
     "cuInit": "i",
     "cuDeviceGet": "pi",
@@ -49,10 +49,10 @@ class Card:
     def __init__(self) -> None:
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
+        self.device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(self.device), 0)
         # The context that CUDA's runtime inside cuDNN uses as well.
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
 
     def ask(self, name: str, *arguments: "Any") -> int:
@@ -103,13 +103,10 @@ def run(_question: "dict[str, Any]", tell: "Any") -> None:
     """Tell what the first visible GPU is."""
     tell("step", "open the driver's library and make a context")
     card = Card()
-    device = ctypes.c_int()
-    card.call("cuDeviceGet", ctypes.byref(device), 0)
     answer = {}  # type: dict[str, Any]
-    numbers = {"multiprocessors": MULTIPROCESSORS, "clock_khz": CLOCK_KHZ, "major": MAJOR, "minor": MINOR, "mode": MODE}
-    for name, attribute in numbers.items():
+    for name, attribute in ATTRIBUTES.items():
         value = ctypes.c_int()
-        if card.knows("cuDeviceGetAttribute", ctypes.byref(value), attribute, device):
+        if card.knows("cuDeviceGetAttribute", ctypes.byref(value), attribute, card.device):
             answer[name] = value.value
     tell("step", "write to the card's memory and read it back")
     content = bytes(bytearray(range(256))) * 4096
@@ -122,7 +119,7 @@ def run(_question: "dict[str, Any]", tell: "Any") -> None:
     tell("card", answer)
     tell("step", NVML)
     identity = (ctypes.c_ubyte * 16)()
-    if card.knows("cuDeviceGetUuid", ctypes.byref(identity), device):
+    if card.knows("cuDeviceGetUuid", ctypes.byref(identity), card.device):
         answer.update(surroundings(bytes(bytearray(identity)).hex()))
     tell("card", answer)
 

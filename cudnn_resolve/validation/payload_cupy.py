@@ -2,7 +2,6 @@
 
 from cudnn_resolve.validation.payload import import_named, quietly, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import kind_of
 from cudnn_resolve.validation.payload_load import cuda_text, cudnn_text
 
 TYPE_CHECKING = False
@@ -90,7 +89,7 @@ class Framework(Base):
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:  # noqa: ARG002 - it has nothing for the CPU
         """Time one convolution."""
-        kind, pads = kind_of(work), (work["padding"],) * 2
+        kind, pads = work["dtype"], (work["padding"],) * 2
         x, w = (self.lib.random.standard_normal(shape).astype(kind) for shape in ([batch, *work["x"][1:]], work["w"]))
         y = self.lib.empty([batch, work["w"][0], *work["x"][2:]], dtype=kind)
 

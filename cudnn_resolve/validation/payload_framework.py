@@ -32,16 +32,15 @@ MOST_LETTERS = 160
 def evidence(how: str, names: "Iterable[str]") -> "dict[str, Any]":
     """What a witness tells: who was asked, the names that say something, what says most first, and how many of them were left out."""
     found = sorted({str(name)[:MOST_LETTERS] for name in names if TELLING.search(str(name))})
-    ranked = [[name for name in found if rank_of(name) == rank] for rank in range(len(RANKS) + 1)]
+    ranked = []  # type: list[list[str]]
+    for pattern in RANKS:
+        ranked.append([name for name in found if pattern.search(name)])
+        found = [name for name in found if name not in ranked[-1]]
+    ranked.append(found)
     # Of each rank some, so that a crowd of one does not hide another.
-    first = [name for rank in ranked for name in rank[: MOST_NAMES // (len(RANKS) + 1)]]
+    first = [name for rank in ranked for name in rank[: MOST_NAMES // len(ranked)]]
     told = first + [name for rank in ranked for name in rank if name not in first]
     return {"how": how, "names": told[:MOST_NAMES], "cut": max(len(told) - MOST_NAMES, 0)}
-
-
-def rank_of(name: str) -> int:
-    """The number of the first rank that the name is of."""
-    return next((rank for rank, pattern in enumerate(RANKS) if pattern.search(name)), len(RANKS))
 
 
 def cudnn_parts() -> "set[str]":
@@ -75,7 +74,7 @@ class Framework:
     def __init__(self, question: "dict[str, Any]", tell: "Any") -> None:
         self.name = str(question["module"])
         self.is_cpu = question["device"] == "cpu"
-        self.question, self.tell = question, tell
+        self.tell = tell
         self.prepare()
         tell("step", "import {}".format(self.name))
         self.lib = __import__(self.name)
@@ -161,9 +160,9 @@ class Framework:
         raise NotImplementedError
 
     def listed(self, tensor: "Any", order: "Sequence[int] | None" = None) -> "list[float]":
-        """List the elements of a tensor, its axes in the given order."""
+        """List the elements of a tensor, whose axes are in the given order, in that of the case."""
         array = self.fetch(tensor)
-        array = array if order is None else array.transpose(order)
+        array = array if order is None else array.transpose([list(order).index(axis) for axis in range(len(order))])
         return [float(one) for one in array.astype("float64").ravel().tolist()]
 
     def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
@@ -188,16 +187,10 @@ class Framework:
         raise NotImplementedError
 
 
-def kind_of(case: "dict[str, Any]") -> str:
-    """The type that tensors have."""
-    return "float32" if case["type"] == "tf32" else str(case["type"])
-
-
-def order_of(rank: int, layout: str) -> "tuple[list[int], list[int]]":
-    """Axes that bring a tensor from batch, channels, space into the layout, and those that bring it back."""
-    if layout == "nchw":
-        return list(range(rank)), list(range(rank))
-    return [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
+def order_of(case: "dict[str, Any]") -> "list[int]":
+    """Axes that bring a tensor from batch, channels, space into the layout of a convolution."""
+    rank = len(case["size"]) + 2
+    return list(range(rank)) if case["layout"] == "nchw" else [0, *range(2, rank), 1]
 
 
 def version_tuple(text: str) -> "tuple[int, ...]":

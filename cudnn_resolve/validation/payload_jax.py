@@ -5,7 +5,7 @@ import re
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, import_named, quietly, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import kind_of, order_of
+from cudnn_resolve.validation.payload_framework import order_of
 from cudnn_resolve.validation.payload_load import cuda_text, cudnn_text
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ class Framework(Base):
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
         """Put a tensor on the device."""
-        made = self.lib.numpy.asarray(self.array(case, name, order), dtype=getattr(self.lib.numpy, kind_of(case)))
+        made = self.lib.numpy.asarray(self.array(case, name, order), dtype=getattr(self.lib.numpy, case["dtype"]))
         return self.lib.device_put(made, self.device)
 
     def fetch(self, tensor: "Any") -> "Any":
@@ -99,7 +99,7 @@ class Framework(Base):
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A convolution and its gradients; where a tensor has the channels last, the weights have theirs last, too."""
         rank, first = len(case["size"]), case["layout"] == "nchw"
-        there, back = order_of(rank + 2, case["layout"])
+        there = order_of(case)
         names, weights = ("NC" + SPACE[rank], "OI" + SPACE[rank]) if first else ("N" + SPACE[rank] + "C", SPACE[rank] + "IO")
         order = there if first else [*range(2, rank + 2), 1, 0]
         words = {"dimension_numbers": (names, weights, names), "precision": self.precision(case), "feature_group_count": case["groups"]}
@@ -125,8 +125,7 @@ class Framework(Base):
         given = self.tensor(case, "x", there), self.tensor(case, "w", order), self.tensor(case, "dy", there)
         self.last = self.lib.jit(everything), given
         y, dx, dw = self.last[0](*given)
-        inverse = [order.index(axis) for axis in range(rank + 2)]
-        return {"y": self.listed(y, back), "dx": self.listed(dx, back), "dw": self.listed(dw, inverse)}
+        return {"y": self.listed(y, there), "dx": self.listed(dx, there), "dw": self.listed(dw, order)}
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A recurrent layer by cuDNN, where this JAX has one."""
@@ -163,6 +162,6 @@ class Framework(Base):
         once = self.lib.jit(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), pads, dimension_numbers=names, precision=precision))
         random = self.numpy.random.RandomState(0)
         shapes = ([batch, work["x"][2], work["x"][3], work["x"][1]], [work["w"][2], work["w"][3], work["w"][1], work["w"][0]])
-        kind = getattr(jnp, kind_of(work))
+        kind = getattr(jnp, work["dtype"])
         x, w = (self.lib.device_put(jnp.asarray(random.randn(*shape).astype("float32"), dtype=kind), device) for shape in shapes)
         return timed(lambda: once(x, w), lambda last: last.block_until_ready(), work["seconds"])

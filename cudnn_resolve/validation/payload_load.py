@@ -238,11 +238,7 @@ def dynamic_of(path: str) -> "tuple[list[str], list[str]]":
         head = file.read(64)
         if head[:6] != b"\x7fELF\x02\x01":
             return [], []
-        at, size, count = (
-            struct.unpack_from("<Q", head, 32)[0],
-            struct.unpack_from("<H", head, 54)[0],
-            struct.unpack_from("<H", head, 56)[0],
-        )
+        at, size, count = struct.unpack_from("<Q14xHH", head, 32)
         file.seek(at)
         table = file.read(size * count)
         # Kind, offset in the file, address and size of each segment.
@@ -295,18 +291,14 @@ def answered_version(library: "Any", function: str, form: str) -> str:
     if failed:
         raise ValueError(function)
     numbers = [value.value for value in values]
-    return cuda_text(numbers[0]) if form == "cuda" else nccl_text(numbers[0]) if form == "nccl" else dotted(numbers)
+    # NCCL's numbers: 2708 is 2.7.8, 22105 is 2.21.5.
+    return cuda_text(numbers[0]) if form == "cuda" else encoded(numbers[0], 10000) if form == "nccl" else dotted(numbers)
 
 
 def encoded(number: int, wide_from: int) -> str:
     """Decode major, minor and patch; numbers from `wide_from` on have four digits behind the major, those before have three."""
     step = 10000 if number >= wide_from else 1000
     return dotted([number // step, number % step // 100, number % 100])
-
-
-def nccl_text(number: int) -> str:
-    """The version behind NCCL's number: 2708 is 2.7.8, 22105 is 2.21.5."""
-    return encoded(number, 10000)
 
 
 def cuda_text(number: int) -> str:
@@ -371,16 +363,14 @@ def places(names: "Sequence[str]", cudnn: str, mapped: "Sequence[str]") -> "Iter
     for path in mapped:
         if os.path.basename(path) in names or os.path.basename(path).startswith(tuple(name + "." for name in names)):
             yield "loaded", path
-    home = os.path.dirname(cudnn)
-    led = [entry for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
-    for place in (*led, home, os.path.join(home, "..", "..", "nvrtc", "lib")):
+    for place in places_for(cudnn, "$ORIGIN", "$ORIGIN/../../nvrtc/lib"):
         for name in names:
             if os.path.exists(os.path.join(place, name)):
                 yield "found", os.path.join(place, name)
     for name in names:
         yield "found", name
     for name in names:
-        for path in sorted(glob.glob(os.path.join(glob.escape(home), "..", "..", "*", "lib", name))):
+        for path in sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(cudnn)), "..", "..", "*", "lib", name))):
             yield "wheel", path
 
 

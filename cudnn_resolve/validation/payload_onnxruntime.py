@@ -11,7 +11,7 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import kind_of, version_tuple
+from cudnn_resolve.validation.payload_framework import version_tuple
 from cudnn_resolve.validation.payload_load import LIBRARY, dynamic_of, of_driver
 
 TYPE_CHECKING = False
@@ -118,7 +118,7 @@ class Framework(Base):
 
     def open(self) -> None:
         """Multiply on the device, to see whether there is one."""
-        if not self.is_cpu and hasattr(self.lib, "preload_dlls") and self.question.get("preload"):
+        if not self.is_cpu and hasattr(self.lib, "preload_dlls"):
             self.lib.preload_dlls()
         ones = {"x": self.numpy.ones((2, 3), "float32"), "w": self.numpy.ones((3, 4), "float32")}
         self.result("MatMul", {}, ones, (2, 4), {"type": "float32"})
@@ -154,7 +154,7 @@ class Framework(Base):
 
     def computed(self, operation: str, words: "dict[str, Any]", case: "dict[str, Any]") -> "dict[str, Any]":
         """The output of an operation on the input and the weights of a case."""
-        given = {name: self.array(case, name).astype(kind_of(case)) for name in ("x", "w")}
+        given = {name: self.array(case, name).astype(case["dtype"]) for name in ("x", "w")}
         return {"y": self.listed(self.result(operation, words, given, case["shapes"]["y"], case)), "forward_only": True}
 
     def result(self, operation: str, words: "dict[str, Any]", given: "dict[str, Any]", shape: "Any", case: "dict[str, Any]") -> "Any":
@@ -210,7 +210,7 @@ class Framework(Base):
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
         """Time one convolution, whose input and output are left where they are."""
-        kind = kind_of(work)
+        kind = work["dtype"]
         number = FLOAT16 if kind == "float16" else FLOAT
         if version_tuple(self.lib.__version__) < (1, 20):
             work = dict(work, layout="nchw")

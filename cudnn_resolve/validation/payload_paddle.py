@@ -6,7 +6,7 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import kind_of, order_of
+from cudnn_resolve.validation.payload_framework import order_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Framework(Base):
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
         """Put a tensor on the device."""
-        made = self.lib.to_tensor(self.array(case, name, order)).astype(kind_of(case))
+        made = self.lib.to_tensor(self.array(case, name, order)).astype(case["dtype"])
         made.stop_gradient = False
         return made
 
@@ -57,14 +57,13 @@ class Framework(Base):
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A convolution and its gradients; weights have one order in all layouts."""
-        rank = len(case["size"])
-        there, back = order_of(rank + 2, case["layout"])
+        rank, there = len(case["size"]), order_of(case)
         x, w, dy = self.tensor(case, "x", there), self.tensor(case, "w"), self.tensor(case, "dy", there)
         words = {key: case[key] if rank > 1 else case[key][0] for key in ("stride", "padding", "dilation")}
         function = getattr(self.lib.nn.functional, "conv{}d{}".format(rank, "_transpose" if case["transposed"] else ""))
         y = function(x, w, groups=case["groups"], data_format=FORMATS[rank, case["layout"]], **words)
         dx, dw = self.lib.grad([y], [x, w], [dy])
-        return {"y": self.listed(y, back), "dx": self.listed(dx, back), "dw": self.listed(dw)}
+        return {"y": self.listed(y, there), "dx": self.listed(dx, there), "dw": self.listed(dw)}
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A recurrent layer, forward."""
@@ -93,8 +92,8 @@ class Framework(Base):
         """Time one convolution."""
         paddle = self.lib
         paddle.set_device("cpu" if is_cpu else "gpu:0")
-        x = paddle.randn([batch, *work["x"][1:]]).astype(kind_of(work))
-        w = paddle.randn(work["w"]).astype(kind_of(work))
+        x = paddle.randn([batch, *work["x"][1:]]).astype(work["dtype"])
+        w = paddle.randn(work["w"]).astype(work["dtype"])
 
         def wait(_last: "Any") -> None:
             if not is_cpu:

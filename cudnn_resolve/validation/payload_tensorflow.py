@@ -7,7 +7,7 @@ import tempfile
 
 from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import kind_of, order_of, version_tuple
+from cudnn_resolve.validation.payload_framework import order_of, version_tuple
 from cudnn_resolve.validation.payload_load import mapped
 
 TYPE_CHECKING = False
@@ -78,7 +78,7 @@ class Framework(Base):
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
         """Put a tensor on the device."""
-        return self.lib.cast(self.lib.constant(self.array(case, name, order)), getattr(self.lib, kind_of(case)))
+        return self.lib.cast(self.lib.constant(self.array(case, name, order)), getattr(self.lib, case["dtype"]))
 
     def fetch(self, tensor: "Any") -> "Any":
         """Bring a tensor back."""
@@ -86,16 +86,13 @@ class Framework(Base):
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
         """A convolution and its gradients. Weights have the taps first, then input and output channels."""
-        rank = len(case["size"])
-        there, back = order_of(rank + 2, case["layout"])
-        weights = [*range(2, rank + 2), 1, 0]
+        there, weights = order_of(case), [*range(2, len(case["size"]) + 2), 1, 0]
         x, w, dy = self.tensor(case, "x", there), self.tensor(case, "w", weights), self.tensor(case, "dy", there)
         with self.lib.GradientTape() as tape:
             tape.watch([x, w])
             y = self.transposed(case, x, w) if case["transposed"] else self.forward(case, x, w)
         dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
-        inverse = [weights.index(axis) for axis in range(rank + 2)]
-        return {"y": self.listed(y, back), "dx": self.listed(dx, back), "dw": self.listed(dw, inverse)}
+        return {"y": self.listed(y, there), "dx": self.listed(dx, there), "dw": self.listed(dw, weights)}
 
     def spaced(self, layout: str, inner: "Any", outer: "Any") -> "list[Any]":
         """Something for each axis: `inner` for those of space, `outer` for batch and channels."""
@@ -153,7 +150,7 @@ class Framework(Base):
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
         """Time one convolution."""
-        tf, kind = self.lib, getattr(self.lib, kind_of(work))
+        tf, kind = self.lib, getattr(self.lib, work["dtype"])
         turned, pad = [work["x"][2], work["x"][3], work["x"][1]], [work["padding"]] * 2
         kernel = [work["w"][2], work["w"][3], work["w"][1], work["w"][0]]
         with tf.device("/CPU:0" if is_cpu else "/GPU:0"):

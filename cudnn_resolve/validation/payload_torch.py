@@ -2,7 +2,6 @@
 
 from cudnn_resolve.validation.payload import Unsupported, import_named, timed
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import kind_of
 from cudnn_resolve.validation.payload_load import dotted
 
 TYPE_CHECKING = False
@@ -52,7 +51,7 @@ class Framework(Base):
     def tensor(self, case: "dict[str, Any]", name: str, _order: "Sequence[int] | None" = None) -> "Any":
         """Put a tensor on the device."""
         made = self.lib.tensor(case[name], dtype=self.lib.float64).reshape(case["shapes"][name])
-        return made.to(dtype=getattr(self.lib, kind_of(case))).to(self.device)
+        return made.to(dtype=getattr(self.lib, case["dtype"])).to(self.device)
 
     def listed(self, tensor: "Any", _order: "Sequence[int] | None" = None) -> "list[float]":
         """List the elements."""
@@ -106,7 +105,7 @@ class Framework(Base):
         """Time one convolution."""
         torch, device = self.lib, "cpu" if is_cpu else "cuda"
         torch.backends.cudnn.benchmark = True
-        kind = getattr(torch, kind_of(work))
+        kind = getattr(torch, work["dtype"])
         x = torch.randn(batch, *work["x"][1:], device=device, dtype=kind)
         w = torch.randn(*work["w"], device=device, dtype=kind)
         if not is_cpu:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import count
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.host.background import Gate, Later, gather
+from cudnn_resolve.host.background import Later, gather
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
@@ -59,7 +60,7 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
     run = CardRun(bench=bench, subjects=subjects, libraries=libraries, companions=companions, book=book)
     # Every card works from the start, side by side, while it is seen what loads; times are taken behind that, of one framework
     # at a time on each card, while none loads for that card.
-    quiet = Gate()
+    quiet: Future[bool] = Future()
     working = [Later(partial(run.on_card, gpu, f"gpu{gpu.index}/" if len(gpus) > 1 else "", quiet, len(gpus))) for gpu in gpus]
     checks = [*_machine(facts, subjects, gpus, wish, host.environ)]
     there = {_framework_of(one.name, book) for one in subjects}
@@ -80,15 +81,16 @@ def validate(host: Host, facts: Facts, wish: Wish, book: Book, progress: Progres
         able = [one for one in companions if one.companion.beside not in dead]
         tried = dict(zip(able, gather([partial(bench.companion, one) for one in able], bench.at_once), strict=True))
         opened = {path: bench.library(path) for path in libraries}
-        quiet.open()
+        quiet.set_result(True)
     finally:
-        quiet.give_up()
+        if not quiet.done():  # they need not wait for what never comes
+            quiet.set_result(False)
     for found in companions:
         checks += judge_companion(found, tried[found], facts, has_gpu=bool(gpus)) if found in tried else untried(found)
     for path, one in opened.items():
         checks += judge_library(f"cudnn/{run.label(path)}", one, facts)
     for later in working:
-        checks += later.value()
+        checks += later.result()
     driver = facts.driver.version if isinstance(facts.driver, Driver) else None
     return Validation(
         checks=tuple(checks),
@@ -129,8 +131,8 @@ class CardRun(Struct, frozen=True, kw_only=True):
     companions: tuple[Found, ...]
     book: Book
 
-    def on_card(self, gpu: VisibleGpu, prefix: str, quiet: Gate, cards: int = 1) -> list[Check]:
-        """Check one card: the card itself, each cuDNN, each framework; take times once nothing else loads."""
+    def on_card(self, gpu: VisibleGpu, prefix: str, quiet: Future[bool], cards: int) -> list[Check]:
+        """Check one card: the card itself, each cuDNN, each framework; take times once nothing else loads, which `quiet` tells."""
         looked = self.bench.card(gpu)
         checks = [judge_card(f"{prefix}card", looked, gpu.index)]
         if checks[0].status == "failed":
@@ -147,7 +149,7 @@ class CardRun(Struct, frozen=True, kw_only=True):
         order = sorted(range(len(works)), key=lambda index: not works[index][0])
         done = dict(zip(order, gather([works[index][1] for index in order], at_once), strict=True))
         checks += [check for index in sorted(done) for check in done[index]]
-        if not quiet.wait():
+        if not quiet.result():
             return checks
         sound = [one for one in able if any(check.framework == one.name and check.status == "passed" for check in checks)]
         timed = gather([partial(self._timed, one, gpu, prefix, pace) for one in sound], at_once)
@@ -266,24 +268,18 @@ def _loaded(told: Sequence[Told]) -> dict[str, str]:
 
 
 def with_causes(validation: Validation, explain: Callable[[str], str]) -> Validation:
-    """Add the cause to each failure whose words tell one; `explain` answers "" for what it does not know.
+    """Add the cause to each failure whose words tell one, and the lack of memory; `explain` answers "" for what it does not know.
 
     Where the judge has said more than that an import failed, it has seen the cause itself.
     """
     checks = []
+    short = {one.gpu: one for one in validation.checks if one.gpu is not None and one.id.endswith("card") and one.status == "warning"}
     for check in validation.checks:
         open_ = check.status == "failed" and (not check.detail or check.id.endswith("/import"))
         why = explain("\n".join([check.observed or "", *check.output])) if open_ else ""
-        checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why]))) if why else check)
-    return replace(validation, checks=tuple(_with_room(checks)))
-
-
-def _with_room(checks: Sequence[Check]) -> Iterator[Check]:
-    """Mention the lack of memory in what failed on a full card: few of the failures that come of it speak of memory."""
-    short = {one.gpu: one for one in checks if one.gpu is not None and one.id.endswith("card") and one.status == "warning"}
-    for check in checks:
-        # Too little room ends a computation; it does not make it wrong.
+        # Few of the failures that come of a full card speak of memory. Too little room ends a computation; it does not make it wrong.
         ended = check.status == "failed" and not (check.observed or "").startswith(WRONG)
-        card = short.get(check.gpu) if check.gpu is not None and ended else None
-        words = f"perhaps for lack of memory: {card.observed} on the card" if card is not None else ""
-        yield replace(check, detail="; ".join(filter(None, [check.detail, words]))) if words else check
+        card = short.get(check.gpu) if ended and check.gpu is not None else None
+        room = f"perhaps for lack of memory: {card.observed} on the card" if card is not None else ""
+        checks.append(replace(check, detail="; ".join(filter(None, [check.detail, why, room]))))
+    return replace(validation, checks=tuple(checks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -260,6 +261,47 @@ def test_an_interruption_is_one_word(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=20)
 
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+def test_a_lock_that_is_not_there_and_facts_that_come_late(tmp_path: Path) -> None:
+    argv = [*ARGV, "plan", str(tmp_path / "pylock.toml"), "--facts", "-"]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):  # the facts may be wrong, too: they are read first
+        process.wait(1)
+    _, err = process.communicate("{}", timeout=20)
+
+    assert (process.returncode, err.splitlines()[0]) == (2, f"error: there is no file {tmp_path}/pylock.toml")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["detect"], ["plan", "-f", "torch", "--offline"]])
+def test_an_interruption_leaves_no_program_behind(tmp_path: Path, words: list[str]) -> None:
+    """An interpreter is asked by a thread, which is not waited for."""
+    python, told = tmp_path / "python", tmp_path / "pid"
+    os.mkfifo(told)
+    python.write_text(f"#!/bin/sh\necho $$ > {told}\nexec sleep 60\n")
+    python.chmod(0o755)
+    argv = ["env", "--default-signal=INT", *ARGV, *words, "--python", str(python)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = int(told.read_text())
+    for _ in range(10):  # Python loses one that comes while it tidies up behind an import
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=2)
+            break
+
+    assert process.returncode == 130
+    ends = time.monotonic() + 10
+    while is_running(child):
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.slow

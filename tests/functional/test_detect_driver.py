@@ -13,9 +13,9 @@ import pytest
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.probe import driver_probe
+from cudnn_resolve.probe import driver_sources
 from cudnn_resolve.probe.driver import find_driver
-from cudnn_resolve.probe.driver_probe import DriverProbe
+from cudnn_resolve.probe.driver_sources import DriverSources
 from cudnn_resolve.probe.gpu import find_gpus
 from tests.fake_host import FakeHost, really
 from tests.native.build import build_library
@@ -55,7 +55,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bare_machine() -> None:
     """The test is about what is nowhere; a machine with a driver of its own cannot show that."""
-    own = driver_probe.ask_libraries(LinuxHost())
+    own = driver_sources.ask_libraries(LinuxHost())
     if own.nvml.path or own.libcuda.path:
         pytest.skip("this machine has a driver of its own")
 
@@ -64,7 +64,7 @@ def find(folder: Path, files: Mapping[str, str] | None = None, **settings: str) 
     """What is found where the loader searches `folder`, the kernel's files are `files`, and the stand-ins behave as told."""
     environ = {"LD_LIBRARY_PATH": str(folder), "STANDIN_GPUS": GPUS, **settings}
     host = FakeHost(files, environ=environ, programs=really(environ), python=sys.executable)
-    evidence = DriverProbe(host, driver_probe.ask_libraries(host))
+    evidence = DriverSources(host, driver_sources.ask_libraries(host))
     driver, sources, driver_problems = find_driver(evidence)
     gpus, gpu_source, gpu_problems = find_gpus(evidence, driver)
     return Found(driver, gpus, sources, gpu_source, driver_problems + gpu_problems)
@@ -85,7 +85,7 @@ def test_a_working_driver_gives_everything(libraries: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["hang", "abort", "segfault"])
 def test_a_broken_nvml_hides_nothing_that_libcuda_knows(libraries: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.0)
+    monkeypatch.setattr(driver_sources, "LIBRARY_SECONDS", 1.0)
 
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550}, STANDIN_NVML=how)
 
@@ -98,7 +98,7 @@ def test_a_broken_nvml_hides_nothing_that_libcuda_knows(libraries: Path, monkeyp
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["hang", "abort", "segfault"])
 def test_a_broken_libcuda_hides_nothing_that_nvml_knows(libraries: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.0)
+    monkeypatch.setattr(driver_sources, "LIBRARY_SECONDS", 1.0)
 
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550}, STANDIN_LIBCUDA=how)
 
@@ -116,7 +116,7 @@ def test_a_library_that_takes_memory_without_end_is_ended_by_the_bound(libraries
         environ=environ, programs=lambda argv: bounded.run(argv, timeout_seconds=30, memory_limit_mib=200), python=sys.executable
     )
 
-    told = driver_probe.ask_libraries(host)
+    told = driver_sources.ask_libraries(host)
 
     for library in (told.nvml, told.libcuda):
         assert re.fullmatch(r"crashed \(SIGABRT, out of memory: it had taken \d+ of 200 MiB\)", library.failure)
@@ -124,7 +124,7 @@ def test_a_library_that_takes_memory_without_end_is_ended_by_the_bound(libraries
 
 @pytest.mark.slow
 def test_both_hanging_cost_one_time_limit_and_leave_what_they_had_said(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_probe, "LIBRARY_SECONDS", 1.5)
+    monkeypatch.setattr(driver_sources, "LIBRARY_SECONDS", 1.5)
     before = time.monotonic()
 
     found = find(libraries, {"/proc/driver/nvidia/version": MODULE_550}, STANDIN_NVML="hang-late", STANDIN_LIBCUDA="hang")
@@ -335,7 +335,7 @@ def test_a_library_outside_of_the_loaders_search_is_found_and_named(libraries: P
         programs=lambda argv: really(environ)((*argv, str(tmp_path / "empty"), str(libraries))),
         python=sys.executable,
     )
-    evidence = DriverProbe(host, driver_probe.ask_libraries(host))
+    evidence = DriverSources(host, driver_sources.ask_libraries(host))
     driver, _, problems = find_driver(evidence)
 
     assert driver == Driver(version="550.54.15", cuda="12.4", kernel_module="550.54.15")

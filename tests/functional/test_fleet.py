@@ -20,7 +20,7 @@ from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Outcome
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.operations.clean import clean
 from cudnn_resolve.operations.fleet_bundles import in_use
-from cudnn_resolve.operations.fleet_hosts import FleetResult
+from cudnn_resolve.operations.fleet_facts import FleetResult
 from cudnn_resolve.operations.options import CleanRequest, FleetRequest
 from tests.fleet_maker import CARDS, told, write
 from tests.lock_project import TARGET, Project
@@ -322,7 +322,7 @@ def test_hosts_that_fail_decide_the_exit_code(
 def test_many_classes_are_planned_in_processes_as_in_one(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = FleetRequest(verb="plan", from_folder=(str(nodes),), framework=("torch==2.7.0",), offline=True)
     one = cudnn_resolve.api.fleet(request).to_json()
-    monkeypatch.setattr("cudnn_resolve.operations.fleet_hosts._SEVERAL", 1)
+    monkeypatch.setattr("cudnn_resolve.operations.fleet_facts._SEVERAL", 1)
     assert cudnn_resolve.api.fleet(request).to_json() == one
     nowhere = replace(request, offline=False, index_url="http://127.0.0.1:1/simple")
     told = cudnn_resolve.api.fleet(nowhere).to_json()["classes"]

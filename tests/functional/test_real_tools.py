@@ -23,7 +23,7 @@ from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.listing import Choice
 from cudnn_resolve.operations.mend import Edit, edit
-from cudnn_resolve.operations.subject import Subject, subject_of_file
+from cudnn_resolve.operations.package_set import Subject, subject_of_file
 from cudnn_resolve.requirement.machine import machine_of
 from tests.functional.interpreters import uv
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -185,6 +186,7 @@ def test_zsh_completes_frameworks_with_versions_and_names_of_gpus(tmp_path: Path
     shell.wait("ready")
 
     for typed, offered in (("plan -f torch==2.6", "torch==2.6.0"), ("plan --gpu RTX-40", "RTX-4090"), ("doc", "doctor")):
+        shell.wait_for_prompt("#" if os.geteuid() == 0 else "%")
         shell.tmux("send-keys", "-l", f"cudnn-resolve {typed}")
         shell.press("Tab")
         shell.wait(offered)

@@ -272,7 +272,7 @@ def test_every_kind_of_result_draws_itself_and_never_an_empty_cell() -> None:
 def test_a_notebook_shows_what_each_party_allows_of_what_would_be_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = tmp_path / "venv"
     venv.create(environment, symlinks=True, with_pip=False)
-    monkeypatch.setattr("cudnn_resolve.operations.notebook.in_notebook", lambda: True)
+    monkeypatch.setattr("cudnn_resolve.operations.notebook_kernel.in_notebook", lambda: True)
 
     found = cudnn_resolve.apply("torch==2.6.0", python=str(environment), offline=True, dry_run=True)
     plain = cudnn_resolve.fleet_plan("torch==2.6.0", from_folder=str(NOTEBOOK), offline=True)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.environment import Environment
-from cudnn_resolve.execution.journal import FILE, STAGING, Journal, inside, read_journal
-from cudnn_resolve.execution.journal_store import KEPT_JOURNALS, Journals
+from cudnn_resolve.execution.journal import FILE, KEPT_JOURNALS, STAGING, Journal, Journals, inside, read_journal
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 

@@ -83,10 +83,18 @@ def test_what_is_seen_afterwards(found: Facts, said: tuple[str, ...]) -> None:
     assert differences(Task(targets=(), pinned={"torch": "2.6.0"}, remove=("old",)), found) == said
 
 
-def test_a_list_of_files_that_nobody_can_read_is_an_error_of_the_world() -> None:
-    host = FakeHost({f"{SITE}/torch-2.6.0.dist-info/RECORD": "x" * 200_000})
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("x" * 200_000, "a line in it is too long"),
+        ("torch/a.py,,\ntorch/\0.py,,\ntorch/b.py,,\n", "it holds a NUL character"),
+        ('torch/a.py,,\n"torch/b.py,,\ntorch/c.py,,\n', "a quote in it is not closed"),
+    ],
+)
+def test_a_list_of_files_that_nobody_can_read_is_an_error_of_the_world(text: str, fault: str) -> None:
+    host = FakeHost({f"{SITE}/torch-2.6.0.dist-info/RECORD": text})
 
-    with pytest.raises(WorldError, match=r"the list of files of torch 2\.6\.0 cannot be read"):
+    with pytest.raises(WorldError, match=rf"the list of files of torch 2\.6\.0 cannot be read: {fault}"):
         files_of(Installed(name="torch", version="2.6.0", info=f"{SITE}/torch-2.6.0.dist-info"), host, ENVIRONMENT)
 
 

@@ -11,7 +11,6 @@ from cudnn_resolve.facts.cudnn_files import (
     openings_of,
     parse_header,
     parse_name,
-    parse_record,
     parts_of,
     wheel_package,
 )
@@ -173,9 +172,3 @@ def test_conda_packages(file: str, found: tuple[str, str, str | None] | None) ->
     package = conda_package(file)
 
     assert (package and (package.name, package.version.text, package.cuda)) == found
-
-
-def test_records() -> None:
-    text = 'nvidia/cudnn/lib/libcudnn.so.9,sha256=PmNd,104664\n"a,b",sha256=x,3\nx-1.dist-info/RECORD,,\nodd\nn,sha256=x,-4\n'
-
-    assert parse_record(text) == {"nvidia/cudnn/lib/libcudnn.so.9": 104664, "a,b": 3}

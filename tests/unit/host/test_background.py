@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cudnn_resolve.host.background import Gate, Later, gather
+from cudnn_resolve.host.background import Later, gather
 
 
 def test_the_call_runs_while_nobody_waits() -> None:
@@ -19,38 +19,15 @@ def test_the_call_runs_while_nobody_waits() -> None:
 
     assert begun.wait(10)
     may_end.set()
-    assert later.value() == 7
-    assert later.value() == 7
+    assert later.result() == 7
+    assert later.result() == 7
 
 
 def test_what_the_call_raises_is_raised_where_the_value_is_asked_for() -> None:
     later = Later(lambda: 1 // 0)
 
     with pytest.raises(ZeroDivisionError):
-        later.value()
-
-
-def test_a_gate_holds_everybody_back_until_it_is_open() -> None:
-    gate, passed = Gate(), threading.Event()
-
-    def call() -> None:
-        gate.wait()
-        passed.set()
-
-    later = Later(call)
-    assert not passed.wait(0.02)
-    gate.open()
-    later.value()
-    gate.give_up()
-    assert gate.wait()
-
-
-def test_a_gate_that_never_opens_sends_everybody_away() -> None:
-    gate = Gate()
-    later = Later(gate.wait)
-    gate.give_up()
-
-    assert later.value() is False
+        later.result()
 
 
 @pytest.mark.parametrize("at_once", [0, 1, 2, 9])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -54,3 +56,32 @@ def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
     ended.set()
 
     assert seen == ["on the way back", "while a record is written"]
+
+
+LOSES = """
+import contextlib, signal, sys, time
+from cudnn_resolve.host.interrupt import InterruptError, interruptible, send_again_what_is_lost
+
+send_again_what_is_lost()
+
+class Ends:
+    def __del__(self):
+        signal.raise_signal(signal.Signals[sys.argv[1]])
+
+try:
+    with interruptible() if sys.argv[2] == "work" else contextlib.nullcontext():
+        Ends()
+        time.sleep(20)
+except (KeyboardInterrupt, InterruptError) as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "said"),
+    [("SIGINT", "else", "KeyboardInterrupt"), ("SIGINT", "work", "InterruptError SIGINT"), ("SIGTERM", "work", "InterruptError SIGTERM")],
+)
+def test_a_signal_that_came_while_an_object_ended_is_heard(name: str, when: str, said: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", LOSES, name, when], capture_output=True, text=True, timeout=30, check=False)
+
+    assert (ran.stdout.strip(), ran.stderr) == (said, "")

@@ -116,6 +116,15 @@ def test_what_a_program_said_before_it_ended_is_heard_however_busy_the_machine(m
     assert run_process(["sh", "-c", "sleep 0.2; echo said"], timeout_seconds=30, env=os.environ).stdout == "said\n"
 
 
+def test_output_that_is_not_kept_whole_is_told_of_a_program_that_ended_before_anybody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    waitid = os.waitid
+    monkeypatch.setattr(os, "waitid", lambda kind, pid, options: waitid(kind, pid, options & ~os.WNOHANG))
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
+
+    assert run("sh", "-c", "sleep 0.2; echo said", limit=4).flooded
+    assert not run("sh", "-c", "sleep 0.2; echo said", limit=5).flooded
+
+
 def test_output_without_end_is_cut_and_stopped() -> None:
     result = run(sys.executable, "-c", "while True: print('x' * 10000)", limit=100_000)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from typing import Any
 
 import pytest
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.payload_door import MOST_OUTPUT, waited
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.relay import ask_in_rounds, program_text
 from cudnn_resolve.probe.python import ask_python
@@ -58,6 +60,15 @@ def test_a_machine_elsewhere_answers_as_this_one() -> None:
     there = There()
     assert ask_in_rounds(there, looked) == looked(LinuxHost())
     assert there.rounds == 2
+
+
+def test_output_that_is_not_kept_whole_is_told_of_a_program_that_ended_before_anybody_looked() -> None:
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(["head", "-c", str(MOST_OUTPUT + 1), "/dev/zero"], stdout=said, start_new_session=True)
+        assert child.wait() == 0
+        assert waited(child, 5, (said.fileno(),)) == {"flooded": True}
+        said.truncate(MOST_OUTPUT)
+        assert waited(child, 5, (said.fileno(),)) == {"returncode": 0}
 
 
 @pytest.mark.slow

@@ -16,8 +16,6 @@ from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.operations import explorer
 from cudnn_resolve.operations.explorer import joint_maps, newest_of_minors
-from cudnn_resolve.report import explorer as report
-from cudnn_resolve.resolution import joint_map
 from cudnn_resolve.resolution.joint_map import BuildReach
 
 if TYPE_CHECKING:
@@ -67,9 +65,9 @@ def test_where_frameworks_run_is_kept(tmp_path: Path, monkeypatch: pytest.Monkey
 
     asked: list[str] = []
     shown: list[dict[str, list[BuildReach]]] = []
-    monkeypatch.setattr(joint_map, "reach", reach)
+    monkeypatch.setattr(explorer, "reach", reach)
     monkeypatch.setattr(explorer, "joint_maps", lambda *_: ((), 0))
-    monkeypatch.setattr(report, "pages", draw)
+    monkeypatch.setattr(explorer, "pages", draw)
 
     for _ in range(2):
         explorer.write_site(SHIPPED, str(tmp_path))

@@ -126,6 +126,7 @@ def test_settings_take_everything_that_the_options_of_plan_take() -> None:
     assert set(vars(parser.parse([]))) - once == {name.replace("-", "_") for name in KEYS}
     assert {name.replace("-", "_") for name in KEYS} == set(Options.__struct_fields__) - {
         "given",
+        "ranges",
         "reinstall_package",
         "project_matrix",
         "packages",

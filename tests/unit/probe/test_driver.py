@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
+from cudnn_resolve.host.child import MARK, payload_path
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.probe.child import MARK, payload_path
 from cudnn_resolve.probe.driver import DRIVER_STEPS, find_driver
-from cudnn_resolve.probe.driver_probe import DriverProbe, ask_libraries
+from cudnn_resolve.probe.driver_sources import DriverSources, ask_libraries
 from cudnn_resolve.probe.gpu import GPU_STEPS, find_gpus
 from tests.fake_host import FakeHost
 
@@ -57,13 +57,13 @@ class Machine:
         replies = list(smi)
 
         def programs(argv: tuple[str, ...]) -> CommandResult | None:
-            if payload_path("payload_library.py") in argv:
+            if payload_path("probe/payload_library.py") in argv:
                 return answer or native
             return replies.pop(0) if replies else None
 
         executables = ["/usr/bin/nvidia-smi"] if smi else []
         self.host = FakeHost(files, environ={"PATH": "/usr/bin", **(environ or {})}, programs=programs, executables=executables)
-        self.evidence = DriverProbe(self.host, ask_libraries(self.host))
+        self.evidence = DriverSources(self.host, ask_libraries(self.host))
         self.driver, self.sources, self._driver_problems = find_driver(self.evidence)
         self.gpus, self.gpu_source, self._gpu_problems = find_gpus(self.evidence, self.driver)
 

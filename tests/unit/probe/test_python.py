@@ -7,8 +7,8 @@ import pytest
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.facts.model import Problem
+from cudnn_resolve.host.child import MARK, answer_of
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.probe.child import MARK, answer_of
 from cudnn_resolve.probe.python import TargetEnvironment, ask_python, choose_python, interpreters
 from tests.fake_host import FakeHost
 

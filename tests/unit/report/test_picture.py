@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from cudnn_resolve.report import page, picture
+from cudnn_resolve.report import html_page, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -76,7 +76,7 @@ def test_texts_of_a_picture_are_escaped() -> None:
     ],
 )
 def test_a_page_needs_nothing_but_itself_and_runs_nothing_of_its_texts(result: dict[str, Any]) -> None:
-    drawn = page.render(result, "1.0")
+    drawn = html_page.render(result, "1.0")
 
     assert drawn.startswith("<!doctype html>")
     assert drawn.count("<script>") == 1
@@ -96,7 +96,7 @@ def test_the_verdict_of_check_stands_first_in_its_page() -> None:
         "not_judged": ["mystery"],
     }
 
-    drawn = page.render({"schema": "cudnn-resolve/check/1", "verdicts": [verdict]}, "1.0")
+    drawn = html_page.render({"schema": "cudnn-resolve/check/1", "verdicts": [verdict]}, "1.0")
 
     said = ["uv.lock on colab-t4: will not run", "cuDNN is too old", "uv add nvidia-cudnn-cu12==9.3.0.75", "not judged: mystery"]
     assert [drawn.index(one) for one in said] == sorted(drawn.index(one) for one in said)
@@ -126,7 +126,7 @@ def test_a_lock_as_a_page_has_its_packages_with_their_reasons_and_what_changed()
         "ranges": [one_range()],
     }
 
-    drawn = page.render(lock, "0")
+    drawn = html_page.render(lock, "0")
 
     assert "<td>torch</td><td>2.6.0</td><td>it was asked for</td>" in drawn
     assert "<td>upgraded</td><td>2.5.0</td><td>2.6.0</td>" in drawn

@@ -8,7 +8,7 @@ from pathlib import Path
 from cudnn_resolve.facts.model import CudnnCopy, Facts, InstalledFramework, Loader
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.validation.answers import Told
-from cudnn_resolve.validation.child import run_payload
+from cudnn_resolve.validation.bench import run_payload
 from cudnn_resolve.validation.model import Subject
 from cudnn_resolve.validation.payload import MARK
 from tests.fake_host import FakeHost

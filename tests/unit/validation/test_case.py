@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.validation.case import (
     CLASSES,
+    ENCODER,
     LSTM,
     MATMUL,
     NARROW,
@@ -17,9 +18,7 @@ from cudnn_resolve.validation.case import (
     Case,
     bare_cases,
     count,
-    default_cases,
-    encoder_cases,
-    every_case,
+    framework_cases,
     tensors,
 )
 
@@ -37,7 +36,7 @@ def float32(number: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", number))[0])
 
 
-@pytest.mark.parametrize("case", every_case(), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", framework_cases(everything=True), ids=lambda case: case.id)
 def test_numbers_are_exact_in_the_type_of_the_case(case: Case) -> None:
     for values in tensors(case).values():
         assert all(float32(value) == value for value in values)
@@ -60,7 +59,7 @@ def test_no_two_dimensions_can_be_confused(case: Case) -> None:
     assert case.batch not in space[: len(case.size)]
 
 
-@pytest.mark.parametrize("case", [*CLASSES, MATMUL, LSTM, *encoder_cases()], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CLASSES, MATMUL, LSTM, *(ENCODER,)], ids=lambda case: case.name)
 def test_no_number_is_like_another(case: Case) -> None:
     for values in tensors(case).values():
         assert len(set(values)) == len(values)
@@ -68,7 +67,7 @@ def test_no_number_is_like_another(case: Case) -> None:
 
 
 def test_every_class_meets_every_type_and_every_type_both_layouts() -> None:
-    cases = default_cases()
+    cases = framework_cases()
 
     assert {(case.name, case.type) for case in cases if case.kind == "convolution"} == {
         (one.name, type_) for one in (*CLASSES, WIDE) for type_ in TYPES
@@ -82,13 +81,13 @@ def test_every_class_meets_every_type_and_every_type_both_layouts() -> None:
     }
 
 
-@pytest.mark.parametrize("cases", [default_cases(), every_case(), bare_cases()], ids=["default", "every", "bare"])
+@pytest.mark.parametrize("cases", [framework_cases(), framework_cases(everything=True), bare_cases()], ids=["default", "every", "bare"])
 def test_ids_are_distinct(cases: tuple[Case, ...]) -> None:
     assert len({case.id for case in cases}) == len(cases)
 
 
 def test_full_holds_the_default() -> None:
-    assert {case.id for case in default_cases()} <= {case.id for case in every_case()}
+    assert {case.id for case in framework_cases()} <= {case.id for case in framework_cases(everything=True)}
 
 
 def test_sizes_of_outputs() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.validation import child
+from cudnn_resolve.validation import bench as child
 from cudnn_resolve.validation.answers import Told, one_line
-from cudnn_resolve.validation.child import last_lines, run_payload
+from cudnn_resolve.validation.bench import last_lines, run_payload
 from tests.unit.validation.recordings import answered, telling
 
 

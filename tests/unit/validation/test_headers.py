@@ -50,9 +50,9 @@ def letters_of(arguments: str) -> str:
     found = ""
     for argument in arguments.split(",") if arguments.strip() not in ("", "void") else []:
         if "*" in argument or "[" in argument or re.search(r"(Descriptor|Handle|Device)_t\b|CUcontext|CUdeviceptr", argument):
-            found += payload_card.POINTER
+            found += "p"
         else:
-            found += payload_card.SIZE if re.search(r"\bsize_t\b", argument) else payload_card.INT
+            found += "n" if re.search(r"\bsize_t\b", argument) else "i"
     return found
 
 
@@ -181,11 +181,11 @@ def test_every_function_of_the_driver_takes_what_it_is_given(wheel: tuple[str, s
     second = {name for name in plain if name.endswith("_v2")}
     assert {name for name in plain if re.search(r"_v2\)?\s*$", told.macros.get(plain[name], ""))} >= second
     attributes = {
-        "MULTIPROCESSOR_COUNT": payload_card.MULTIPROCESSORS,
-        "CLOCK_RATE": payload_card.CLOCK_KHZ,
-        "COMPUTE_MODE": payload_card.MODE,
-        "COMPUTE_CAPABILITY_MAJOR": payload_card.MAJOR,
-        "COMPUTE_CAPABILITY_MINOR": payload_card.MINOR,
+        "MULTIPROCESSOR_COUNT": payload_card.ATTRIBUTES["multiprocessors"],
+        "CLOCK_RATE": payload_card.ATTRIBUTES["clock_khz"],
+        "COMPUTE_MODE": payload_card.ATTRIBUTES["mode"],
+        "COMPUTE_CAPABILITY_MAJOR": payload_card.ATTRIBUTES["major"],
+        "COMPUTE_CAPABILITY_MINOR": payload_card.ATTRIBUTES["minor"],
     }
     assert {name: told.number(f"CU_DEVICE_ATTRIBUTE_{name}") for name in attributes} == attributes
     assert told.number("CU_COMPUTEMODE_EXCLUSIVE_PROCESS") in EXCLUSIVE

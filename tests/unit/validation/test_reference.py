@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, WIDE, Case, Type, count, encoder_cases, tensors
+from cudnn_resolve.validation.case import CLASSES, ENCODER, LSTM, MATMUL, WIDE, Case, Type, count, tensors
 from cudnn_resolve.validation.reference import _convolution_links, _lstm, compare, expected
 
 
@@ -144,7 +144,7 @@ def test_a_recurrent_layer_of_one_by_hand() -> None:
 
 
 def test_a_speech_encoder_is_normalized() -> None:
-    (case,) = encoder_cases()
+    (case,) = (ENCODER,)
     values = expected(case)["y"].values
 
     for start in range(0, len(values), case.filters):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from cudnn_resolve.validation.case import CLASSES, LSTM, MATMUL, TYPES, WIDE, Case, Type, encoder_cases, tensors
+from cudnn_resolve.validation.case import CLASSES, ENCODER, LSTM, MATMUL, TYPES, WIDE, Case, Type, tensors
 from cudnn_resolve.validation.reference import Expected, compare, expected, tolerance
 
 CONVOLUTIONS = (*CLASSES, WIDE)
@@ -99,7 +99,7 @@ def test_sums_in_half_precision_are_seen_in_single_precision(case: Case) -> None
     assert not compare("float32", expected(case)["y"], values).is_right
 
 
-EVERY = (*(replace(case, type=type_) for case in (*CONVOLUTIONS, MATMUL) for type_ in TYPES), LSTM, *encoder_cases())
+EVERY = (*(replace(case, type=type_) for case in (*CONVOLUTIONS, MATMUL) for type_ in TYPES), LSTM, *(ENCODER,))
 """Their results are worked out by the tests: to collect these takes seconds of every worker otherwise."""
 
 

@@ -23,8 +23,8 @@ from cudnn_resolve.facts.nvidia import (
     parse_query,
     parse_tegra_release,
 )
+from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, which
-from cudnn_resolve.probe.child import answer_of, payload_path
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 # --- NVML and libcuda ---
@@ -92,21 +92,15 @@ class Native(Struct, frozen=True, kw_only=True):
 
 def ask_libraries(host: Host) -> Native:
     """Ask NVML and libcuda at once, in one child that forks for each and knows where they may be."""
-    if not host.python:
-        return _unasked("there is no Python to ask with")
-    argv = [host.python, "-I", "-S", payload_path("payload_library.py"), "driver", f"{LIBRARY_SECONDS:g}"]
-    result = host.run(argv, timeout_seconds=LIBRARY_SECONDS + 5)
-    answer = answer_of(result)
-    if answer is None:
-        return _unasked(f"the process that asks {result.why() or 'gave no answer'}")
+    answer: dict[str, Any] = {"failed": "there is no Python to ask with"}
+    if host.python:
+        argv = [host.python, "-I", "-S", payload_path("probe/payload_library.py"), "driver", f"{LIBRARY_SECONDS:g}"]
+        result = host.run(argv, timeout_seconds=LIBRARY_SECONDS + 5)
+        answer = answer_of(result) or {"failed": f"the process that asks {result.why() or 'gave no answer'}"}
     if "failed" in answer:
-        return _unasked(str(answer["failed"]))
+        nvml, libcuda = (Library(name=name, failure=f"could not be asked: {answer['failed']}") for name in _LIBRARIES.values())
+        return Native(nvml=nvml, libcuda=libcuda)
     return Native(nvml=_library("nvml", answer.get("nvml", {})), libcuda=_library("libcuda", answer.get("libcuda", {})))
-
-
-def _unasked(why: str) -> Native:
-    nvml, libcuda = (Library(name=name, failure=f"could not be asked: {why}") for name in _LIBRARIES.values())
-    return Native(nvml=nvml, libcuda=libcuda)
 
 
 def _library(key: str, answer: Mapping[str, Any]) -> Library:
@@ -126,7 +120,8 @@ def _library(key: str, answer: Mapping[str, Any]) -> Library:
         name=name,
         path=str(loaded) if loaded else None,
         by_loader=not str(answer.get("place", "")).startswith("/"),
-        absent=loaded is None and _is_absent(answer),
+        # It was in none of the places.
+        absent=loaded is None and "tried" in answer and not any(_is_broken(place, message) for place, message in answer["tried"]),
         failure=_failure(answer),
         cuda=_cuda(name, answer.get("cuda"), problems),
         driver=_driver(name, answer.get("driver"), problems),
@@ -136,12 +131,6 @@ def _library(key: str, answer: Mapping[str, Any]) -> Library:
         instances=tuple(tuple(str(uuid) for uuid in one.get("mig", [])) for one in answer.get("gpus", [])),
         problems=tuple(problems),
     )
-
-
-def _is_absent(answer: Mapping[str, Any]) -> bool:
-    """True where the library was in none of the places."""
-    tried = answer.get("tried")
-    return tried is not None and not any(_is_broken(place, message) for place, message in tried)
 
 
 def _is_broken(place: str, message: str) -> bool:
@@ -258,7 +247,7 @@ _OLDEST_BRANCH = 200
 """Desktop and data centre drivers have had three digits since 2010; a smaller number is a release of Jetson Linux."""
 
 
-class DriverProbe:
+class DriverSources:
     """Answers of NVML and libcuda (`native`); the kernel's files and nvidia-smi are asked lazily, once each."""
 
     def __init__(self, host: Host, native: Native) -> None:

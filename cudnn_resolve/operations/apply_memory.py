@@ -9,25 +9,23 @@ from __future__ import annotations
 import os.path
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import DecodeError, Struct, msgpack
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution.creation import journals_at
+from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.journal import FILE
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.payload_recover import GUIDE, MARK
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.host import disk, footprint
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.operations.options import ApplyRequest
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.probe.python import choose_python
-
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.operations.options import ApplyRequest
 
 _FILE = "settled"
 _LARGEST_BYTES = 64 << 20  # what a lock may have

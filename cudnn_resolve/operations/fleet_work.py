@@ -1,44 +1,49 @@
-"""What is done on the hosts of an inventory: facts, environments with a canary first, validations, findings, the way back."""
+"""What is done on the hosts of an inventory: environments with a canary first, validations, the way back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, InputError, UsageError
-from cudnn_resolve.facts.codec import from_mapping
-from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, HostReport, Outcome, Status
+from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Outcome, Status
+from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import is_bundle
+from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
+from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
+from cudnn_resolve.locking.select import select
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for, lock_request
+from cudnn_resolve.operations.fleet_facts import FleetResult, classes_of
+from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.options import FleetRequest
+from cudnn_resolve.operations.options import FleetRequest
+from cudnn_resolve.requirement.machine import machine_of
 
 GOOD = frozenset({"changed", "nothing to do", "passed", "skipped", "no finding"})
 """What is said of a host on which nothing is wrong."""
 
 
-def reports(request: FleetRequest, listener: Listener = NOBODY) -> Iterator[HostReport]:
-    """The facts of each host, or why there are none."""
-    found: list[HostReport] = []
-
-    def hear(answer: HostAnswer) -> None:
-        listener.state(answer.host, answer.state, "facts")
-        try:
-            facts = from_mapping(dict(answer.result["facts"]), answer.host) if answer.state == "ok" else None
-        except (CudnnResolveError, KeyError, TypeError, ValueError) as error:
-            found.append(HostReport(name=answer.host, fault=f"its facts cannot be read: {error}"))
-            return
-        fault = None if facts is not None else answer.message or answer.state
-        found.append(HostReport(name=answer.host, facts=facts, fault=fault))
-
-    run_play(Play(module="cudnn_facts", words=_python(request)), request.inventory, request.limit, hear)
-    yield from found
+def work(request: FleetRequest, listener: Listener) -> FleetResult:
+    """What became of each host of an inventory; what cannot be carried out is refused before any host is asked."""
+    if not request.inventory:
+        hint = "-i INVENTORY names the hosts; facts in a folder are no hosts"
+        raise UsageError(f"fleet {request.verb} works on hosts, and none is named", code="usage-argument", hint=hint)
+    if request.verb != "validate":
+        _environment(request)
+    if request.verb == "apply" and not (request.framework or request.packages):
+        raise UsageError("neither a lock nor a target is named", code="usage-argument", hint="`fleet lock` writes the locks")
+    book = gather_book(request)
+    classes, faults = classes_of(request, book, listener)
+    if request.verb == "apply":
+        with in_use():
+            answers = apply(classes, request, book, listener)
+    else:
+        answers = undo(classes, request, listener) if request.verb == "undo" else validate(classes, request, listener)
+    return FleetResult(verb=request.verb, classes=answers, faults=faults)
 
 
 def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
@@ -157,9 +162,12 @@ def _environment(request: FleetRequest) -> str:
 
 def _lock(group: FleetClass, request: FleetRequest, book: Book) -> str:
     """The lock for a class: of those that are named the one that fits it, or what is resolved for it."""
-    from cudnn_resolve.host import disk
-
-    named = [path for one in request.packages if (is_bundle(one) or one.endswith(".toml") or disk.is_folder(one)) for path in _locks(one)]
+    named: list[str] = []
+    for one in request.packages:
+        if is_bundle(one) or one.endswith(".toml"):
+            named.append(one)
+        elif disk.is_folder(one):
+            named += [f"{one}/{name}" for name in disk.names_in(one) if name.endswith(".toml")]
     if not named:
         return lock_for(lock_request(request, group.facts, "-"))
     why: list[str] = []
@@ -173,41 +181,11 @@ def _lock(group: FleetClass, request: FleetRequest, book: Book) -> str:
     )
 
 
-def _locks(path: str) -> Iterable[str]:
-    from cudnn_resolve.host import disk
-
-    if is_bundle(path) or not disk.is_folder(path):
-        return (path,)
-    return tuple(f"{path}/{name}" for name in disk.names_in(path) if name.endswith(".toml"))
-
-
 def _misfits(path: str, group: FleetClass, book: Book) -> Sequence[str]:
     """Why a lock is not for a class."""
-    from cudnn_resolve.host import disk
-    from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-    from cudnn_resolve.locking.select import select
-    from cudnn_resolve.requirement.machine import machine_of
-
     if is_bundle(path):
         names = [one for one in disk.names_in(path) if one.startswith("pylock") and one.endswith(".toml")]
         path = f"{path}/{names[0]}" if names else path
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
     machine = replace(machine_of(group.facts, book), python=None, python_full=None)  # the lock's own Python is chosen on the host
     return [f"{one.what}: the lock has {one.locked}, and here is {one.now}" for one in select(lock, machine).misfits]
-
-
-def check(request: FleetRequest) -> None:
-    """Reject a request that cannot be carried out before any host is asked."""
-    if request.verb != "validate":
-        _environment(request)
-    if request.verb == "apply" and not (request.framework or request.packages):
-        raise UsageError("neither a lock nor a target is named", code="usage-argument", hint="`fleet lock` writes the locks")
-
-
-def work(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
-    """What the verb of the request does on the hosts."""
-    if request.verb == "apply":
-        with in_use():
-            return apply(classes, request, book, listener)
-    return undo(classes, request, listener) if request.verb == "undo" else validate(classes, request, listener)

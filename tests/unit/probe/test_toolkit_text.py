@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.toolkit import (
+from cudnn_resolve.probe.toolkit import (
     apt_line,
     conda_part,
     directory_version,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,19 +13,24 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.host.files import STDIN, absolute, read_bounded
+from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
 from cudnn_resolve.locking.install_lines import pinned
-from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, PackageList
-from cudnn_resolve.operations.wheels import Wheels, has_variants, is_framework, placed
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.locking.listing import Open
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.model import Resolution
+from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, Open, PackageList
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, placed
+from cudnn_resolve.operations.request import SIZE
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Extra, Request, Target
+from cudnn_resolve.requirement.source import File
+from cudnn_resolve.resolution import tag
+from cudnn_resolve.resolution.attempt import attempt
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.installed import is_frozen
+from cudnn_resolve.resolution.model import Resolution
+from cudnn_resolve.resolution.open_request import OpenRequest
+from cudnn_resolve.resolution.vendor import vendor_build
 
 LIVE = "environment"
 """The kind of a set that is installed somewhere."""
@@ -71,8 +75,6 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 def subject_of_facts(facts: Facts, name: str | None) -> Subject:
     """What is installed where the facts are from."""
-    from cudnn_resolve.facts.model import or_none
-
     packages = or_none(facts.packages.pip) or {}
     gaps = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
     return Subject(
@@ -88,21 +90,11 @@ def subject_of_facts(facts: Facts, name: str | None) -> Subject:
 
 def text_of(path: str) -> str:
     """The text of a file to be judged, `-` for standard input."""
-    from cudnn_resolve.host.files import read_bounded
-    from cudnn_resolve.locking.foreign import LIMIT_BYTES
-
     return read_bounded(path, LIMIT_BYTES, "file to be judged")
 
 
 def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: Choice = _ALL) -> Subject:
     """The packages that a file lists for a machine; InputError where it is none."""
-    from cudnn_resolve.host.files import STDIN
-    from cudnn_resolve.locking.foreign import read_list
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.installed import is_frozen
-    from cudnn_resolve.resolution.open_request import OpenRequest
-    from cudnn_resolve.resolution.vendor import vendor_build
-
     name = "standard input" if path == STDIN else path
     open_ = _files_beside("." if path == STDIN else os.path.dirname(path) or ".")
     found = read_list(text, name, machine, choice, open_)
@@ -119,6 +111,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     ]
     wheels.gaps += [f"{name} {packages[name]} is its maker's own build: the CUDA and cuDNN of its image are not judged" for name in own]
     named: tuple[Listed | Loose, ...] = (*found.loose, *found.packages)
+    is_all = bool(named) and not found.gaps and all(one.alone for one in named)  # nothing comes that is not named
     subject = Subject(
         name=name,
         kind=found.kind,
@@ -133,7 +126,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         foreign=frozenset(one.name for one in found.packages if one.channel is not None),
         notes=found.notes,
         gaps=(*found.gaps, *wheels.gaps),
-        partial=found.partial and not (_is_alone(named) and not found.gaps) and not is_frozen(Context(book, here, OpenRequest(targets=()))),
+        partial=found.partial and not is_all and not is_frozen(Context(book, here, OpenRequest(targets=()))),
         unfit=tuple(_unfit(found.packages, machine)),
     )
     return _completed(subject, found, book, machine)
@@ -141,9 +134,6 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
 
 def _files_beside(folder: str) -> Open:
     """Reads files that a file names: of its own folder and of the current one, and of no other."""
-    from cudnn_resolve.host.files import absolute, read_bounded
-    from cudnn_resolve.operations.request import SIZE
-
     allowed = [os.path.normpath(absolute(one, None)) for one in (folder, ".")]
 
     def read(name: str, base: str | None) -> tuple[str, str]:
@@ -160,13 +150,10 @@ def _files_beside(folder: str) -> Open:
 
 def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
     """Packages whose every file in a lock is a wheel for other machines."""
-    from cudnn_resolve.requirement.source import File
-    from cudnn_resolve.resolution.tag import Target, best_file
-
-    target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    target = tag.Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
     for one in packages:
         wheels = all(name.endswith(".whl") for name in one.files)
-        if one.files and wheels and best_file((File(name, "", {}) for name in one.files), target) is None:
+        if one.files and wheels and tag.best_file((File(name, "", {}) for name in one.files), target) is None:
             yield one.name
 
 
@@ -203,16 +190,6 @@ def _extras(asked: Requirement) -> tuple[str, ...]:
     return tuple(sorted(map(canonicalize_name, asked.extras)))
 
 
-def _is_whole(subject: Subject) -> bool:
-    """True where the file tells the CUDA of its own image, and nothing of it was left unread that could bring another one."""
-    return subject.base is not None and subject.base.source == "apt" and subject.base.cuda is not None and not subject.gaps
-
-
-def _is_alone(named: Sequence[Listed | Loose]) -> bool:
-    """True where nothing comes that is not named."""
-    return bool(named) and all(one.alone for one in named)
-
-
 def _is_for_system(answer: Resolution) -> bool:
     """True where an extra is for the CUDA of a system, which a list need not name."""
     return any(one.delivery == "system" and one.extra is not None for one in answer.builds)
@@ -244,7 +221,7 @@ class _Installer:
             (targets if self._brings(asked) else others).append(asked)
         for loose in open_ones:
             asked = self._variant(Requirement(loose.text), loose.variants)
-            if pinned(asked) is None and loose.variants and has_variants(self._rows(asked.name)):
+            if pinned(asked) is None and loose.variants and has_variants(self._versions(asked.name)):
                 gaps.append(f"{loose.text:.80} on the index of {', '.join(loose.variants)} is not known: judged as the plain wheel")
             if self._brings(asked) and not loose.alone:
                 targets.append(asked)
@@ -258,7 +235,9 @@ class _Installer:
         )
         if targets:
             return self._searched(subject, targets, others)
-        return replace(subject, notes=(*subject.notes, *self._chosen(subject.added)), partial=subject.partial and not _is_whole(subject))
+        base = subject.base  # a file that tells the CUDA of its own image, and leaves nothing unread, is the whole of it
+        is_whole = base is not None and base.source == "apt" and base.cuda is not None and not subject.gaps
+        return replace(subject, notes=(*subject.notes, *self._chosen(subject.added)), partial=subject.partial and not is_whole)
 
     def _chosen(self, added: Mapping[str, str]) -> list[str]:
         """What is said of versions that the file leaves open."""
@@ -268,42 +247,33 @@ class _Installer:
 
     def _brings(self, asked: Requirement) -> bool:
         """True where the libraries come along: with the wheel, or with the extra that is asked for."""
-        framework = self.book.framework_of(asked.name)
-        rows = self.book.framework(framework).builds if framework is not None else ()
-        mine = (row for row in rows if row.package == asked.name and row.cuda is not None and asked.specifier.contains(row.wheel_version))
+        rows = builds_of(asked.name, self.book)
+        mine = (row for row in rows if row.cuda is not None and asked.specifier.contains(row.wheel_version))
         bringing = {extra.strip() for row in mine for extra in (row.extra or "").split(",")}
         return "" in bringing or any("cuda" in extra or extra in bringing for extra in _extras(asked))
 
     def _variant(self, asked: Requirement, variants: Iterable[str]) -> Requirement:
         """The requirement on the index of a variant: its newest release there."""
         ends = tuple(f"+{variant}" for variant in variants)
-        known = [text for text in self._rows(asked.name) if text.endswith(ends)] if ends else []
+        known = [text for text in self._versions(asked.name) if text.endswith(ends)] if ends else []
         best = max((Version(one) for one in known if asked.specifier.contains(one)), default=None)
         return Requirement(f"{asked.name}=={best}") if best is not None else asked
 
-    def _rows(self, name: str) -> list[str]:
+    def _versions(self, name: str) -> list[str]:
         """The versions of a framework's wheels that the tables know."""
-        framework = self.book.framework_of(name)
-        return [row.wheel_version for row in self.book.framework(framework).builds if row.package == name] if framework is not None else []
+        return [row.wheel_version for row in builds_of(name, self.book)]
 
     def _newest(self, asked: Requirement) -> str | None:
         """The release that an installer takes for a framework alone."""
-        from cudnn_resolve.resolution.attempt import attempt
-        from cudnn_resolve.resolution.model import Resolution
-
         answer = attempt(self.book, self.machine, self._request([self._target(asked)], ()), rounds=_ROUNDS)
         return answer.builds[0].wheel_version if isinstance(answer, Resolution) else None
 
     def _target(self, asked: Requirement) -> Target:
-        from cudnn_resolve.requirement.model import Target
-
         framework = self.book.framework_of(asked.name)
         assert framework is not None
         return Target(text=str(asked), framework=framework, specifier=asked.specifier, package=asked.name, extras=_extras(asked))
 
     def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
-        from cudnn_resolve.requirement.model import Extra, Request
-
         return Request(
             targets=tuple(targets),
             extras=tuple(Extra(text=text, origin=self.subject.name, constraint=True) for text in limits),
@@ -316,13 +286,11 @@ class _Installer:
 
     def _searched(self, subject: Subject, targets: Iterable[Requirement], others: Iterable[Requirement]) -> Subject:
         """The set with the versions of one answer for all of them, or with why there is none."""
-        from cudnn_resolve.resolution.attempt import attempt
-        from cudnn_resolve.resolution.model import Resolution
-
         targets = list(targets)
         names = {one.name for one in targets}
         pins = (Requirement(f"{name}=={version}") for name, version in subject.packages.items())
-        wanted = (*pins, *self._declared(others), *map(Requirement, self.found.constraints))
+        declared = (one for asked in others for one in self._requirements(asked))  # though these bring no libraries
+        wanted = (*pins, *declared, *map(Requirement, self.found.constraints))
         limits = [str(one) for one in wanted if one.name not in names and self._decides(one.name)]
         answer = attempt(self.book, self.machine, self._request([self._target(one) for one in targets], limits), rounds=_ROUNDS)
         shown = ", ".join(map(str, targets))
@@ -353,9 +321,6 @@ class _Installer:
 
     def _in_turn(self, subject: Subject, targets: Iterable[Requirement]) -> Subject | None:
         """What commands leave that install one after the other; None for a single one, and where one of them by itself finds no answer."""
-        from cudnn_resolve.resolution.attempt import attempt
-        from cudnn_resolve.resolution.model import Resolution
-
         asked: dict[str, Requirement] = {canonicalize_name(one.name): one for one in targets}
         rows: tuple[Listed | Loose, ...] = (*self.found.packages, *self.found.loose)
         turns: dict[int, tuple[list[Requirement], list[str]]] = {}
@@ -382,27 +347,14 @@ class _Installer:
     def _decides(self, name: str) -> bool:
         return self.book.component(name) is not None or self.book.framework_of(name) is not None or self.book.slot(name) is not None
 
-    def _declared(self, others: Iterable[Requirement]) -> Iterator[Requirement]:
-        """What frameworks that bring no libraries require all the same."""
-        return (one for asked in others for one in self._requirements(asked))
-
     def _requirements(self, asked: Requirement) -> Iterator[Requirement]:
         """What the wheel of a pinned framework requires, with the extras that are asked for."""
-        framework = self.book.framework_of(asked.name)
-        rows = self.book.framework(framework).builds if framework is not None else ()
-        row = next((one for one in rows if one.package == asked.name and asked.specifier.contains(one.wheel_version)), None)
+        row = next((one for one in builds_of(asked.name, self.book) if asked.specifier.contains(one.wheel_version)), None)
         if row is not None and str(asked.specifier).startswith("=="):
-            yield from (one for one, extra in self._required(row) if extra is None or asked.extras)
-
-    def _required(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
-        """What the wheel of a build requires, with the extra that brings its CUDA libraries."""
-        return self._context.requirements_of(build)
+            yield from (one for one, extra in self._context.requirements_of(row) if extra is None or asked.extras)
 
     @cached_property
     def _context(self) -> Context:
-        from cudnn_resolve.resolution.context import Context
-        from cudnn_resolve.resolution.open_request import OpenRequest
-
         return Context(self.book, self.machine, OpenRequest(targets=()))
 
     def _brought(self, answer: Resolution, targets: Iterable[Requirement]) -> set[str]:
@@ -417,7 +369,7 @@ class _Installer:
                 return {name for name in versions if self._decides(name)}
             release = context.release_of(build)
             more = [one for one, _ in context.metadata.requirements(release, extras)] if release is not None else []
-            of_build = list(self._required(build))
+            of_build = list(context.requirements_of(build))
             found |= {canonicalize_name(one.name) for one, extra in of_build if extra is not None}
             waiting += [*more, *(one for one, _ in of_build)]
         seen = set[tuple[str, tuple[str, ...]]]()

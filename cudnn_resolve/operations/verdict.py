@@ -5,22 +5,21 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
+from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.faults import cause_of, found_in, names_of
+from cudnn_resolve.operations.listed_versions import placed
 from cudnn_resolve.operations.mend import mends
-from cudnn_resolve.operations.subject import LIVE, Subject, subject_of_facts
-from cudnn_resolve.operations.wheels import placed
+from cudnn_resolve.operations.package_set import LIVE, Subject, subject_of_facts
+from cudnn_resolve.requirement.machine import Machine, machine_of
+from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
+from cudnn_resolve.resolution.key import CUDA, CUDNN, Key
+from cudnn_resolve.resolution.model import Range
+from cudnn_resolve.resolution.party_ranges import ranges_of_builds
 from cudnn_resolve.resolution.unmet import unmet
-
-if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
-    from cudnn_resolve.resolution.key import Key
-    from cudnn_resolve.resolution.model import Range
 
 _JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files that packages share"
 
@@ -54,8 +53,6 @@ def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts
 
 def ranges_of_facts(facts: Facts, book: Book) -> tuple[Range, ...]:
     """What the frameworks of an environment allow of driver, CUDA and cuDNN, with what is there."""
-    from cudnn_resolve.requirement.machine import machine_of
-
     subject, machine = subject_of_facts(facts, None), machine_of(facts, book)
     return _ranges(subject, book, machine, found_in(subject, book, machine, facts)[0].frameworks)
 
@@ -64,9 +61,6 @@ _CUDNN_WHEEL, _CUDA_WHEEL = re.compile(r"nvidia-cudnn-cu\d+"), re.compile(r"nvid
 
 
 def _ranges(subject: Subject, book: Book, machine: Machine, frameworks: Iterable[Judged]) -> tuple[Range, ...]:
-    from cudnn_resolve.resolution.key import CUDA, CUDNN
-    from cudnn_resolve.resolution.party_ranges import ranges_of_builds
-
     chosen: dict[Key, str] = {}
     for name, version in subject.packages.items():
         if _CUDNN_WHEEL.fullmatch(name):
@@ -146,8 +140,6 @@ def _finding(fault: Fault, subject: Subject) -> Finding:
 
 def machine_name(facts: Facts, path: str | None) -> str:
     """The machine in few words: the file that describes it, else its GPU and driver."""
-    from cudnn_resolve.facts.model import or_none
-
     gpus = ", ".join(
         dict.fromkeys(gpu.name or f"sm_{(gpu.compute_capability or '?').replace('.', '')}" for gpu in or_none(facts.gpus) or ())
     )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,13 +20,11 @@ from cudnn_resolve.fleet.classes import Classes
 from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, HostFault, HostReport
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.pool import spread
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems, share
 from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
+from cudnn_resolve.operations.options import FleetRequest
 from cudnn_resolve.operations.results import Result
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.operations.options import FleetRequest
 
 _UUID = re.compile(rb'("uuid"\s*:\s*)"([A-Za-z0-9-]{1,80})"')
 _NOTE = re.compile(rb'"([A-Za-z0-9._-]{1,80})"')
@@ -122,9 +120,7 @@ def hosts(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> Ite
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"
         raise UsageError("which hosts are meant is not said, or said twice", code="usage-contradiction", hint=hint)
     if request.inventory:
-        from cudnn_resolve.operations.fleet_machines import reports
-
-        yield from reports(request, listener)
+        yield from _from_inventory(request, listener)
         return
     seen: set[str] = set()
     for one in _from_files(request.from_folder, book):
@@ -133,6 +129,26 @@ def hosts(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> Ite
             name += "+"
         seen.add(name)
         yield replace(one, name=name)
+
+
+def _from_inventory(request: FleetRequest, listener: Listener) -> Iterator[HostReport]:
+    """The facts of each host, or why there are none."""
+    from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
+
+    found: list[HostReport] = []
+
+    def hear(answer: HostAnswer) -> None:
+        listener.state(answer.host, answer.state, "facts")
+        try:
+            facts = from_mapping(dict(answer.result["facts"]), answer.host) if answer.state == "ok" else None
+        except (CudnnResolveError, KeyError, TypeError, ValueError) as error:
+            found.append(HostReport(name=answer.host, fault=f"its facts cannot be read: {error}"))
+            return
+        fault = None if facts is not None else answer.message or answer.state
+        found.append(HostReport(name=answer.host, facts=facts, fault=fault))
+
+    run_play(Play(module="cudnn_facts", words={"python": request.python} if request.python else {}), request.inventory, request.limit, hear)
+    yield from found
 
 
 def _from_files(places: Iterable[str], book: Book) -> Iterator[HostReport]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.execution.model import Execution
-from cudnn_resolve.operations import notebook
-from cudnn_resolve.operations.notebook import imported, imported_by_kernel, imported_here, restart_note
+from cudnn_resolve.operations import notebook_kernel
+from cudnn_resolve.operations.notebook_kernel import imported, imported_by_kernel, imported_here, restart_note
 from cudnn_resolve.probe.kernel import kernel_above
 from tests.fake_host import FakeHost
 
@@ -61,16 +61,16 @@ def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, ends: bool) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(notebook, "restart_kernel", lambda host: ends and host is not None)
+    monkeypatch.setattr(notebook_kernel, "restart_kernel", lambda host: ends and host is not None)
     done = Execution(status="done", restart=restart_note(("torch",), notebook=True))
 
-    said = notebook.restart(done, FakeHost(), ("/env", "torch")).restart or ""
+    said = notebook_kernel.restart(done, FakeHost(), ("/env", "torch")).restart or ""
 
     assert said.startswith("the runtime is restarted: this kernel" if ends else "restart the runtime: this kernel")
     assert said.endswith("changes nothing" if ends else "(--restart does it by itself)")
-    again = notebook.restart(done, FakeHost(), ("/env", "torch")).restart or ""
+    again = notebook_kernel.restart(done, FakeHost(), ("/env", "torch")).restart or ""
     assert again.endswith("for this once already, and is not again" if ends else "(--restart does it by itself)")
-    third = notebook.restart(done, FakeHost(), ("/env", "torch")).restart
+    third = notebook_kernel.restart(done, FakeHost(), ("/env", "torch")).restart
     assert third == said
 
 

@@ -8,33 +8,36 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError, WorldError
+from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import clock
 from cudnn_resolve.host.background import Once
+from cudnn_resolve.host.files import absolute
+from cudnn_resolve.host.settings import environment
+from cudnn_resolve.host.tablecache import cache_folder
+from cudnn_resolve.index.address import is_local, is_remote
+from cudnn_resolve.index.client import IndexClient
+from cudnn_resolve.index.config import Options as IndexOptions
+from cudnn_resolve.index.config import read_settings
+from cudnn_resolve.index.settings import Settings
+from cudnn_resolve.masking import shown
+from cudnn_resolve.operations.listener import Listener
+from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.request import Wishes, wishes_of
+from cudnn_resolve.requirement.file import Reference
 from cudnn_resolve.requirement.model import Extra
-from cudnn_resolve.requirement.source import Direct
+from cudnn_resolve.requirement.source import Contents, Direct, File
 
 if TYPE_CHECKING:
-    from cudnn_resolve.facts.model import Facts
-    from cudnn_resolve.index.client import IndexClient
-    from cudnn_resolve.index.config import Options as IndexOptions
     from cudnn_resolve.index.session import IndexSession
-    from cudnn_resolve.index.settings import Settings
-    from cudnn_resolve.operations.listener import Listener
-    from cudnn_resolve.operations.options import Options
-    from cudnn_resolve.operations.request import Wishes
-    from cudnn_resolve.requirement.file import Reference
-    from cudnn_resolve.requirement.source import Contents, File
 
 _RULES = {"first-index": "uv", "best-match": "pip"}
 
 
 def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> IndexClient:
     """The indexes of the settings."""
-    from cudnn_resolve.host.tablecache import cache_folder
-    from cudnn_resolve.index.client import IndexClient
-
     began = clock.seconds()
 
     def progress(requests: int, received: int, what: str) -> None:
@@ -46,16 +49,14 @@ def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> I
 
 def settings_of(options: Options, wishes: Wishes, facts: Facts) -> Settings:
     """Where packages come from, and with which credentials: what the options, the files and the target's configuration say."""
-    from cudnn_resolve.host.settings import environment
-    from cudnn_resolve.index.config import read_settings
-
-    prefix = _prefix(facts)
-    return read_settings(_said(options, wishes), environment(), prefix=prefix, import_path=_site_packages(prefix, facts))
+    path, version = facts.python.path, ".".join((facts.python.version or "").split(".")[:2])
+    prefix = os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None  # None for a machine elsewhere
+    site = (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
+    return read_settings(_said(options, wishes), environment(), prefix=prefix, import_path=site)
 
 
 def _said(options: Options, wishes: Wishes) -> IndexOptions:
     """What the command line says, and below it what requirements files say."""
-    from cudnn_resolve.index.config import Options as IndexOptions
 
     def of(option: str) -> Iterator[str]:
         return (one.value for one in wishes.settings if one.option == option)
@@ -71,17 +72,6 @@ def _said(options: Options, wishes: Wishes) -> IndexOptions:
         no_binary=(*options.no_binary, *of("--no-binary")),
         only_binary=(*options.only_binary, *of("--only-binary")),
     )
-
-
-def _prefix(facts: Facts) -> str | None:
-    """The folder that the target's interpreter is installed in; None for a machine elsewhere."""
-    path = facts.python.path
-    return os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None
-
-
-def _site_packages(prefix: str | None, facts: Facts) -> tuple[str, ...]:
-    version = ".".join((facts.python.version or "").split(".")[:2])
-    return (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
 
 
 def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[Extra, ...]]:
@@ -100,12 +90,7 @@ def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], 
 
 
 def _direct(reference: Reference, source: IndexClient) -> Direct:
-    from packaging.utils import canonicalize_name
-
-    from cudnn_resolve.host.files import absolute
-    from cudnn_resolve.index.address import is_remote
     from cudnn_resolve.index.direct import read_direct
-    from cudnn_resolve.masking import shown
 
     place = reference.place
     scheme = place.partition("://")[0].lower() if "://" in place[:24] else ""
@@ -130,9 +115,6 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
 @contextmanager
 def fetching(request: Options, facts: Facts, addresses: Iterable[str]) -> Iterator[_Fetching]:
     """How what is behind these addresses is fetched while this lasts; a session is paid for once something is asked of an index."""
-    from cudnn_resolve.index.address import is_local
-    from cudnn_resolve.operations.request import wishes_of
-
     none = request.offline or all(map(is_local, addresses))
     found = _Fetching(None if none else settings_of(request, wishes_of(request), facts))
     try:
@@ -166,7 +148,6 @@ class _Fetching:
     def members(self, file: File) -> Contents | None:
         """What is in a wheel; None where they cannot be had without the wheel."""
         from cudnn_resolve.execution.fetch import local_members
-        from cudnn_resolve.index.address import is_local
 
         if is_local(file.url):
             return local_members(file)
@@ -179,7 +160,6 @@ class _Fetching:
     def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
         """The path of the file in the folder."""
         from cudnn_resolve.execution.fetch import download_local
-        from cudnn_resolve.index.address import is_local
 
         if is_local(file.url):
             return download_local(file, folder, progress)

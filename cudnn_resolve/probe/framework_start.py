@@ -1,4 +1,4 @@
-"""What each framework's files say of it, and how it comes to load cuDNN: the libraries that it opens, in its order."""
+"""How each framework starts: the libraries that it opens until it has cuDNN, in its order, and what its files say of it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from cudnn_resolve.facts.framework_files import (
     text_of,
 )
 from cudnn_resolve.host.protocol import Host
-from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name
+from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name, preloaded_names
 from cudnn_resolve.probe.loader import Loading
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})-plugin")
-_PRELOAD_NAMES, _PRELOAD_APART = (re.compile(rf"^{name} = \(([^)\n]{{0,2000}})\)", re.MULTILINE) for name in ("NAMES", "APART"))
-_PRELOAD_NAME = re.compile(r"'(\w{1,64})'", re.ASCII)
 
 
 class Open(Struct, frozen=True, kw_only=True):
@@ -133,16 +131,15 @@ def find_preload(host: Host, environment: TargetEnvironment, loading: Loading) -
         names = loading.names(site)
         if f"{MODULE}.py" not in names or f"{MODULE}.pth" not in names:
             continue
-        text = host.read_text(f"{site}/{MODULE}.py") or ""
-        found, apart = _PRELOAD_NAMES.search(text), _PRELOAD_APART.search(text)
+        found = preloaded_names(host.read_text(f"{site}/{MODULE}.py") or "")
         if found is not None:
             beside = _preloaded_libraries(f"{site}/nvidia", loading)
             own = [*(path for path in beside if "/libcudnn" not in path), *_preloaded_libraries(f"{site}/{FOLDER}/nvidia", loading)]
             return Preload(
                 path=f"{site}/{MODULE}.py",
-                names=frozenset(_PRELOAD_NAME.findall(found[1])),
+                names=frozenset(found[0]),
                 steps=tuple(Open(path=path, required=False) for path in beside),
-                apart=frozenset(_PRELOAD_NAME.findall(apart[1]) if apart else ()),
+                apart=frozenset(found[1]),
                 steps_apart=tuple(Open(path=path, required=False) for path in own),
             )
     return None

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
+from cudnn_resolve.facts.assume import glibc_of, split_os
+from cudnn_resolve.facts.model import CudnnCopy, Toolkit
 from cudnn_resolve.locking.listing import Base, Listed
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import Machine
 
 _VARIANT = re.compile(r"\+(?:cu\d{2,3}|cpu)$")
 
@@ -39,20 +39,17 @@ class Wheels:
                 where = ", ".join(one.variants)
                 self.gaps.append(f"{one.name} {one.version} on the index of {where} is not known: judged as the plain wheel")
             return max(known, key=Version, default=one.version)
-        framework = self.book.framework_of(one.name)
-        rows = (
-            [row for row in self.book.framework(framework).builds if row.package == one.name and row.cuda is not None] if framework else []
-        )
-        rows = [row for row in rows if row.version == one.version]
+        is_known = self.book.framework_of(one.name) is not None
+        rows = [row for row in builds_of(one.name, self.book) if row.cuda is not None and row.version == one.version]
         major, _, minor = (one.cuda or "").partition(".")
         near = [row for row in rows if row.cuda is not None and (not one.cuda or row.cuda.major == int(major))]
-        if framework is not None and not near:
+        if is_known and not near:
             built = (
                 f"built for CUDA {one.cuda}, and no wheel of that version and CUDA is in the tables" if one.cuda else "not in the tables"
             )
             self.gaps.append(f"{one.name} {one.version} is {built}: it is not judged")
             return None
-        if framework is None:
+        if not is_known:
             return one.version
         best = min(near, key=lambda row: (abs(row.cuda.minor - int(minor or 0)) if row.cuda and one.cuda else 0, row.index != "default"))
         if one.channel is not None:
@@ -62,25 +59,26 @@ class Wheels:
         return best.wheel_version
 
     def _known(self, name: str) -> set[str]:
-        framework = self.book.framework_of(name)
-        rows = self.book.framework(framework).builds if framework is not None else ()
-        return {row.wheel_version for row in rows if row.package == name} | {row.version for row in self.book.extra_releases(name)}
+        return {row.wheel_version for row in builds_of(name, self.book)} | {row.version for row in self.book.extra_releases(name)}
 
     def base(self, base: Base | None, packages: Mapping[str, str]) -> Base | None:
         """The base with the versions of what it brings."""
         if base is None:
             return None
-        if base.of is not None and (framework := self.book.framework_of(base.of)) is not None:
-            rows = (
-                row for row in self.book.framework(framework).builds if row.wheel_version == packages.get(base.of) and row.cuda is not None
-            )
-            if (row := next(rows, None)) is not None:
+        for row in builds_of(base.of, self.book) if base.of is not None else ():
+            if row.wheel_version == packages.get(row.package) and row.cuda is not None:
                 return replace(base, cuda=str(row.cuda), cudnn=str(row.cudnn) if row.cudnn else None)
         if base.cudnn is not None and base.cudnn.isdigit():
             newest = max((one.version for one in self.book.cudnn_builds() if one.soname == int(base.cudnn)), default=None)
             self.gaps.append(f"which cuDNN {base.cudnn} it is, is not told: judged with the newest, {newest}")
             return replace(base, cudnn=str(newest) if newest is not None else None)
         return base
+
+
+def builds_of(name: str, book: Book) -> tuple[Build, ...]:
+    """The builds of a distribution that the tables know; none for what is no framework."""
+    framework = book.framework_of(name)
+    return tuple(row for row in book.framework(framework).builds if row.package == name) if framework is not None else ()
 
 
 def has_variants(versions: Iterable[str]) -> bool:
@@ -90,9 +88,6 @@ def has_variants(versions: Iterable[str]) -> bool:
 
 def placed(base: Base | None, machine: Machine) -> Machine:
     """The machine with what the file itself says of it: the image, or the environment of conda."""
-    from cudnn_resolve.facts.assume import glibc_of, split_os
-    from cudnn_resolve.facts.model import CudnnCopy, Toolkit
-
     if base is None:
         return machine
     if base.python is not None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
+from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.process import end_process_soon
+from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.probe.kernel import kernel_above
-
-if TYPE_CHECKING:
-    from cudnn_resolve.execution.model import Execution
-    from cudnn_resolve.host.protocol import Host
-
 
 _ASKED = "restart the runtime: "
 _BY_ITSELF = " (--restart does it by itself)"
@@ -113,8 +111,6 @@ def restart_kernel(host: Host) -> bool:
 
     Only where `kernel_is_near`.
     """
-    from cudnn_resolve.host.process import end_process_soon
-
     if in_notebook():
         shell = modules()["IPython"].get_ipython()
         shell.kernel.do_shutdown(restart=True)
