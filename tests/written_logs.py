@@ -1,7 +1,8 @@
-"""Logs in `tests/logs`: written after public reports, and recorded from environments that were really broken."""
+"""Logs in `tests/logs`: written after public reports, recorded from environments that were really broken, and of known machines."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Diagnosis
+from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
 
@@ -21,6 +23,8 @@ class Case(NamedTuple):
     name: str
     cause: str
     log: str
+    facts: Path | None = None
+    """The facts of the machine that it is of."""
 
 
 @cache
@@ -48,6 +52,22 @@ def broken() -> list[Case]:
         head, _, log = path.read_text("utf-8").partition("\n")
         cases.append(Case(path.stem, head.removeprefix("cause: "), log))
     return cases
+
+
+def of_machines() -> list[Case]:
+    """The logs beside the facts of an environment that gives them; the same lines stand beside several, with other causes."""
+    cases = []
+    for path in sorted((LOGS / "machines").glob("*/*.log")):
+        head, _, log = path.read_text("utf-8").partition("\n")
+        cases.append(Case(f"{path.parent.name}: {path.stem}", head.removeprefix("cause: "), log, path.with_name("facts.json")))
+    return cases
+
+
+def judged_there(case: Case) -> Diagnosis:
+    """The findings of a log together with the facts of its machine."""
+    assert case.facts is not None
+    facts = from_mapping(json.loads(case.facts.read_text("utf-8")))
+    return diagnose(Reader(book().symptoms()).read([case.log.encode()]), facts, book())
 
 
 @cache

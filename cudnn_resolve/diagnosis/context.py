@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
@@ -11,7 +12,7 @@ from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion
+from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 _NEWEST = Capability(10, 0)
 """From here on a GPU is newer than what most builds hold code for."""
@@ -24,6 +25,10 @@ _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 """Symptoms whose lines name both."""
 _SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name a cuDNN that is there; and those that do it as what was found."""
+FILES_LISTED = "files-listed"
+_FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
+_LONG_LISTING = re.compile(r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} ")
+"""How `ls -l` begins a line with a file or a link."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
 """With any of these a GPU is there, or is meant to be."""
@@ -38,13 +43,32 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
     cards = tuple(dict.fromkeys(one.fields["card"] for one in matches if "card" in one.fields))
     wanted = {one.line for one in matches if one.symptom.cause in _WANTS or one.symptom.id in _ASKS}
     shown = [one for one in matches if one.line not in wanted or one.symptom.id in _ASKS]
+    capabilities = (*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ()))
     return Context(
-        capabilities=(*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ())),
+        capabilities=capabilities,
         frameworks=frameworks,
         builds=tuple(one for name, version in frameworks if (one := build_of(name, version, book)) is not None),
         cudnn=(*_present(shown), *(_copies(facts, book) if facts is not None else ())),
         cards=cards,
+        made_for=tuple(_made_for(matches)),
+        unknown=frozenset(_unknown(capabilities, matches, book)),
     )
+
+
+def _made_for(matches: Iterable[Match]) -> Iterable[CodeTarget]:
+    """The GPU code of the lines that tell nvcc what to make, without those that are commented out."""
+    for one in matches:
+        if one.symptom.id == "context-gencode" and not one.text.lstrip().startswith(("#", "//")):
+            yield from one.fields["made"]
+
+
+def _unknown(capabilities: Iterable[Capability], matches: Iterable[Match], book: Book) -> Iterable[Capability]:
+    """The capabilities that the newest CUDA of a log, where that is an old one, has no compiler for."""
+    named: list[CudaVersion] = [one.fields["toolkit"] for one in matches if one.symptom.id == "context-cuda-old"]
+    for one in capabilities if named else ():
+        row = book.architecture(one)
+        if row is not None and max(named).parts[:2] < row.cuda_first.parts[:2]:
+            yield one
 
 
 def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Match, ...]:
@@ -92,10 +116,13 @@ def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) ->
 
 
 def _present(matches: Iterable[Match]) -> Iterable[Present]:
+    matches = list(matches)
+    is_asked = any(one.symptom.feature == FILES_LISTED for one in matches)
     for one in matches:
         library = one.fields.get("present")
-        # A bare `libcudnn.so.8` may be what is missing; `libcudnn.so.8.9.7` is a file that is there.
-        listed = one.symptom.id != "context-cudnn-listed" or (isinstance(library, Library) and _full(library.version) is not None)
+        listed = one.symptom.id != "context-cudnn-listed" or (
+            isinstance(library, Library) and is_listing(one.text, library, is_asked=is_asked)
+        )
         if isinstance(library, Library) and library.family == "cudnn" and library.major is not None and listed:
             yield Present(major=library.major, version=_full(library.version), match=one)
         for name in ("wheel", "apt", "version", "found"):
@@ -104,6 +131,17 @@ def _present(matches: Iterable[Match]) -> Iterable[Present]:
                 yield Present(major=value.major, version=value, match=one)
         if one.symptom.id == "context-cudnn-package" and isinstance(one.fields.get("major"), int) and one.fields["major"] < 20:
             yield Present(major=one.fields["major"], version=None, match=one)
+
+
+def is_listing(text: str, library: Library, *, is_asked: bool) -> bool:
+    """True for a line of `ls` that shows a file, for which somebody asked.
+
+    Else a bare `libcudnn.so.8` may be what is missing; `libcudnn.so.8.9.7` is there.
+    """
+    if _LONG_LISTING.match(text):
+        return True
+    names = text.split()
+    return all(map(_FILE.fullmatch, names)) and (is_asked or len(names) > 1 or _full(library.version) is not None)
 
 
 def _copies(facts: Facts, book: Book) -> Iterable[Present]:
@@ -204,7 +242,7 @@ def _of_facts(facts: Facts) -> Iterable[str]:
         yield "windows"
     gpus = or_none(facts.gpus) or ()
     if or_none(facts.driver) is not None:
-        yield "driver-seen"
+        yield "driver-idle" if is_idle(facts) else "driver-seen"
     elif facts.driver is None and not gpus:
         yield "no-driver"
     if gpus:
@@ -213,15 +251,20 @@ def _of_facts(facts: Facts) -> Iterable[str]:
             yield "visible-devices-set"
 
 
+def is_idle(facts: Facts) -> bool:
+    """True where the driver's libraries say that its kernel module is not loaded, or it was seen not to be."""
+    return any(one.what == "NVIDIA kernel module" or (one.what == "NVML" and " (9)" in one.why) for one in facts.problems)
+
+
 def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> Iterable[str]:
     """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
     built = next((one.targets for one in context.builds if one.targets), ())
-    targets = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), built)
+    targets = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), built or context.made_for)
     for capability in context.capabilities:
         if targets:
             if not any(one.runs_on(capability) for one in targets):
                 yield "gpu-newer" if capability > min(one.capability for one in targets) else "gpu-older"
-        elif capability >= _NEWEST or ("cuda-10" in features and capability >= _AMPERE):
+        elif capability >= _NEWEST or capability in context.unknown or ("cuda-10" in features and capability >= _AMPERE):
             yield "gpu-newer"
         elif capability < _OLDEST:
             yield "gpu-older"
@@ -244,4 +287,6 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
     no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
     no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
+    # Where the facts know of no GPU, the words of TensorFlow, which goes on without one, are enough.
+    no_driver |= "no-driver" in features and not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names

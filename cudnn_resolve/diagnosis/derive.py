@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.context import FILES_LISTED, is_listing
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
-from cudnn_resolve.diagnosis.pip import part_pip, part_wheel
-from cudnn_resolve.diagnosis.place import is_searched, missing, place_of
-from cudnn_resolve.facts.model import Unknown
+from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
+from cudnn_resolve.diagnosis.place import carries, is_searched, missing, place_of, wheel_component
+from cudnn_resolve.diagnosis.weigh import FINDING
+from cudnn_resolve.facts.model import Loader, Unknown, or_none
 from cudnn_resolve.matrix.library import Library
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
@@ -27,6 +29,10 @@ _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
 _BARE = ("tensorflow", "jax", "jaxlib")
 """Their wheels bring cuDNN only where the extra for CUDA is asked for, which a version alone does not tell."""
+_ASKED = re.compile(
+    r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
+)
+"""How pip speaks of a wheel that is not there yet, or no longer."""
 _UNDATED = "CUPTI"
 """It has the number of its interface, which is no release."""
 
@@ -61,6 +67,9 @@ def _part_cudnn(found: Suspects, case: Case) -> Suspects:
 def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple[str, float, str, list[Present]] | None:
     """The cause of a cuDNN that is not found, by how much it is surer, the words for it, and what shows it."""
     lib, majors = libraries[0].file, {one.major for one in libraries if one.major is not None}
+    is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
+    if not majors and is_looked_for:
+        return _unversioned(case)
     wanted = " or ".join(map(str, sorted(majors)))
     there = [one for one in case.context.cudnn if one.major in majors]
     # What lies where the loader always looks was not there for the program of the log: `contradictions` tells.
@@ -95,7 +104,6 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     if lib.startswith(_OPENED_BY_GRAPH):
         text = "is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
         return "lib_not_on_path", 4, text, []
-    is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
     if any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not is_looked_for and not lib.startswith(_OPENED_FIRST):
         text = "and the other parts of cuDNN 9 are not found: the loader does not look in its directory, or an older cuDNN is installed"
         return "lib_not_on_path", 2, text, []
@@ -108,6 +116,22 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     return None
 
 
+def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
+    """The same for libcudnn.so, a name that any major may have, by the copies that the facts know."""
+    built = {one.cudnn.major for one in case.context.builds if one.cudnn is not None}
+    copies = [one for one in case.context.cudnn if one.path]
+    fit = next((one for one in copies if not built or one.major in built), None)
+    if fit is not None and case.facts is not None:
+        where = "and no link of that name is beside it" if is_searched(fit.path, case.facts) else "where the loader does not look"
+        text = f"is wanted, a name without a version; cuDNN {fit.version or fit.major} is in {fit.path}, {where}"
+        return "lib_not_on_path", 6, text, []
+    if copies:
+        wanted = " or ".join(map(str, sorted(built)))
+        text = f"is wanted, of cuDNN {wanted}, and there is cuDNN {copies[0].version or copies[0].major} in {copies[0].path}"
+        return "cudnn_major_mismatch", 8, text, []
+    return None
+
+
 def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
     """The package that brings a cuDNN of these majors, as it is called."""
     name = next(brought[one] for one in majors if one in brought)
@@ -117,8 +141,9 @@ def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
 def _part_shadowing(found: Suspects, case: Case) -> Suspects:
     """A cuDNN too old although the log shows a newer one: the older copy is found first."""
     old = found.get("cudnn_too_old_for_framework")
-    match = next((one for one in old.matches if "built" in one.fields and "found" in one.fields), None) if old else None
-    if old is None or match is None:
+    told = [one for one in old.matches if all(isinstance(one.fields.get(name), CudnnVersion) for name in ("built", "found"))] if old else []
+    match = next(iter(told), None)
+    if old is None or match is None or old.weight < FINDING:
         return found
     built, loaded = match.fields["built"], match.fields["found"]
     for one in case.context.cudnn:
@@ -137,18 +162,39 @@ def _part_runtime(found: Suspects, _: Case) -> Suspects:
 
 
 def _part_listed(found: Suspects, case: Case) -> Suspects:
-    """CUDA libraries that are not found although the log shows the path of such a file."""
+    """CUDA libraries that are not found although the log shows such a file, or the wheel that brings it."""
     runtime = found.get("cuda_runtime_missing")
-    wanted = {one.file: one for one in missing(runtime.matches)} if runtime else {}
-    for match in case.matches:
-        if runtime is not None and match.symptom.id == "context-cuda-listed":
-            file = match.fields["present"].file
-            name = next((one for one in wanted if file == one or file.startswith(f"{one}.")), None)
-            if name is not None:
-                place = match.fields["place"]
-                text = f"{name} is wanted and not found, although the log shows it in {place}: the loader does not look there"
+    if runtime is None:
+        return found
+    wanted = list(dict.fromkeys(missing(runtime.matches)))
+    lines = {one.line for one in runtime.matches}
+    shown = {one.file for match in case.matches for one in wanted if match.line not in lines and _shown_in(match, one, case) is not None}
+    # Beside a file that is nowhere, one of a mere name that is there is not what the program ended for.
+    is_nowhere = any(one.version is not None and one.file not in shown for one in wanted)
+    for match in case.matches if shown else ():
+        for library in wanted:
+            place = _shown_in(match, library, case) if match.line not in lines else None
+            if place is not None and (library.version is not None or not is_nowhere):
+                text = f"{library.file} is wanted and not found, although the log shows it{place}: the loader does not look there"
                 return _strengthened(found, "lib_not_on_path", runtime, 6, text, [match])
     return found
+
+
+def _shown_in(match: Match, library: Library, case: Case) -> str | None:
+    """Where a line of a log shows a library of CUDA, in words; None where it does not."""
+    shown = match.fields.get("present")
+    if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and isinstance(shown, Library):
+        if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
+            return None
+        if "place" in match.fields:
+            return f" in {match.fields['place']}"
+        return "" if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
+    if match.symptom.id == "context-cuda-wheel" and not library.windows and not _ASKED.search(match.text):
+        package = match.fields["cudapackage"].lower().replace("_", "-")
+        row = case.book.component(package)
+        if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):
+            return f" in the wheel {package} {match.fields['cudawheelversion']}"
+    return None
 
 
 def _part_companion(found: Suspects, case: Case) -> Suspects:
@@ -176,10 +222,30 @@ def _part_on_disk(found: Suspects, case: Case) -> Suspects:
     return found
 
 
-def _part_driver(found: Suspects, _: Case) -> Suspects:
-    """NVML tells that library and module are of two versions, which no compat directory makes: what CUDA says of compatibility follows."""
+def _part_linked(found: Suspects, case: Case) -> Suspects:
+    """A library that JAX cannot load: for want of a linker as new as it, but of the library itself where nothing here brings that."""
+    mix, facts = found.get("nvjitlink_mix"), case.facts
+    match = next((one for one in mix.matches if "component" in one.fields), None) if mix else None
+    pip = or_none(facts.packages.pip) if facts is not None else None
+    if mix is None or match is None or facts is None or pip is None or or_none(facts.loader) is None:
+        return found
+    component = match.fields["component"]
+    brought = {row.library.lower() for name in pip if (row := case.book.component(name)) is not None}
+    if component.lower() in brought or or_none(facts.cuda_toolkits) != () or (or_none(facts.loader) or Loader()).ld_library_path:
+        return found
+    text = f"JAX cannot load {component}, and neither a wheel nor a toolkit that brings it is installed"
+    return _strengthened({name: one for name, one in found.items() if one is not mix}, "cuda_runtime_missing", mix, 9, text)
+
+
+def _part_driver(found: Suspects, case: Case) -> Suspects:
+    """NVML, or the facts, tell that library and module are of two versions: what CUDA says of compatibility follows from that."""
     mismatch, compat = found.get("driver_library_mismatch"), found.get("forward_compat_hw")
-    if mismatch and compat and any(one.symptom.id in _OF_NVML for one in mismatch.matches):
+    driver = or_none(case.facts.driver) if case.facts is not None else None
+    if compat and driver is not None and driver.version and driver.kernel_module and driver.version != driver.kernel_module:
+        text = f"the driver's libraries are {driver.version} and the kernel module that is loaded is {driver.kernel_module}"
+        found = _strengthened(found, "driver_library_mismatch", compat, 3, text)
+        del found["forward_compat_hw"]
+    elif mismatch and compat and any(one.symptom.id in _OF_NVML for one in mismatch.matches):
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
@@ -322,6 +388,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_listed,
     _part_companion,
     _part_on_disk,
+    _part_linked,
     _part_driver,
     _part_collected,
     _part_kernel_image,
@@ -330,4 +397,5 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_outdated,
     part_pip,
     part_wheel,
+    part_of_others,
 )

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from msgspec import DecodeError, json
 
+from cudnn_resolve.diagnosis.told import BEGINS, told_lines
+
 PARTED = "\x1f"
 """Stands between the prefix of a line and its message."""
 LONGEST_WHOLE = 1 << 19
@@ -38,7 +40,7 @@ _PREFIX = re.compile(
 _COMMON_PREFIXES = tuple(
     re.compile(one)
     for one in (
-        r"(?:> ?){1,8}(?!>)",
+        r"(?:> ?){1,8}?(?=>>> )|(?:> ?){1,8}(?!>)",  # but for Python's own prompt
         r"[\w./-]{1,40} {1,40}\| ",
         r"\d{1,4}: ",
         r"\[\d{1,5}\]:? ",
@@ -109,29 +111,8 @@ _RAGGED = 16
 """The last line before a break may be so much shorter than the others."""
 _HYPHEN = re.compile(r"[A-Za-z]-$")
 _WORD = re.compile(r"\S{0,200}?(?:[A-Za-z]-(?=[A-Za-z])|(?=\s)|$)")
-_BEGINS = re.compile(
-    r"\s|Traceback \(most|During handling|The above exception|[\w.]{0,80}(?:Error|Exception|Warning): |File \"|\S{1,40} exited with"
-    r"|\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|[EWIF]\d{4} |[EWIF] (?:external|tensorflow|/)"
-    r"|(?:W|E|Err|Get|Hit|Ign):(?:\d| )|>>>|\.\.\. |\$ |[#+|=*-]{2}|[│╭╰|] |(?:ERROR|WARNING|INFO|FATAL|DEBUG)\b"
-    r"|\[(?:ERROR|WARN|INFO|W:|E:)|(?:fatal |nvcc )?(?:error|warning)\s?:|In \[\d|Out\[\d|time=|\S{1,60}@\S{1,60}:"
-    r"|[Ee]poch\b|kernel: |NVRM: "
-    r"|[\w./-]{1,200}\.py::|test_\w{1,200} \("
-)
-"""How a message of its own begins, which continues no line before it."""
 _TABLE = re.compile(r"[|+│╮╯]\s*$")
 """How a row of a table ends, which is as long as the others for another reason."""
-_HUNK = re.compile(r"@@ -\d{1,7}(?:,(?P<old>\d{1,6}))? \+\d{1,7}(?:,(?P<new>\d{1,6}))? @@")
-"""What stands before a piece of a diff, with the lines that it has of the old and of the new file."""
-_STRAY = 3
-"""Lines of a piece of a diff that were wrapped may follow one another."""
-_CHANGES = re.compile(
-    r"(?:#{1,6} {1,4}(?:(?:version|release) )?\[?v?\d{1,4}\.\d{1,6}[^:]{0,60}|v\d{1,4}(?:\.\d{1,6}){1,3}(?: \(\d{4}-\d\d-\d\d\))?"
-    r"|(?:#{1,6} {1,4})?(?:bug ?fixes|fixed|changes|change ?log|release notes|known issues|what'?s (?:changed|new)):?)\s{0,4}$",
-    re.IGNORECASE,
-)
-"""What stands above a list of changes."""
-_ITEM = re.compile(r"\s{0,4}[-*+\u2022] {1,4}(?![\w.]{1,80}(?:Error|Exception)\b|Traceback|ERROR\b|FATAL\b|(?:fatal )?error:)\S")
-"""One of them; what a program said is none."""
 _MOST_JOINED = 40
 _FEW = 8
 """Lines that one message may be wrapped into for the whole log to be that message."""
@@ -152,7 +133,8 @@ def unwrapped(text: str) -> str:
     """A message out of its JSON, its logfmt and its HTML."""
     start = text.lstrip()[:1]
     if start in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
-        text = _of_json(text) or text
+        found = _of_json(text)
+        text = text if found is None else found
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
         said = [one.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for one in _LOGFMT.findall(text)]
         text = " ".join(said) + " " + _LOGFMT.sub(" ", text) if said else text
@@ -181,9 +163,10 @@ def _of_json(text: str) -> str | None:
 
 
 def _said(held: dict[str, object]) -> str | None:
-    """What one entry of a log in JSON says."""
-    said = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str) and text.strip()]
-    return "\n".join(one.rstrip("\n") for one in dict.fromkeys(said)) or None
+    """What one entry of a log in JSON says, which may be an empty line; None where it has no message."""
+    texts = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str)]
+    said = dict.fromkeys(text for text in texts if text.strip())
+    return "\n".join(one.rstrip("\n") for one in said) if texts else None
 
 
 class _Wrap(NamedTuple):
@@ -219,7 +202,7 @@ class Formed(NamedTuple):
     is_one: bool
     """True where all lines are one message, wrapped at a usual width or not at all."""
     told: int
-    """The number of the first line of a diff or of a list of changes, which are left out; 0 where there is none."""
+    """The number of the first line in which nothing failed although it names errors, as in a diff; 0 where there is none."""
 
 
 def formed(text: str) -> Formed:
@@ -241,38 +224,13 @@ def formed(text: str) -> Formed:
         pieces = _pieces(log, at, last, soft=sure is not None and sure.soft)
         out += [(head, message, at + 1) for message in (*messages[:-1], "".join(pieces))]
         at = last + 1
-    told = _told([message for _, message, _ in out])
+    told = told_lines([message for _, message, _ in out])
     out = [(head, "" if at in told else message, number) for at, (head, message, number) in enumerate(out)] if told else out
     said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
     first = out[min(told)][2] if told else 0
+    passed_over = {out[at][2] for at in told}
+    maybe = [one for one in maybe if one[0] not in passed_over]
     return Formed(said, [number for _, _, number in out], maybe, _is_one(log), first)
-
-
-def _told(messages: Sequence[str]) -> set[int]:
-    """The lines in which a diff or a list of changes tells of errors: no program that failed said them."""
-    found: set[int] = set()
-    old = new = stray = 0
-    listed = False
-    for at, message in enumerate(messages):
-        hunk = _HUNK.match(message)
-        if hunk:
-            old, new, stray = int(hunk["old"] or 1), int(hunk["new"] or 1), 0
-        elif old > 0 or new > 0:
-            mark = message[:1] or " "
-            stray = 0 if mark in " +-\\" else stray + 1
-            if stray and (stray > _STRAY or len(messages[at - 1]) < _NARROWEST or _BEGINS.match(message)):
-                old = new = 0  # it was cut off: no line before this one was wrapped into it
-                continue
-            old -= mark in " -"
-            new -= mark in " +"
-            found.add(at)
-        elif _CHANGES.match(message):
-            listed = True
-        elif listed and (_ITEM.match(message) or (at - 1 in found and message[:2].isspace())):
-            found.add(at)
-        elif message.strip():
-            listed = False
-    return found
 
 
 def _is_one(log: _Log) -> bool:
@@ -346,7 +304,7 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
     found = []
     if full and _NARROWEST <= longest <= _WIDEST and len(full) >= 0.4 * near:
         shapes = {_DIGITS.sub("", log.lines[at]) for at in full}
-        fresh = any(_BEGINS.match(said[0]) for _, said in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
+        fresh = any(BEGINS.match(said[0]) for _, said in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
         many = len(shapes) > 2 and len(full) >= 0.7 * near
         hard = _Wrap(longest, soft=False, sure=many or (longest in _USUAL and len(shapes) > 1 and len(full) == near and not fresh))
         found.append(hard)
@@ -372,7 +330,7 @@ def _goes_on(log: _Log, at: int, width: int) -> bool:
 def _goes_on_softly(log: _Log, at: int, width: int) -> bool:
     """True where the next line is the rest of one whose next word would have been too long."""
     line, message = log.lines[at], log.parts[at + 1][1][0]
-    if not _may_go_on(log, at) or message[:1].isspace() or _BEGINS.match(message) or (log.size(at) > width and " " in line.strip()):
+    if not _may_go_on(log, at) or message[:1].isspace() or BEGINS.match(message) or (log.size(at) > width and " " in line.strip()):
         return False
     word = _WORD.match(message)
     return log.size(at) + 1 + (word.end() if word else 0) > width

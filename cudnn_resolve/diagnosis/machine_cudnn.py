@@ -107,6 +107,14 @@ def _lacks(machine: Inspection) -> Iterator[Finding]:
             yield finding(cause, severity, 0.75, said, fact("cudnn", f"{copy.path}: {text}"), remedy=remedy)
 
 
+def _mixed(machine: Inspection) -> Iterator[Finding]:
+    """A framework whose cuDNN would take its parts from another release, as the probe found by asking the loader."""
+    for problem in machine.facts.problems:
+        if problem.why.startswith("two releases of cuDNN in one process: "):
+            said = f"{problem.what} would load {problem.why}"
+            yield finding("cudnn_sublibrary_mix", "warning", 0.88, said, fact("frameworks", f"{problem.what}: {problem.why}"))
+
+
 def _outer_alone(machine: Inspection, copy: CudnnCopy) -> Iterator[Finding]:
     """A package that brings libcudnn without its parts, which the loader then looks for by name (CTranslate2 4.5 to 4.6.2)."""
     told = [one for one in machine.facts.problems if "none of its parts can be opened" in one.why and (copy.path or "?") in one.why]
@@ -194,4 +202,4 @@ def _changed_in_kernel(machine: Inspection) -> Iterator[Finding]:
             yield finding("ld_path_shadowing", "warning", 0.9, said, fact("loader", f"still known to the kernel: {where}"), remedy=(mend,))
 
 
-CHECKS: Checks = (_loaded, _broken, _lacks, _borrowed, _several, _changed_in_kernel)
+CHECKS: Checks = (_loaded, _broken, _mixed, _lacks, _borrowed, _several, _changed_in_kernel)

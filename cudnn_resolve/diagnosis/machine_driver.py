@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
 from cudnn_resolve.diagnosis.model import Evidence, Finding
-from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.facts.model import Gpu, or_none
 from cudnn_resolve.version import CudaVersion
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, as those without a GPU have none")
@@ -17,6 +18,17 @@ _PLACES = {
     "docker": ("container_gpu_not_passed", "no NVIDIA driver was passed on to this container, or its host has none"),
 }
 """Kind of container to the cause of a missing driver, and the words for it."""
+_FAILED = re.compile(r"failed with (?:\S+ \(|status )(\d{1,4})")
+_REFUSALS = {
+    ("cuInit", 802): ("fabric_manager_missing", "error"),
+    ("cuInit", 803): ("driver_library_mismatch", "error"),
+    ("cuInit", 804): ("forward_compat_hw", "error"),
+    ("cuInit", 999): ("driver_wedged", "error"),
+    ("NVML", 9): ("driver_not_loaded", "warning"),
+    ("NVML", 15): ("hardware_fault", "error"),
+}
+"""What a call of the driver's libraries returned (cuda.h, nvml.h) to its cause; a driver that is not at work may not be wanted."""
+_NO_DEVICE, _NOT_SUPPORTED, _UNKNOWN = 100, 804, 999
 
 
 def _no_driver(machine: Inspection) -> Iterator[Finding]:
@@ -34,10 +46,41 @@ def _no_driver(machine: Inspection) -> Iterator[Finding]:
 def _driver_mismatch(machine: Inspection) -> Iterator[Finding]:
     """A kernel module of another version than the driver's libraries."""
     driver = machine.driver
-    if driver and driver.version and driver.kernel_module and driver_of(driver.version) != driver_of(driver.kernel_module):
+    if driver and driver.version and driver.kernel_module and _is_mismatched(machine):
         said = f"the driver's libraries are {driver.version} and the kernel module that is loaded is {driver.kernel_module}"
         shown = (fact("driver.version", driver.version), fact("driver.kernel_module", driver.kernel_module))
         yield finding("driver_library_mismatch", "error", 0.97, said, *shown)
+
+
+def _is_mismatched(machine: Inspection) -> bool:
+    """True where the facts know both versions, and that they differ."""
+    module = machine.driver.kernel_module if machine.driver else None
+    return bool(machine.version and module) and machine.version != driver_of(module)
+
+
+def _refused(machine: Inspection) -> Iterator[Finding]:
+    """What the driver's own libraries said when they were asked, where that names a cause."""
+    in_container = machine.facts.container == "docker"
+    for problem in machine.facts.problems:
+        said, shown = f"{problem.what} {problem.why}", fact("driver", f"{problem.what}: {problem.why}")
+        status = _status(problem.why)
+        cause, severity = _REFUSALS.get((problem.what, status or 0), (None, "error"))
+        if problem.what == "NVML" and status == _UNKNOWN and in_container:
+            cause, said = "container_gpu_detached", f"this container has lost its GPU: {said}, though a driver is there"
+        elif problem.what == "driver/library version mismatch" and not _is_mismatched(machine):
+            cause, said = "driver_library_mismatch", problem.why
+        elif problem.what == "NVIDIA kernel module" or (problem.what == "libcuda.so.1" and problem.why.startswith("is nowhere")):
+            cause, severity = ("container_gpu_not_passed" if in_container else "driver_not_loaded"), "warning"
+        elif problem.what == "libcuda.so.1" and ", where the loader does not look" in problem.why:
+            cause = "lib_not_on_path"
+        if cause is not None:
+            yield finding(cause, severity, 0.94, said, shown)
+
+
+def _status(why: str) -> int | None:
+    """The number that a failed call returned; None where none is told."""
+    found = _FAILED.match(why)
+    return int(found[1]) if found else None
 
 
 def _driver_old(machine: Inspection) -> Iterator[Finding]:
@@ -76,9 +119,17 @@ def _architecture(machine: Inspection) -> Iterator[Finding]:
             said = (
                 f"{one.label} has code for {targets} and none that runs on {name} (capability {capability}), which is {age} than the build"
             )
-            yield finding(cause, "error", 0.96, said, *shown)
+            served = any(other is not gpu and _is_served(one, other) for other in visible(machine))
+            severity, confidence = ("warning", 0.8) if served else ("error", 0.96)
+            yield finding(cause, severity, confidence, said, *shown)
         elif all(target.kind == "ptx" for target in code) and one.cuda is not None:
             yield from _by_ptx(machine, one, name, shown)
+
+
+def _is_served(one: Installed, gpu: Gpu) -> bool:
+    """True for a GPU that a build has code for."""
+    capability = capability_of(gpu)
+    return capability is not None and any(target.runs_on(capability) for target in one.targets)
 
 
 def _by_ptx(machine: Inspection, one: Installed, name: str, shown: tuple[Evidence, ...]) -> Iterator[Finding]:
@@ -100,7 +151,8 @@ def _forward(machine: Inspection) -> Iterator[Finding]:
     """A compat libcuda that the loader finds, with a card that does not support it."""
     place = next((one for one in (*machine.loader.ld_library_path, *machine.loader.ldconfig) if "/compat" in one), None)
     names = [gpu.name for gpu in machine.gpus if gpu.name and (card := machine.book.card(gpu.name)) and card.kind == "geforce"]
-    if place is not None and names:
+    told = any(one.what == "cuInit" and _status(one.why) == _NOT_SUPPORTED for one in machine.facts.problems)
+    if place is not None and names and not told:
         said = f"the loader looks for libcuda in {place}, a forward-compatibility package, and {names[0]} does not support it"
         yield finding("forward_compat_hw", "error", 0.85, said, fact("loader", place), fact("gpus", names[0]))
 
@@ -111,7 +163,9 @@ def _wsl(machine: Inspection) -> Iterator[Finding]:
     drivers = [name for name in apt if name.startswith(("nvidia-driver-", "libnvidia-compute-", "cuda-drivers"))]
     if machine.facts.container == "wsl" and drivers:
         said = f"{drivers[0]} is installed inside WSL, where the driver is that of Windows: its libcuda hides the one in /usr/lib/wsl/lib"
-        yield finding("wsl_driver_shadowed", "warning", 0.85, said, *(fact("packages.apt", f"{name} {apt[name]}") for name in drivers[:4]))
+        blind = any(one.what == "cuInit" and _status(one.why) == _NO_DEVICE for one in machine.facts.problems)
+        shown = (fact("packages.apt", f"{name} {apt[name]}") for name in drivers[:4])
+        yield finding("wsl_driver_shadowed", "error" if blind else "warning", 0.95 if blind else 0.85, said, *shown)
 
 
-CHECKS: Checks = (_no_driver, _driver_mismatch, _driver_old, _architecture, _hidden, _forward, _wsl)
+CHECKS: Checks = (_no_driver, _driver_mismatch, _refused, _driver_old, _architecture, _hidden, _forward, _wsl)

@@ -42,7 +42,8 @@ def _torch_pairs(machine: Inspection) -> Iterator[Finding]:
 
 def _variants(machine: Inspection, torch: str, name: str, version: str) -> Iterator[Finding]:
     """A torch and an extension of one release, of two CUDA majors, or of which one has no CUDA."""
-    ours, theirs = _cuda_of(torch), _cuda_of(version)
+    built = next((one.cuda for one in machine.installed if one.name == "torch"), None)
+    ours, theirs = _cuda_of(torch) or (str(built.major) if built else None), _cuda_of(version)
     if not ours or theirs is None or ours == theirs:
         return
     without = theirs == "0"

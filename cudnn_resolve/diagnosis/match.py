@@ -12,7 +12,8 @@ from typing import Any
 from cudnn_resolve.diagnosis.log_form import decoded, formed, whole
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.matrix.anchor import literal_of, words_of
+from cudnn_resolve.diagnosis.told import NEVER_SAID
+from cudnn_resolve.matrix.anchor import literals_of, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 from cudnn_resolve.version import CodeTarget, Dotted
@@ -34,20 +35,6 @@ _EVIDENCE = 320
 _FAILED = frozenset({"context-failed", "context-bad-end", "context-alarm"})
 """Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
 
-_CODE = re.compile(
-    r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
-    r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
-    r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
-    r"|(?P<mended>(?:[-*+\u2022] {0,3}|\[\w{0,12} ?[Ff]ix\w{0,3}\]:? {0,2}|[0-9a-f]{7,40} (?:\([^)]{1,80}\) )?)"
-    r"(?i:fix(?:e[sd]|ing)?|resolve[sd]?|avoid(?:s|ed)?|prevent(?:s|ed)?|work(?:ed|s)? around|suppress(?:es|ed)?|revert(?:s|ed)?)\b"
-    r"|\[(?:[Bb]ug ?)?[Ff]ix\w{0,3}\]|(?:Fixe[sd] (?:an?|the|issues?|bugs?|where|when)|fix\([\w-]{1,30}\):)\s)"
-    r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped))\b)"
-)
-"""Source code that names errors, what is being compiled, tests that passed, and what a list of changes says was mended.
-
-Nothing of it is said by a program that failed.
-"""
-
 
 class Reader:
     """Reads one log; afterwards `matches` and `counts` hold what was found in it, by the id of the symptom."""
@@ -60,7 +47,7 @@ class Reader:
         self.is_one_message = False
         """True for a log of one line, however it was wrapped."""
         self.told = 0
-        """The first line of a diff or of a list of changes, in which no error is looked for; 0 where there is none."""
+        """The first line in which no error is looked for, as in a diff, in source code or in help; 0 where there is none."""
         self._often: dict[bytes, int] = {}
         self._anchors, self._index = _by_anchor(tuple(symptoms))
         self._scanner = Scanner(self._index)
@@ -89,7 +76,7 @@ class Reader:
                 self._line(line)
         for line in self._scanner.finish():
             self._line(line)
-        self._lines = 0 if self._scanner.is_blank else self._number(self._scanner.lines)
+        self._lines = 0 if self._scanner.is_blank and not self.told else self._number(self._scanner.lines)
         self._numbers = []
         for number, pieces in maybe[:_MAYBE]:
             whole_text = "".join(pieces)
@@ -127,7 +114,7 @@ class Reader:
 
         With `across`, of lines without the breaks between them only what goes over one of those places counts.
         """
-        code = _CODE.match(text)
+        code = NEVER_SAID.match(text)
         if code:
             if code["mended"] is not None:
                 self.told = self.told or self._number(line.number)
@@ -180,17 +167,17 @@ class _Form:
 
     def __init__(self, symptom: Symptom) -> None:
         self.symptom = symptom
-        self._patterns: list[tuple[str, str, re.Pattern[str] | None]] | None = None
+        self._patterns: list[tuple[tuple[str, ...], str, re.Pattern[str] | None]] | None = None
         self._kinds: dict[str, str] = {}
 
     def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
         """What the patterns find in a text, which `low` is in lower case, and where."""
         if self._patterns is None:
-            self._patterns = [(literal_of(one), one, None) for one in self.symptom.pattern]
-        for place, (literal, source, compiled) in enumerate(self._patterns):
-            if literal not in low:
+            self._patterns = [(literals_of(one), one, None) for one in self.symptom.pattern]
+        for place, (literals, source, compiled) in enumerate(self._patterns):
+            if not any(literal in low for literal in literals):
                 continue
-            pattern = compiled or self._compiled(place, literal, source)
+            pattern = compiled or self._compiled(place, literals, source)
             count = 0
             for match in pattern.finditer(text):
                 if across and not any(match.start() < at < match.end() for at in across):
@@ -204,10 +191,10 @@ class _Form:
             if count:
                 return
 
-    def _compiled(self, place: int, literal: str, source: str) -> re.Pattern[str]:
+    def _compiled(self, place: int, literals: tuple[str, ...], source: str) -> re.Pattern[str]:
         assert self._patterns is not None
         pattern = re.compile(expand(source))
-        self._patterns[place] = (literal, source, pattern)
+        self._patterns[place] = (literals, source, pattern)
         self._kinds.update(fields_of(source))
         return pattern
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.symptom import Symptom
-from cudnn_resolve.version import Capability, CudnnVersion
+from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -128,6 +128,10 @@ class Context(Struct, frozen=True, kw_only=True):
     """The builds of the matrix that those versions are."""
     cudnn: tuple[Present, ...] = ()
     cards: tuple[str, ...] = ()
+    made_for: tuple[CodeTarget, ...] = ()
+    """GPU code that the user's own build is told to hold."""
+    unknown: frozenset[Capability] = frozenset()
+    """Of the capabilities those that came after the newest CUDA which the log names."""
 
     def version(self, name: str) -> str | None:
         """The version of a framework that the log names."""

@@ -25,6 +25,11 @@ from cudnn_resolve.facts.model import Facts, Platform
 _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
 _LISTED = "pip-versions-listed"
 _NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
+_OTHERS, _NOT_OURS = "unrecognised", 60
+_OF_STACK = re.compile(
+    r"nvidia|cuda|cudnn|cu1[0-9]|torch|tensor|jax|paddle|mxnet|cupy|gpu|onnx|triton|nccl|rapids|cudf|vllm|xformers|flash|deepspeed|python$"
+)
+"""What a package of the GPU's stack, or one beside it, is called."""
 _OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "pip-wheel-file"})
 """Symptoms that leave open whether the Python or the system is at fault."""
 _GLIBC = re.compile(r"manylinux_(\d{1,2})_(\d{1,3})_")
@@ -49,13 +54,25 @@ def part_pip(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def part_of_others(found: Suspects, case: Case) -> Suspects:
+    """A version that no index offers, of a package that has nothing to do with the GPU, is no cause of its stack."""
+    pin = found.get(_PIN)
+    asked = [str(one.fields["requirement"]) for one in pin.matches if "requirement" in one.fields] if pin else []
+    names = [re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in asked]
+    if pin is None or not names or any(_OF_STACK.search(one) or case.book.package(one) is not None for one in names):
+        return found
+    rest = {cause: one for cause, one in found.items() if cause != _PIN}
+    said = f"not of the GPU: the index that is used does not offer {asked[0].rstrip(',.:')}"
+    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=said)}
+
+
 def _verdict(match: Match) -> tuple[str, float, str] | None:
     """Cause, weight and sentence for a wanted version that is not in a list."""
     requirement, listed = match.fields["requirement"], match.fields["versions"]
     wanted = parse(requirement)
     offered = re.split(r"[,\s]+", listed)[:2000]
     versions = sorted(filter(None, map(_key, offered)))
-    if requirement.lower().startswith("nvidia-"):
+    if requirement.lower().startswith(("nvidia-", "tensorrt")):
         return _PIN, 92, f"the index that is used does not offer {requirement}; it offers other versions"
     if not versions:
         return None

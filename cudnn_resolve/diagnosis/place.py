@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.specifier import requirements_of
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
@@ -19,7 +20,7 @@ _OF_OTHERS = re.compile(r"opens \S+(?: and \S+)* when it is used|.{1,400} needs?
 _PRECOMPILED = "engines_precompiled"
 _DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?")
 """Directories that the loader searches whatever it is told (ld.so(8)); with the names that Debian's has."""
-_GPU_WORDS = re.compile(r"cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse", re.IGNORECASE)
+_GPU_WORDS = re.compile(r"cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl", re.IGNORECASE)
 _DRIVERS_OWN = re.compile(
     r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
 )
@@ -113,7 +114,8 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
     if facts is None or library.windows:
         return None
     if library.family == "cudnn":
-        same = [one for one in or_none(facts.cudnn) or () if library.major is not None and one.soname == library.major]
+        # A wheel has no name without a version.
+        same = [one for one in or_none(facts.cudnn) or () if one.soname == library.major or (library.major is None and one.source != "pip")]
         return next((one.path for one in same if not faults_of(one, book) and not is_searched(one.path, facts)), None)
     site = _site(facts)
     if library.family != "cuda" or site is None:
@@ -132,8 +134,34 @@ def wheel_component(library: Library) -> str:
 
 def carries(library: Library, cuda_major: int, book: Book) -> bool:
     """True where the wheels of a CUDA major have a library of that very name."""
-    soname = book.soname(library.component, CudaVersion(f"{cuda_major}.0"))
-    return library.major in (None, cuda_major) if soname is None else library.version is None or soname == library.file
+    lines = (one.line for one in book.cuda_releases() if one.cuda.major == cuda_major)
+    sonames = {soname for line in lines if (soname := book.soname(library.component, CudaVersion(line))) is not None}
+    return library.version is None or library.file in sonames if sonames else library.major in (None, cuda_major)
+
+
+def declared_of(facts: Facts, libraries: Iterable[Library], book: Book) -> list[str]:
+    """NVIDIA's wheels that installed packages require and that are not there, where one of them carries a library that is missed."""
+    pip = or_none(facts.packages.pip) or {}
+    required = requirements_of((line for lines in facts.packages.requires.values() for line in lines), facts)
+    lacking = {one.name: f"{one.name}{one.specifier}" for one in required if one.name.startswith("nvidia-") and one.name not in pip}
+    carried = {row.library.lower() for name in lacking if (row := book.component(name)) is not None}
+    missed = {wheel_component(one) for one in libraries}
+    return list(lacking.values()) if missed & carried or not missed else []
+
+
+def wheels_of(library: Library, beside: set[str], book: Book) -> tuple[str, ...]:
+    """The wheels that carry a library of that name: the one for the CUDA whose wheels are installed or named, where that is told."""
+    component = wheel_component(library)
+    rows = (one for major in (12, 13, 11) for one in book.components(major) if carries(library, major, book))
+    found = dict.fromkeys(one.package for one in rows if one.library.lower() == component)
+    fitting = tuple(one for one in found if suffix_of(one) in beside or (not suffix_of(one) and "cu13" in beside))
+    return fitting or (() if beside and len(found) > 1 else tuple(found))
+
+
+def suffix_of(package: str) -> str:
+    """`cu12` of nvidia-cublas-cu12; nothing for the packages of CUDA 13."""
+    last = package.rpartition("-")[2]
+    return last if last.startswith("cu") and last[2:].isdigit() else ""
 
 
 def _site(facts: Facts) -> str | None:

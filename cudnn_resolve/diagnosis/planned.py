@@ -35,9 +35,9 @@ def planned(
 
     `wishes` says how the user wants plans made; the command repeats it. A plan of wheels alone that has none of `brings` helps nothing.
     """
-    targets = _targets(command)
-    found = _found(targets, facts, book, wishes)
-    plan = _plan(targets, found, facts, book, wishes)
+    request = _request(command, book, wishes)
+    found = _found(request, facts, book)
+    plan = _plan(request, found, facts, book)
     command = repeated(command, wishes)
     if found is None:
         yield Remedy(text=text, command=command)
@@ -54,16 +54,28 @@ def planned(
             yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
 
 
+def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, int]]) -> Iterator[Remedy]:
+    """The remedy with pip in the place of a plan. `lines`: the Pythons of these wheels where the one at hand is not known.
+
+    An older one would refuse them: first comes an environment of one of those.
+    """
+    done = replace(plan, command=f"{python} -m pip install -U {wheels}")
+    if not lines:
+        yield done
+        return
+    least, new, most = (f"{one[0]}.{one[1]}" for one in (lines[0], lines[len(lines) // 2], lines[-1]))
+    text = f"{plan.text}; its wheels are for Python {least} to {most}, so first make an environment of one of them"
+    yield replace(
+        plan, text=text, command=f"uv venv --seed --python {new} .venv-{new} && .venv-{new}\\Scripts\\python -m pip install {wheels}"
+    )
+    yield replace(done, text=f"or, where `{python} --version` says one of these, install it there")
+
+
 def is_possible(command: str, facts: Facts, book: Book, wishes: Request | None = None) -> bool:
     """True where there is a plan for what a command asks for, and it is found soon."""
     from cudnn_resolve.resolution.model import Resolution
 
-    return isinstance(_found(_targets(command), facts, book, wishes), Resolution)
-
-
-def _targets(command: str) -> list[str]:
-    words = shlex.split(command)
-    return [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-f"]
+    return isinstance(_found(_request(command, book, wishes), facts, book), Resolution)
 
 
 def is_known(command: str) -> bool:
@@ -86,31 +98,49 @@ def repeated(command: str, wishes: Request | None) -> str:
     return f"{command} {shlex.join(words)}" if words else command
 
 
-def _request(targets: list[str], book: Book, wishes: Request | None) -> Request:
-    from cudnn_resolve.requirement.derive import parse_target
+def _request(command: str, book: Book, wishes: Request | None) -> Request | None:
+    """What a command asks for, with the user's wishes where it has none of its own; None where the matrix does not know a target."""
+    from cudnn_resolve.errors import CudnnResolveError
+    from cudnn_resolve.requirement.derive import parse_limit, parse_target
     from cudnn_resolve.requirement.model import Request
 
-    return replace(wishes or Request(targets=()), targets=tuple(parse_target(one, book) for one in targets))
+    words = shlex.split(command)
+    given = [(word, words[place + 1]) for place, word in enumerate(words[:-1])]
+    asked = wishes or Request(targets=())
+    try:
+        asked = replace(asked, targets=tuple(parse_target(text, book) for option, text in given if option == "-f"))
+        for option, text in given:
+            if option == "--driver-policy":
+                asked = replace(asked, driver_policy="strict" if text == "strict" else "minor")
+            elif option == "--cuda":
+                asked = replace(asked, cuda=parse_limit(text, option))
+            elif option == "--cudnn":
+                asked = replace(asked, cudnn=parse_limit(text, option))
+    except CudnnResolveError:
+        return None
+    return asked
 
 
-def _found(targets: list[str], facts: Facts, book: Book, wishes: Request | None) -> Resolution | Failure | None:
-    """The answer for these targets, or that there is none; None where the matrix does not know one of them, or the search takes long."""
+def _found(request: Request | None, facts: Facts, book: Book) -> Resolution | Failure | None:
+    """The answer to a request, or that there is none; None where there is no request, or the search takes long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.attempt import attempt
     from cudnn_resolve.resolution.model import Resolution
     from cudnn_resolve.resolution.open_request import Budget
 
+    if request is None:
+        return None
     try:
         budget = Budget(_ALL_ROUNDS)
-        found = attempt(book, machine_of(facts, book), _request(targets, book, wishes), rounds=_ROUNDS, budget=budget)
+        found = attempt(book, machine_of(facts, book), request, rounds=_ROUNDS, budget=budget)
     except CudnnResolveError:
         return None
     is_long = not isinstance(found, Resolution) and (found.exhausted or found.rounds > _EXPLAINED)
     return None if budget.left <= 0 or is_long else found  # what was found may not be the best, and what was not may be there
 
 
-def _plan(targets: list[str], found: Resolution | Failure | None, facts: Facts, book: Book, wishes: Request | None) -> Plan | None:
+def _plan(request: Request | None, found: Resolution | Failure | None, facts: Facts, book: Book) -> Plan | None:
     """The plan of an answer, or the conflict; None where there is no answer, or to explain that there is none takes long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.planning.make_plan import make_plan
@@ -119,12 +149,12 @@ def _plan(targets: list[str], found: Resolution | Failure | None, facts: Facts, 
     try:
         if isinstance(found, Resolution):
             return make_plan(facts, found, book)
-        if found is None or len(targets) > _EXPLAINED_TARGETS:
+        if request is None or found is None or len(request.targets) > _EXPLAINED_TARGETS:
             return None
         from cudnn_resolve.requirement.machine import machine_of
         from cudnn_resolve.resolution.conflict import explain
 
-        return make_plan(facts, explain(book, machine_of(facts, book), _request(targets, book, wishes)), book)
+        return make_plan(facts, explain(book, machine_of(facts, book), request), book)
     except CudnnResolveError:
         return None
 

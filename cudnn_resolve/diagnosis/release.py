@@ -33,6 +33,9 @@ _PYTHON = re.compile(r"(\d)\.(\d{1,2})")
 _BARE = re.compile(r"(3)(\d{1,2})")
 _ONLY = re.compile(rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available")
 _SUFFIX = re.compile(r"-cu(\d\d)$")
+_RECENT = 6
+"""Releases of a package that was asked for without a version: a Python that all of them have wheels for is none of the newest."""
+_OLDEST_OF_UV = (3, 7)
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
 
@@ -78,8 +81,8 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
     """Fields for commands, as far as the messages and the matrix give them.
 
     `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA,
-    `same` any release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it, `index`
-    the options for the index that has that build.
+    `same` any release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it
+    (`old_line` one that only conda still has), `index` the options for the index that has that build.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -102,14 +105,16 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
     if wanted.is_file and nearest in (None, wanted.version):
         values["here"] = values["wanted"]
-    if wanted.version is None:
+    # Where there is none at all for this Python, it would be asked for in vain once more.
+    if wanted.version is None and not any("from versions: none" in match.text for match in matches):
         values["same"] = values["wanted"]
     line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
-        values["line"] = ".".join(map(str, line))
+        values["line" if line >= _OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
     index = _index(wanted, book)
     if index is not None:
         values["index"] = index
+    values["from_index"] = f" {index}" if index is not None else ""
     return values
 
 
@@ -264,7 +269,13 @@ def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
 
 
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
-    return {line for one in releases_within(wanted, book) for line, _ in python_tags(one.tags, one.requires_python)}
+    releases = releases_within(wanted, book)
+    if wanted.version is None and (package := book.package(wanted.name)) is not None:
+        final = [one for one in package.releases if (version := _version(one.version)) is not None and not version.is_prerelease]
+        newest = sorted((one for one in final if not one.yanked), key=lambda one: str(one.date))[-_RECENT:]
+        every = [{line for line, _ in python_tags(one.tags, one.requires_python)} for one in newest]
+        return set.intersection(*every) if every else set()
+    return {line for one in releases for line, _ in python_tags(one.tags, one.requires_python)}
 
 
 def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[PythonLine, str]]:

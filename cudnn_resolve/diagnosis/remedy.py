@@ -12,28 +12,57 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.pip import is_of_system
-from cudnn_resolve.diagnosis.place import carries, missing, place_values, wheel_component
-from cudnn_resolve.diagnosis.planned import is_known, is_possible, planned, repeated
+from cudnn_resolve.diagnosis.place import declared_of, missing, place_of, place_values, suffix_of, wheel_component, wheels_of
+from cudnn_resolve.diagnosis.planned import is_known, is_possible, on_windows, planned, repeated
 from cudnn_resolve.diagnosis.release import release_values, wanted_of
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of, within
+from cudnn_resolve.diagnosis.stated import (
+    cuda_majors,
+    cuda_named,
+    cuda_of_driver,
+    cudnn_beside,
+    driver_of,
+    fitting,
+    image_of,
+    interpreter,
+    python_line,
+    pythons_of,
+    served,
+    texts,
+)
 from cudnn_resolve.diagnosis.system import system_values
-from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.version import CudnnVersion
 
-_SITE = re.compile(r"(?:^|[\s\"'(=])(/[^\s\"':<>~]{1,200})/lib(?:64)?/python3\.\d{1,2}/site-packages/")
-"""The packages of an environment, whose interpreter is then known; not those of the system's own."""
 _MADE_FOR = re.compile(
     r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
 )
 """The CUDA that a library or a build in a log is of."""
+_WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
+_WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
+"""Of cuDNN and CUDA, as ONNX Runtime asks for them."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, and is none."""
 _OTHER = "other-program"
 """The feature of a log of a program that is no framework of the tables: no plan would concern it."""
+_BESIDE_TORCH = ("torchvision", "torchaudio")
 _PLAN = "cudnn-resolve apply -f "
 """Begins a command that can be tried as a plan."""
+_OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
+_ELSEWHERE = {
+    "windows": "cudnn-resolve plans for Linux alone: on Windows with pip, as the framework's own installation page says, or in WSL",
+    "macos": "cudnn-resolve plans for Linux alone, and there is no CUDA for macOS",
+}
+"""What is said in the place of a plan where none can be made."""
+_LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
+_OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
+_WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
+_OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
+"""Causes whose plan is a build for a GPU or a driver that the log may tell."""
+_OLDEST_PYTHON = (3, 6)
+"""Of which there are wheels of NVIDIA's libraries, and plans."""
 
 
 class Remedies:
@@ -48,8 +77,13 @@ class Remedies:
         self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
         # A log of another machine says nothing of what is installed here.
         self.frameworks = tuple(one for one in case.context.frameworks if is_here or self.pip.get(one[0]) != one[1])
-        told = case.facts.python.path if case.facts is not None else self._interpreter()
-        self.python = shlex.quote(told or "python")
+        own = case.facts.python.path if case.facts is not None else None
+        self.python = shlex.quote(own) if own else (interpreter(case) if case.facts is None else None) or "python"
+        self.majors = cuda_majors(case, case.book)
+        """The CUDA that the log is of, as far as it tells."""
+        system = "windows" if self._is_windows() else "macos" if "macos" in case.features else None
+        self.elsewhere = _ELSEWHERE[system] if system and not case.features & _LINUX else None
+        """Why no plan can be made for the system of this case; None where one can."""
 
     def all(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings, each with what to do; a plan is made for the first one, which is the one to mend."""
@@ -59,17 +93,17 @@ class Remedies:
             own = tuple(each for remedy in one.remedy for each in self._adapted(remedy, tried=tried))
             every = {remedy.command or remedy.text: remedy for remedy in (*self._of(one, tried=tried), *reversed(own))}
             rest = tuple(remedy for remedy in every.values() if remedy not in own)
-            out.append(replace(one, remedy=_begun((*own, *rest))))
+            out.append(replace(one, remedy=_begun(tuple(self._possible((*own, *rest))))))
             tried = tried and one.severity == "info"
         return out
 
-    def _interpreter(self) -> str | None:
-        """The interpreter whose packages the tracebacks of the log name last."""
-        frames = sorted(self.case.frames, key=lambda one: one.line)
-        places = [said[1] for one in frames if (said := _SITE.search(one.text))]
-        # Packages of the user's own directory are those of an interpreter that is elsewhere.
-        found = [one for one in places if not one.startswith("/usr") and not one.endswith("/.local")]
-        return f"{found[-1]}/bin/python" if found else None
+    def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
+        """The remedies without plans where none can be made; where there is nothing else, the first of them in words."""
+        if self.elsewhere is None:
+            return every
+        plans = [one for one in every if one.command is not None and one.command.startswith(_OURS)]
+        others = [one for one in every if one not in plans]
+        return others or [Remedy(text=f"{one.text} ({self.elsewhere})") for one in plans[:1]]
 
     def _adapted(self, remedy: Remedy, *, tried: bool, brings: frozenset[str] = frozenset()) -> Iterator[Remedy]:
         """A remedy for this environment and this user; tried as a plan where it is one."""
@@ -81,9 +115,13 @@ class Remedies:
         else:
             root = self.case.facts is not None and self.case.facts.root  # containers have no `sudo`
             command = remedy.command.replace("sudo ", "") if root else remedy.command
-            if self.case.facts is None and self.python != "python" and command.startswith(("cudnn-resolve apply ", "cudnn-resolve plan ")):
-                command += f" --python {self.python}"
+            if self.case.facts is None:
+                command = command.replace("'", '"') if self._is_windows() else command  # cmd.exe knows no other quotes
+                command += f" --python {self.python}" if command.startswith(_OURS) and "/" in self.python else ""
             yield replace(remedy, command=repeated(command, wishes))
+
+    def _is_windows(self) -> bool:
+        return "\\" in self.python or ("windows" in self.case.features and not self.case.features & _LINUX)
 
     def _of(self, finding: Finding, *, tried: bool) -> Iterator[Remedy]:
         """The remedies that the tables have for a finding."""
@@ -92,7 +130,7 @@ class Remedies:
         matches = self.matches.get(finding.cause, ())
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
-        vague = []
+        is_open = is_told = is_mended = False
         for row in self.book.helps():
             if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
                 continue
@@ -100,9 +138,14 @@ class Remedies:
             if text is None or (row.command is not None and command is None):
                 continue
             if command is not None and not is_known(command):
-                if _OTHER in features or self._is_of_another(matches):
-                    continue
-                vague.append(Remedy(text=f"{text} (FRAMEWORK: the one that the program uses)", command=command))
+                is_alternative = is_told and text.startswith("or ")
+                is_open = is_open or not (
+                    is_alternative or finding.cause.startswith("pip_") or _OTHER in features or self._is_of_another(matches)
+                )
+                continue
+            is_told, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
+            if command is not None and command.startswith(_OURS) and self.case.facts is None:
+                yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
             brings: frozenset[str] = frozenset()
             if command is not None and tried and command.startswith(_PLAN) and self.facts is not None:
@@ -111,8 +154,63 @@ class Remedies:
                 command = same if stays else command
                 brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else brings
             yield from self._adapted(Remedy(text=text, command=command), tried=tried, brings=brings)
-        if not finding.remedy:
-            yield from vague
+        if is_open and not is_mended and not finding.remedy:
+            text = "which framework it is, the log does not tell: in the environment of the program this finds it, and plans for it"
+            yield Remedy(text=text, command="cudnn-resolve doctor LOG")
+
+    def _of_told(self, cause: str, plan: Remedy, values: Mapping[str, str]) -> Iterator[Remedy]:
+        """A plan for a machine of which only the log tells: held against the builds that the tables have for what it says."""
+        case, framework = self.case, _framework(values["framework"], self.book)
+        line = python_line(case)
+        if framework is None or (line is not None and line < _OLDEST_PYTHON) or "jetson" in case.features:
+            return
+        machine_code = cause == "gpu_arch_too_new_for_build"
+        is_told = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
+        if cause in _OF_GPU and not case.context.capabilities:
+            if self._is_windows():
+                yield Remedy(text="see which GPU it is: a build must have code for its capability", command=_WHICH_GPU)
+                return
+        elif cause in _OF_MACHINE and is_told and (found := served(framework, case, machine_code=machine_code)) is not None:
+            if found.build is None:
+                text = f"the tables have no build of {found.title} for {found.told}"
+                ways = "NVIDIA's container of it, a build from its sources on this machine, or to change one of these"
+                yield Remedy(text=f"{text}: what is left is {ways}")
+                return
+            plan = replace(plan, text=f"{plan.text}: by what the log tells, {found.text}")
+        if self._is_windows():
+            # Plans are for Linux; the indexes of some frameworks have wheels for Windows beside those.
+            is_install = (plan.command or "").startswith(_OURS[0])
+            same = (plan.command or "").replace(values["targets"], values["same_targets"])
+            tries = (same, plan.command or "") if is_install else ()
+            made = (self._wheels_for_windows(framework, one, values, machine_code=machine_code) for one in tries)
+            chosen = next((one for one in made if one is not None), None)
+            if chosen is None:
+                yield plan  # said in words, where nothing else helps
+                return
+            build, wheels = chosen
+            *firsts, plan = on_windows(plan, self.python, wheels, pythons_of(build, case.book) if line is None else [])
+            for first in firsts:
+                yield from self._adapted(first, tried=False)
+        elif "hosted-notebook" in case.features:
+            plan = replace(plan, text=f"{plan.text} (in a cell behind `!`; then start the session again)")
+        yield from self._adapted(plan, tried=False)
+
+    def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
+        """The newest or the wanted build of a framework, and its words for pip, where it is on an index beside the default one."""
+        cudnn = int(values["major"]) if values.get("major", "").isdigit() else None
+        builds = fitting(framework, self.case, machine_code=machine_code, cudnn=cudnn)
+        builds = [one for one in builds if one.cuda and one.cuda.major in self.majors] or builds
+        wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
+        version = wanted[1] if wanted else builds[0].version if builds else ""
+        build = next((one for one in builds if one.version == version and one.index != "default"), None)
+        if build is None:
+            return None
+        index = self.book.index(build.index)
+        option = "-f" if index.kind == "find-links" else "--index-url"
+        # These are built for one release of it.
+        named = [one for one in _BESIDE_TORCH if one == "torchvision" or any(one in text for text in texts(self.case))]
+        beside = "".join(f" {one}" for one in named) if framework == "torch" else ""
+        return build, f"{build.package}=={build.wheel_version or build.version}{beside} {option} {index.url}"
 
     # --- what the rows of remedies ask for ---
 
@@ -125,15 +223,42 @@ class Remedies:
         found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
         found |= {match.symptom.framework for match in matches if match.symptom.framework}
         found |= {value for match in matches for value in self._clues("feature", match)}
-        wanted = [one.major for one in missing(matches) if one.family == "cudnn" and one.major is not None]
+        libraries = list(missing(matches))
+        if any(one.family in ("cudnn", "cuda") for one in libraries):
+            found.add("cuda-library")
+        wanted = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
+        found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
         wanted += [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
+        nameless = any(one.family == "cudnn" and one.major is None and not one.windows for one in libraries)
+        if (nameless or "no-cudnn-wheel" in found) and not any(place_of(one, self.case.facts, self.book) for one in libraries):
+            found.add("not-in-wheels")
+        if self.pip and not self._nccls()[1:]:
+            found.add("one-nccl")
         if is_of_system(matches, self.case.facts):
             found.add("other-system")
         if within(">=2", self.pip.get("numpy")):
             found.add("numpy-too-new")
-        return found
+        if self._is_of_another(matches):
+            found.add(_OTHER)
+        if any("built" in one.fields for one in matches):
+            found.discard("versions-untold")
+        return found | set(self._told_features(matches))
+
+    def _told_features(self, matches: Sequence[Match]) -> Iterator[str]:
+        """What numbers in the log tell: the CUDA, the Python, and which of two drivers is the older one."""
+        libraries = [one for one in missing(matches) if not one.windows]
+        if self.majors and max(self.majors) < 11:
+            yield "old-cuda"
+        if len(self.majors) == 1:
+            yield f"cuda-{max(self.majors)}"
+        if libraries and all(one.version is None and one.family in ("cuda", "cudnn") for one in libraries):
+            yield "bare-name"
+        if any(one.fields["kernel"] > one.fields["dso"] for one in matches if "dso" in one.fields):
+            yield "library-older"
+        if self.python != "python":
+            yield "windows" if "\\" in self.python else "unix"
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
         """What the clues of the tables read in one message."""
@@ -169,14 +294,17 @@ class Remedies:
         wanted = [one.fields[name] for one in matches for name in ("built", "least") if isinstance(one.fields.get(name), CudnnVersion)]
         built = max(wanted[:2], default=None)
         if built is not None:
+            values["exact"] = ".".join(map(str, built.parts[:3]))
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
+        values |= {name: value for match in matches for name in ("numpy_range", "gpgkey") for value in self._clues(name, match)}
+        values["image"] = image_of(self.case.matches)
         # What a message states is not overwritten by what is worked out.
         values = self._library_values(matches) | values
         if "needs" in values:
             values.setdefault("package", values["needs"])
         values.pop("extension", None)
-        values |= self._extension_values(matches)
+        values |= self._extension_values(matches) | self._nccl_values()
         for name in ("package", "requirement", "key"):
             if name in values:
                 values[name] = shlex.quote(values[name])
@@ -192,6 +320,17 @@ class Remedies:
         values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
         values["same_targets"] = " ".join(f"-f {shlex.quote(one)}" for one in same) or values["targets"]
         values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
+        asked = next((one[1] for match in matches for one in _WANTED_CUDA.finditer(match.text)), None)
+        named = cuda_named(missing(matches)) or asked or (str(max(self.majors)) if len(self.majors) == 1 else None)
+        if named is not None:
+            values["cuda_named"] = named
+            framework = self.book.framework_of(values["framework"])
+            beside = cudnn_beside(framework, named, self.book) if framework else None
+            if beside is not None:
+                values["cudnn_named"] = beside
+        major = values.get("major") or next((one[1] for match in matches for one in _WANTED.finditer(match.text)), None)
+        values["the_cudnn"] = f"cuDNN {major}" if major else "the cuDNN that the program was built for"
+        values["the_cuda"] = f"CUDA {named}" if named else "the CUDA that it was built for"
         return values
 
     def _extension_values(self, matches: Iterable[Match]) -> dict[str, str]:
@@ -205,19 +344,23 @@ class Remedies:
     def _library_values(self, matches: Sequence[Match]) -> dict[str, str]:
         """The wheels of the libraries that are missing, and the majors of cuDNN."""
         values = {}
-        beside = {_suffix(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
+        beside = {suffix_of(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
         libraries = list(missing(matches))
         told = {wheel_component(one) for one in libraries if one.major is not None}
         libraries = [one for one in libraries if one.major is not None or wheel_component(one) not in told]
         beside |= {"cu13"} if "" in beside else set()
+        beside = beside or {f"cu{one}" for one in self.majors if len(self.majors) == 1}
         beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)} or self._of_log()
-        found = dict.fromkeys(_wheels(one, beside, self.book) for one in libraries if one.family != "cudnn")
+        beside = beside or self._of_machine()
+        line = python_line(self.case) if self.case.facts is None else None
+        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < _OLDEST_PYTHON)
+        found = dict.fromkeys(wheels_of(one, beside, self.book) for one in libraries if one.family != "cudnn" and not is_old)
         wheels = [one for one in found if one]
         if wheels and all(len(one) == 1 for one in wheels):
             values["wheel"] = shlex.join(one[0] for one in wheels)
         elif wheels:
             values["wheels_by_cuda"] = ", ".join(" or ".join(one) for one in wheels)
-        declared = _declared(self.case.facts, libraries, self.book) if self.case.facts is not None else []
+        declared = declared_of(self.case.facts, libraries, self.book) if self.case.facts is not None else []
         if declared:
             values["declared"] = shlex.join(declared)
         values["nvcc_wheel"] = "nvidia-cuda-nvcc" if self._is_cuda_13(matches, beside) else "nvidia-cuda-nvcc-cu12"
@@ -227,17 +370,39 @@ class Remedies:
         known = {str(build.cuda_major) for build in self.book.cudnn_builds() if build.wheel and build.version.major in wanted}
         # Of cuDNN 7 and older there are no wheels; of others the CUDA decides, and a wheel of another one would not load.
         fitting = [one for one in sorted(beside) if one[2:] in known or (one and not wanted)] or sorted(f"cu{one}" for one in known)
-        if fitting and (len(known) == 1 or beside):
+        if is_old:
+            pass  # there are no wheels for it
+        elif fitting and (len(known) == 1 or beside):
             values["cudnn_wheel"] = f"nvidia-cudnn-{fitting[0]}"
         elif fitting:
             values["cudnn_wheels"] = " or ".join(f"nvidia-cudnn-{one}" for one in fitting)
         if majors:
             values["major"] = str(majors[0])
+            cuda = {int(one[2:]) for one in beside if one[2:].isdigit()}
+            rows = (one for one in self.book.cudnn_builds() if one.version.major == majors[0] and (not cuda or one.cuda_major in cuda))
+            packages = {one.apt_package for one in rows if one.apt_package}
+            if len(packages) == 1:
+                values["apt_cudnn"] = packages.pop()
         copies = (or_none(self.case.facts.cudnn) or ()) if self.case.facts else ()
         owner = next((one.owner for one in copies if one.owner in self.pip), None)
         if owner is not None:
             values["package"] = f"{owner}=={self.pip[owner]}"
         return values
+
+    def _nccls(self) -> list[str]:
+        """The installed wheels of NCCL, which write the same files."""
+        return [name for name in self.pip if name.startswith("nvidia-nccl")]
+
+    def _nccl_values(self) -> dict[str, str]:
+        """Of two wheels of NCCL the one that a package requires, and the other."""
+        facts, there = self.case.facts, self._nccls()
+        every = (line for lines in facts.packages.requires.values() for line in lines) if facts is not None else ()
+        wanted = {one.name for one in requirements_of(every, facts)} & set(there) if facts is not None else set()
+        others = [shlex.quote(one) for one in there if one not in wanted]
+        if len(wanted) != 1 or not others or not is_version(self.pip[next(iter(wanted))]):
+            return {}
+        kept = next(iter(wanted))
+        return {"nccl": shlex.quote(f"{kept}=={self.pip[kept]}"), "nccl_other": " ".join(others)}
 
     def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:
         """True where what is installed, or what the log names, is built for CUDA 13 and nothing is for CUDA 12."""
@@ -258,6 +423,16 @@ class Remedies:
         most = [one.fields["cuda"].major for one in self.case.matches if one.symptom.id == "context-smi-table" and "cuda" in one.fields]
         return {"cu11"} if most and min(most) == 11 else set()
 
+    def _of_machine(self) -> set[str]:
+        """The CUDA of this machine's toolkit, where it has one; else the only one that its driver runs."""
+        if self.facts is None:
+            return set()
+        told = {one.version.partition(".")[0] for one in or_none(self.facts.cuda_toolkits) or () if one.version}
+        driver = or_none(self.facts.driver)
+        if not told and driver is not None and (driver.cuda or "").startswith("11."):
+            return {"cu11"}
+        return {f"cu{one}" for one in told} if len(told) == 1 else set()
+
     def _toolkit(self) -> str | None:
         """The CUDA that PyTorch at hand was built with, for which extensions are to be compiled."""
         version = next((version for name, version in self.frameworks if name == "torch"), "")
@@ -276,7 +451,9 @@ class Remedies:
         told = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
         named = [*(one.symptom.framework for one in matches), self._of_traceback(matches)]
         asked = [framework for name in named if (framework := _framework(name, self.book))]
-        guess = [value for match in matches for value in self._clues("framework", match)][:1]
+        lines = {one.line for one in matches}
+        beside = (one for one in self.case.matches if one.line in lines)  # which show more of a long line
+        guess = [value for match in (*matches, *beside) for value in self._clues("framework", match)][:1]
         chosen = self._meant(cause, matches, [one for one in guess if one in told]) or list(dict.fromkeys((*asked, *told))) or guess
         out = []
         for framework in chosen[:4]:
@@ -317,28 +494,3 @@ def _filled(template: str, values: Mapping[str, str]) -> str | None:
     if any(name is not None and name not in values for _, name, _, _ in parts):
         return None
     return "".join(text + (values[name] if name is not None else "") for text, name, _, _ in parts)
-
-
-def _declared(facts: Facts, libraries: Iterable[Library], book: Book) -> list[str]:
-    """NVIDIA's wheels that installed packages require and that are not there, where one of them carries a library that is missed."""
-    pip = or_none(facts.packages.pip) or {}
-    required = requirements_of((line for lines in facts.packages.requires.values() for line in lines), facts)
-    lacking = {one.name: f"{one.name}{one.specifier}" for one in required if one.name.startswith("nvidia-") and one.name not in pip}
-    carried = {row.library.lower() for name in lacking if (row := book.component(name)) is not None}
-    missed = {wheel_component(one) for one in libraries}
-    return list(lacking.values()) if missed & carried or not missed else []
-
-
-def _wheels(library: Library, beside: set[str], book: Book) -> tuple[str, ...]:
-    """The wheels that carry a library of that name: the one for the CUDA whose wheels are installed or named, where that is told."""
-    component = wheel_component(library)
-    rows = (one for major in (12, 13, 11) for one in book.components(major) if carries(library, major, book))
-    found = dict.fromkeys(one.package for one in rows if one.library.lower() == component)
-    fitting = tuple(one for one in found if _suffix(one) in beside or (not _suffix(one) and "cu13" in beside))
-    return fitting or tuple(found)
-
-
-def _suffix(package: str) -> str:
-    """`cu12` of nvidia-cublas-cu12; nothing for the packages of CUDA 13."""
-    last = package.rpartition("-")[2]
-    return last if last.startswith("cu") and last[2:].isdigit() else ""

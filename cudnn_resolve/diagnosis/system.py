@@ -23,17 +23,20 @@ _OURS = re.compile(
 _OF_NVIDIA = re.compile(
     r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
 )
+_DRIVER = re.compile(r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)")
 _URL = re.compile(r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}")
-_REPO = re.compile(r"/compute/cuda/repos/([a-z]{2,12}\d{2,4})/(x86_64|sbsa|aarch64|cross-linux-sbsa)")
+_GITHUB = re.compile(r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)")
+"""NVIDIA's repositories for containers, each with its key beside its distributions."""
+_REPO = re.compile(r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)")
 
 
 def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
     """Fields for commands, as far as the messages give them.
 
     `together` names packages with the version that they agree on, `newest` any release of the wanted major (of cuDNN for the
-    same major of CUDA, `newest_of_any` for whichever there is), `in_the_way` the package that
-    owns the file and `archive` what could not be unpacked over it, `keyring` the address of NVIDIA's package with the key, `switched_off`
-    the command that leaves a repository out.
+    same major of CUDA, `newest_of_any` for whichever there is), `in_the_way` the package that owns the file and `archive` what could not
+    be unpacked over it, `driver_packages` those of the driver that are named, `keyring` the address of NVIDIA's package with the key,
+    `gpgkey` that of a key alone, `switched_off` the command that leaves a repository out.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -43,6 +46,9 @@ def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> 
     together = _together(each)
     if together:
         values["together"] = shlex.join(together)
+    drivers = dict.fromkeys(name for match in matches for name in _DRIVER.findall(match.text))
+    if drivers:
+        values["driver_packages"] = shlex.join(drivers)
     for match in matches:
         address = _URL.search(match.text)
         if address is None:
@@ -50,6 +56,8 @@ def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> 
         keyring = _keyring(match.text, facts, book)
         if keyring is not None:
             values.setdefault("keyring", keyring)
+        if (own := _GITHUB.match(address[0])) is not None:
+            values.setdefault("gpgkey", f"{own[0]}/gpgkey")
         if _OF_NVIDIA.search(address[0]):
             values.setdefault("switched_off", _switched_off(address[0]))
     return values
@@ -70,13 +78,30 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         if not needs or equal is None:
             continue
         names = [one for one in (needs, dependent) if one]
-        if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, equal[1]) != equal[1]:
+        version, there = equal[1], found.get("found", "")
+        if _cuda_of(there) != _cuda_of(version) and _cuda_of(there):
+            # What is there was made for the CUDA that is there; the package of the same set is asked for with it.
+            if not dependent or _set_of(dependent) != _set_of(needs):
+                return []
+            version = there
+            beside[dependent] = there
+        if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, version) != version:
             return []
         if dependent:
-            beside.setdefault(dependent, equal[1] if dependent.startswith(needs) else "")
+            beside.setdefault(dependent, version if dependent.startswith(needs) else "")
     words = {name: f"{name}={version}" for name, version in pinned.items()}
     words |= {name: f"{name}={version}" if version else name for name, version in beside.items() if name not in words}
     return list(words.values())
+
+
+def _cuda_of(version: str) -> str:
+    """The major of the CUDA that a package is built for, `11` of 2.13.4-1+cuda11.7."""
+    return version.partition("+cuda")[2].partition(".")[0]
+
+
+def _set_of(package: str) -> str:
+    """`libnccl` of libnccl2 and of libnccl-dev."""
+    return re.sub(r"\d{0,4}(?:-dev)?(?::\w{1,10})?$", "", package)
 
 
 def _of(found: dict[str, str]) -> dict[str, str]:
@@ -103,6 +128,10 @@ def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
     for one in book.repositories():
         if one.keyring and ((named and f"/{named[1]}/{arch}/" in one.url) or (not named and _is_here(one.os, facts) and "nvidia" in text)):
             return shlex.quote(f"{one.url}{one.keyring}")
+    address = _URL.search(text)
+    names = [one.keyring for one in book.repositories() if one.keyring and "/compute/cuda/repos/" in one.url]
+    if named and address is not None and "-" in named[1] and names:  # not for a distribution, and with the newest of them
+        return shlex.quote(f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}")
     return None
 
 

@@ -24,6 +24,19 @@ _WITHOUT = re.compile(
     re.IGNORECASE,
 )
 """What is said of a thing that a program does without, which is not why it ended."""
+_OF_ANOTHER = re.compile(
+    r"\bnvcc(?:\.exe)?['\"]? failed with exit (?:status|code)|\b(?:HTTP|ERROR|[Ee]rror)[ :]{1,2}(?:Error )?[45]\d\d\b"
+    r"|Connection (?:refused|reset|timed out)"
+    r"|^(?!.{0,300}fatal error)[^\s:]{1,200}\.(?:go|rs|c|cc|cpp|cxx|cu|cuh|h|hpp):\d{1,6}:\d{1,6}: "
+)
+"""A compiler that is there and found errors in what it was to compile, and a server that did not give what it was asked for."""
+_OWN_FAULT = re.compile(
+    r"(?:[\w.]{0,80}\.)?(?:AttributeError: (?!'NoneType')|(?:NameError|KeyError|IndexError|SyntaxError|IndentationError|UnboundLocalError"
+    r"|ZeroDivisionError|TypeError|ModuleNotFoundError|FileNotFoundError|JSONDecodeError|UnicodeDecodeError|RecursionError): )"
+)
+"""An error that a program makes by itself, whatever was said before it; of nothing that an earlier failure left behind."""
+_ONLY_WARNS = re.compile(r"\b\w{0,30}[Ww]arning\b|\bWARN(?:ING)?\b|\[W\]|\b(?:INFO|DEBUG|NOTICE)\b|^[WI] ?\d{4} |: [IW] \w{1,40}/")
+_RAISED = re.compile(r"[\w.]{0,80}(?:Error|Exception)\b")
 _MORE = 3
 _MOST_MORE = 9
 _MOST_SHOWN = 6
@@ -35,8 +48,11 @@ def is_active(match: Match, features: frozenset[str]) -> bool:
     return all(one in features for one in symptom.needs) and not any(one in features for one in symptom.unless)
 
 
-def suspects(matches: Iterable[Match], features: frozenset[str], *, has_failed: bool = True) -> Suspects:
-    """The causes that symptoms speak for, by name; general words count where no other does and something failed."""
+def suspects(matches: Iterable[Match], features: frozenset[str], died: Match | None = None, *, has_failed: bool = True) -> Suspects:
+    """The causes that symptoms speak for, by name; general words count where no other does and something failed.
+
+    `died`: the line at which the run ended, which general words have to explain.
+    """
     spoken = [one for one in matches if is_active(one, features)]
     known = [one for one in spoken if not one.symptom.last]
     found = _suspects(known)
@@ -44,7 +60,15 @@ def suspects(matches: Iterable[Match], features: frozenset[str], *, has_failed: 
         return found
     lines = {one.line for one in known if one.symptom.role != "context"}
     general = [one for one in spoken if one.symptom.last and one.line not in lines and not (has_failed and _WITHOUT.search(one.text))]
+    general = [one for one in general if not _OF_ANOTHER.search(one.text) and not _is_beside(one, died)]
     return _suspects([*known, *general])
+
+
+def _is_beside(match: Match, died: Match | None) -> bool:
+    """True for a line of general words that does not say why the run ended: it ended by a fault of its own, or the line merely warns."""
+    if died is None or match.line == died.line or _RAISED.match(match.text.lstrip()):
+        return False
+    return _OWN_FAULT.match(died.text) is not None or (_ONLY_WARNS.search(match.text) is not None and _RAISED.match(died.text) is not None)
 
 
 def _suspects(matches: Iterable[Match]) -> Suspects:
@@ -153,7 +177,10 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
 # --- what was outlived ---
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
-_AT_WORK = "context-gpu-works"
+_AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "context-at-work", "context-died"
+_NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build"})
+"""What a machine for the CPU lacks."""
+_GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened"})
 _AT_START = frozenset(
     {"driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cuda_runtime_missing", "cpu_only_build"}
 )
@@ -223,6 +250,13 @@ def outlived(
             said = f"{summary_of(one, causes[one.cause])}; yet after it the program has a GPU (line {started.line})"
             out.append(replace(one, summary=said, weight=min(one.weight, FINDING - 1), severity="info", effects=(*one.effects, started)))
             continue
+        handled = any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
+        went_on = None if _failed_again(failed, latest) else _went_on(one, after, features, handled=handled)
+        if went_on is not None:
+            shown, how = went_on
+            said = f"{summary_of(one, causes[one.cause])}; yet after it {how} (line {shown.line})"
+            out.append(replace(one, summary=said, weight=min(one.weight, FINDING - 1), severity="info", effects=(*one.effects, shown)))
+            continue
         end = None if _failed_again(failed, latest) else next(filter(_is_end, after(_END)), None)
         epochs = after(_EPOCH)
         goes_on = len(epochs) >= _EPOCHS
@@ -233,11 +267,26 @@ def outlived(
         how = "the program came to a good end" if end else "the training goes on"
         said = f"{summary_of(one, causes[one.cause])}; yet after it {how} (line {shown.line})"
         worked = goes_on or (end is not None and "reached" in end.fields)
-        handled = goes_on and any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
-        severity = "info" if handled else "warning" if worked else one.severity
+        severity = "info" if goes_on and handled else "warning" if worked or handled else one.severity
         weight = min(one.weight, 100 * _SURE)
         out.append(replace(one, summary=said, weight=weight, severity=severity, effects=(*one.effects, shown)))
     return out
+
+
+def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: frozenset[str], *, handled: bool) -> tuple[Match, str] | None:
+    """The line that shows that a program needs nothing of what it did not find or get, and that in words.
+
+    Tests passed; or it got to its work where nothing shows that there is, or should be, a GPU, or where it was ready for a lack of memory.
+    """
+    passed = next(iter(after(_TESTS)), None)
+    if passed is not None:
+        return passed, "all tests passed"
+    works = next(iter(after(_WORK)), None) if not after(_DIED) else None
+    if works is not None and handled and suspect.cause == "out_of_memory":
+        return works, "the program goes on, which was ready for it"
+    if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:
+        return works, "the program goes on, as one does that works on the CPU"
+    return None
 
 
 def _found_after_all(suspect: Suspect, shown: Match) -> bool:

@@ -39,7 +39,7 @@ def test_an_error_that_was_not_is_one(log: str) -> None:
 )
 def test_a_kill_is_a_lack_of_memory_of_the_machine(log: str) -> None:
     found = judged(log).findings[0]
-    assert found.cause == "out_of_memory"
+    assert found.cause == "unrecognised"  # of the GPU's stack nothing failed
     assert "memory of the machine" in found.summary
     assert not any(remedy.command == "nvidia-smi" for remedy in found.remedy)
 
@@ -103,13 +103,82 @@ def test_what_tells_of_errors_that_were_mended_is_no_failure(log: str) -> None:
     assert not loud(judged(log))
 
 
+PASSED_OVER = "text that only tells of errors (a diff, changes, source code, help, tests that passed), from line {} on, was passed over"
+
+
 def test_what_was_passed_over_is_said() -> None:
-    assert judged(f"start\n{DIFF}").note == "a diff or a list of changes, which begins at line 4, was passed over"
-    assert (
-        judged("start\n1a2b3c4d Fix CUDA out of memory at start\n").note
-        == "a diff or a list of changes, which begins at line 2, was passed over"
-    )
+    assert judged(f"start\n{DIFF}").note == PASSED_OVER.format(3)
+    assert judged("start\n1a2b3c4d Fix CUDA out of memory at start\n").note == PASSED_OVER.format(2)
     assert judged("start\nepoch 1\n").note is None
+    assert judged(COMMIT).note == PASSED_OVER.format(1)
+
+
+OOM_TEST = "[ RUN      ] Cuda.Memory\nCUDA error: out of memory\n"
+COMMIT = f"commit {'5b0c' * 10}\nAuthor: A <a@example.org>\n\n    RuntimeError: CUDA error: out of memory\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "after"),
+    [
+        ('try:\n    raise RuntimeError("CUDA error: out of memory")\n', "RuntimeError: CUDA error: out of memory\n"),
+        ('  std::cerr << "CUDA error: out of memory";\n', "CUDA error: out of memory\n"),
+        (f"{OOM_TEST}[       OK ] Cuda.Memory (3 ms)\n", f"{OOM_TEST}[  FAILED  ] Cuda.Memory (3 ms)\n"),
+        ("=== RUN   TestOom\n    CUDA error: out of memory\n--- PASS: TestOom (0.00s)\n", "CUDA error: out of memory\n"),
+        ("test tests::cuda_error_out_of_memory ... ok\n", "CUDA error: out of memory\n"),
+        ('def test() -> None:\n    """CUDA error: out of memory"""\n', "CUDA error: out of memory\n"),
+        ('@parametrize(\n    "CUDA error: out of memory",\n)\n', "CUDA error: out of memory\n"),
+        ("usage: a [-h]\n\nmemory and time:\n  --small  avoids CUDA error: out of memory\n", "CUDA error: out of memory\n"),
+        ("If you see `CUDA error: out of memory`, take less.\n", "CUDA error: out of memory\n"),
+        ("docs/faq.md:33:CUDA error: out of memory\n", "a.cu:33: CUDA error: out of memory\n"),
+        ('RUN test -e x || echo "CUDA error: out of memory"\n', "CUDA error: out of memory\n"),
+        ("usage: a [-h]\n\noptions:\n  --small  avoids CUDA error: out of memory\n", "CUDA error: out of memory\n"),
+        (COMMIT, "RuntimeError: CUDA error: out of memory\n"),
+        ("a1b2c3d docs: tell of CUDA out of memory\nb2c3d4e test: CUDA error: out of memory\n", "CUDA error: out of memory\n"),
+        ("- feat(gpu): CUDA error: out of memory is told\n", "- CUDA error: out of memory\n"),
+        ("## Troubleshooting\n\n- `CUDA error: out of memory`: take less.\n", "\nCUDA error: out of memory\n"),
+    ],
+)
+def test_what_only_tells_of_an_error_is_none_and_a_failure_beside_it_is(told: str, after: str) -> None:
+    assert not loud(judged(told))
+    assert loud(judged(told + after)) == ["out_of_memory"]
+
+
+@pytest.mark.parametrize(
+    ("after", "is_loud"),
+    [
+        ("[23:28:14 - Predict] Processing 1 long region(s) with batching.\n", False),
+        ("INFO:     Application startup complete.\n", False),
+        ("Processing failed\n", True),
+        ("| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2 |\nProcessing 3 files\n", True),
+        ("Processing 3 files\nValueError: x\n", True),
+    ],
+)
+def test_a_program_that_works_on_without_a_gpu_needs_none(after: str, is_loud: bool) -> None:  # noqa: FBT001
+    assert bool(loud(judged(f"E cuda_driver.cc:313] failed call to cuInit: UNKNOWN ERROR (303)\n{after}"))) is is_loud
+
+
+def test_a_service_that_starts_has_outlived_a_part_that_does_not() -> None:
+    part = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'insightface'\n"
+    assert not loud(judged(f"{part}Starting server\n"))
+    assert loud(judged(f"Starting server\n{part}")) == ["unrecognised"]
+
+
+def test_source_code_that_a_traceback_shows_was_executed() -> None:
+    assert loud(judged('  File "a.py", line 3, in <module>\n    raise RuntimeError("CUDA error: out of memory")\n')) == ["out_of_memory"]
+
+
+@pytest.mark.parametrize(
+    ("end", "is_loud"),
+    [
+        ("40 passed, 12 deselected in 3.21s\n", False),
+        ("100% tests passed, 0 tests failed out of 3\n", False),
+        ("OK (skipped=1)\n", False),
+        ("39 passed, 1 failed in 3.21s\n", True),
+        ("40 passed in 3.21s\nProcess exited with code 1\n", True),
+    ],
+)
+def test_tests_that_all_passed_outlived_what_was_before_them(end: str, is_loud: bool) -> None:  # noqa: FBT001
+    assert bool(loud(judged(f"bash: nvidia-smi: command not found\n{end}"))) is is_loud
 
 
 @pytest.mark.parametrize(
@@ -174,3 +243,47 @@ def test_the_gpu_of_another_program_was_not_found_by_this_one(log: str) -> None:
 def test_a_number_of_gpus_that_is_not_the_one_expected_is_none_found_after_all() -> None:
     assert loud(judged(PROBE + "Expected 4 GPUs, found 2 CUDA devices\n"))
     assert not loud(judged(PROBE + "ggml_cuda_init: found 2 CUDA devices:\n"))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "9f8e7d6c5b4a RuntimeError: {0}\n9f8e7d6c5b4a RuntimeError: {0}\n",
+        "9f8e7d6c5b4a starts\n9f8e7d6c5b4a {0}\n",
+        "a1b2c3d4 starts\na1b2c3d5 RuntimeError: {0}\n",
+        "=== RUN   TestA\n=== RUN   TestB\n    {0}\n--- FAIL: TestA (0.0s)\n--- PASS: TestB (0.0s)\n",
+        "=== RUN   TestA\n=== RUN   TestB\n=== RUN   TestC\n    {0}\n--- PASS: TestC (0.0s)\n--- FAIL: TestA (0.0s)\n",
+        "usage: a\nCaused by:\n  RuntimeError: {0}\n",
+        "run: RuntimeError: {0}\n",
+        "run.txt:12:RuntimeError: {0}\n",
+    ],
+)
+def test_what_a_program_says_is_not_passed_over(log: str) -> None:
+    assert loud(judged(log.format("CUDA error: out of memory"))) == ["out_of_memory"]
+
+
+def test_a_lack_of_memory_that_a_program_was_ready_for_is_a_warning_where_it_ended_well() -> None:
+    log = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n{}step 10 loss 0.5\nTraining finished.\n"
+    assert judged(log.format("retrying with batch size 8\n")).findings[0].severity == "warning"
+    assert judged(log.format("")).findings[0].severity == "error"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "Processing aborted",
+        "Finished with code 1",
+        "finished with status 1",
+        "Finished 0 of 3 jobs",
+        "Detected 2 problems",
+        "processing terminated",
+    ],
+)
+def test_work_that_came_to_nothing_outlives_no_failure(last: str) -> None:
+    log = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n{}\n"
+    assert loud(judged(log.format(last)))
+    assert not loud(judged(log.format("Processed 3 of 3 jobs")))
+
+
+def test_tests_of_which_none_failed_are_no_failure() -> None:
+    assert not judged("100% tests passed, 0 tests failed out of 3\n").findings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.written_logs import Case, book, broken, judged, loud, written
+from tests.written_logs import Case, book, broken, judged, judged_there, loud, of_machines, written
 
-WRITTEN, BROKEN = written(), broken()
+WRITTEN, BROKEN, OF_MACHINES = written(), broken(), of_machines()
 
 
 @pytest.mark.parametrize("case", WRITTEN, ids=[case.name for case in WRITTEN])
@@ -35,6 +35,27 @@ def test_a_log_of_an_environment_that_was_broken_has_a_cause_of_its_family(case:
         assert found.findings[0].cause in family
         assert found.findings[0].evidence
         assert found.findings[0].remedy
+
+
+@pytest.mark.parametrize("case", OF_MACHINES, ids=[case.name for case in OF_MACHINES])
+def test_the_facts_of_its_machine_decide_what_a_log_leaves_open(case: Case) -> None:
+    found = judged_there(case)
+    if case.cause == "harmless":
+        assert not loud(found)
+    else:
+        assert found.findings[0].cause == case.cause
+        assert found.findings[0].remedy
+    if case.cause != "harmless" and loud(judged(case.log)):  # a prompt that says no more than `False` is no failure by itself
+        assert found.findings[0].severity == "error"
+        assert any(one.source == "log" for one in found.findings[0].evidence)
+
+
+def test_lines_that_a_log_alone_cannot_decide_stand_beside_several_machines() -> None:
+    causes: dict[str, set[str]] = {}
+    for case in OF_MACHINES:
+        causes.setdefault(case.log, set()).add(case.cause)
+    assert len(OF_MACHINES) >= 60
+    assert max(map(len, causes.values())) >= 5
 
 
 def test_every_cause_is_tried() -> None:

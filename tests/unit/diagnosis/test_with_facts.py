@@ -9,7 +9,7 @@ import pytest
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.facts.codec import from_mapping
-from tests.written_logs import book
+from tests.written_logs import Case, book, judged_there, of_machines
 
 Tree = dict[str, Any]
 
@@ -167,3 +167,21 @@ def test_a_driver_that_is_too_old_goes_before_what_looks_like_a_lack_of_memory(d
         assert found[0].cause == ("driver_too_old" if driver < "5" else "out_of_memory")
     told = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.78 GiB total capacity; 14.00 GiB already allocated)\n"
     assert diagnose(Reader(book().symptoms()).read([told.encode()]), old, book()).findings[0].cause == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("log", "machine", "cause"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", "torch-5090", "out_of_memory"),
+        ("INTEL MKL ERROR: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent\n", "torch-numpy-2", "framework_pkg_mismatch"),
+        ("Could NOT find CUDNN (missing: CUDNN_LIBRARY_PATH CUDNN_INCLUDE_PATH)\n", "torch-5090", "cudnn_missing"),
+        (
+            "OSError: libcusparse.so.11: cannot open shared object file: No such file or directory\n",
+            "jax-local-old",
+            "cuda_runtime_missing",
+        ),
+    ],
+)
+def test_a_fault_of_the_machine_takes_nothing_that_the_log_says_itself(log: str, machine: str, cause: str) -> None:
+    facts = next(case.facts for case in of_machines() if case.facts is not None and case.facts.parent.name == machine)
+    assert judged_there(Case("", cause, log, facts)).findings[0].cause == cause

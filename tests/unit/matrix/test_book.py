@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.table import arrays_of
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 from tests.unit.matrix.toy import WORLD, TextTables, book
 
@@ -190,6 +191,18 @@ def test_builds_in_outline_are_those_of_the_table() -> None:
         assert [(one.version, str(one.cuda or ""), str(one.cudnn or "")) for one in open_book().builds(name)] == whole
     over = book({"framework/alpha": '[[build]]\nversion = "9.9"\nvariant = "cpu"\ndelivery = "none"\n'})
     assert "9.9" in [one.version for one in over.builds("alpha")]
+
+
+def test_rows_of_an_array_that_is_read_alone_are_those_of_the_table() -> None:
+    from cudnn_resolve.host.tables import open_book
+
+    shipped, rows = open_book(), 0
+    for name in shipped.names():
+        for array in arrays_of(name):
+            whole = tuple(one.row for one in open_book().placed(name, array))
+            assert shipped._rows(name, array) == whole  # noqa: SLF001 - the one way to all of them
+            rows += len(whole)
+    assert rows > 5000
 
 
 def test_a_slot_that_some_releases_of_a_package_own() -> None:

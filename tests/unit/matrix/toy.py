@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.matrix.row import Head
-from cudnn_resolve.matrix.table import Table
+from cudnn_resolve.matrix.table import P, Table
 from cudnn_resolve.matrix.toml import decode
 
 HEAD = 'origin = "authored"\nsource.docs = {where = "https://docs.example/page", read = 2026-01-31}\n'
@@ -301,8 +301,9 @@ class TextTables:
     def head(self, name: str) -> Head | None:
         return self._compile(name).framework
 
-    def outline(self, name: str) -> None:
+    def part(self, name: str, part: type[P]) -> P | None:  # noqa: ARG002 - a table made of a text is whole
         """Only whole tables."""
+        return None
 
     def load(self, name: str) -> Table:
         self.loaded.append(name)
