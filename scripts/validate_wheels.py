@@ -30,7 +30,8 @@ from tests.stage import cudnn_folder, environment, view  # noqa: E402 - the fold
 TORCH, TFJAX = "torch", "tfjax"
 JAX, CUDNN_OF_TFJAX = "0.4.38", "nvidia-cudnn-cu12==9.3.0.75"
 ENVIRONMENTS = {
-    TORCH: ["torch==2.6.0", "onnxruntime-gpu==1.20.2", "numpy"],
+    # triton 3.2 imports setuptools, which neither it nor torch 2.6 asks for below Python 3.12.
+    TORCH: ["torch==2.6.0", "onnxruntime-gpu==1.20.2", "numpy", "setuptools"],
     # Not jax[cuda12], which wants a newer nvcc than TensorFlow does.
     TFJAX: ["tensorflow[and-cuda]==2.18.0", f"jax=={JAX}", f"jax-cuda12-plugin=={JAX}", f"jax-cuda12-pjrt=={JAX}", CUDNN_OF_TFJAX],
 }
@@ -194,7 +195,7 @@ def tried(folder: Path, trial: Trial) -> Row:
     with without(site_of(folder, trial.environment), trial.hidden):
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
     told: Row = json.loads(done.stdout) if done.stdout else {"checks": [], "status": done.stderr[-500:]}
-    checks = {check["id"].rpartition("/")[2]: check for check in told["checks"] if check["framework"] == trial.framework}
+    checks = {check["id"].removeprefix(f"{trial.framework}/"): check for check in told["checks"] if check["framework"] == trial.framework}
     seen = {name: checks[name]["status"] if name in checks else "absent" for name in trial.expected}
     observed = " | ".join(str(check["observed"]) for check in checks.values())
     wrong = [f"{name} is {seen[name]}, not {status}" for name, status in trial.expected.items() if seen[name] != status]
