@@ -162,12 +162,21 @@ def _part_runtime(found: Suspects, _: Case) -> Suspects:
 
 
 def _part_listed(found: Suspects, case: Case) -> Suspects:
-    """CUDA libraries that are not found although the log shows such a file, or the wheel that brings it."""
-    runtime = found.get("cuda_runtime_missing")
-    if runtime is None:
-        return found
-    wanted = list(dict.fromkeys(missing(runtime.matches)))
-    lines = {one.line for one in runtime.matches}
+    """Libraries of CUDA or of the driver that are not found although the log shows such a file, or the wheel that brings it."""
+    for cause in ("cuda_runtime_missing", "driver_incomplete", "driver_not_loaded"):
+        lacking = found.get(cause)
+        listed = None if lacking is None else _listed(lacking, case)
+        if lacking is not None and listed is not None:
+            library, place, match = listed
+            text = f"{library.file} is wanted and not found, although the log shows it{place}: the loader does not look there"
+            return _strengthened(found, "lib_not_on_path", lacking, 6, text, [match])
+    return found
+
+
+def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
+    """A library that is missing, where the log shows it, and the line that does."""
+    wanted = list(dict.fromkeys(missing(lacking.matches)))
+    lines = {one.line for one in lacking.matches}
     shown = {one.file for match in case.matches for one in wanted if match.line not in lines and _shown_in(match, one, case) is not None}
     # Beside a file that is nowhere, one of a mere name that is there is not what the program ended for.
     is_nowhere = any(one.version is not None and one.file not in shown for one in wanted)
@@ -175,9 +184,8 @@ def _part_listed(found: Suspects, case: Case) -> Suspects:
         for library in wanted:
             place = _shown_in(match, library, case) if match.line not in lines else None
             if place is not None and (library.version is not None or not is_nowhere):
-                text = f"{library.file} is wanted and not found, although the log shows it{place}: the loader does not look there"
-                return _strengthened(found, "lib_not_on_path", runtime, 6, text, [match])
-    return found
+                return library, place, match
+    return None
 
 
 def _shown_in(match: Match, library: Library, case: Case) -> str | None:
