@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
+from cudnn_resolve.diagnosis.log_form import decoded
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Diagnosis
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.files import STDIN, read_log
@@ -21,6 +22,11 @@ from cudnn_resolve.operations.results import Result, grown
 
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Range
+
+_PACKED = {b"\x1f\x8b": "zcat", b"BZh": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"PK\x03\x04": "unzip -p"}
+"""How a file begins that is packed, and what unpacks it."""
+_CONTROLS = frozenset(map(chr, (*range(1, 32), 127))) - frozenset("\a\b\t\n\v\f\r\x1b")
+"""Characters that no text has, apart from the zeros of a hole and what moves a cursor."""
 
 
 class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
@@ -47,7 +53,7 @@ def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResul
 
         for text in request.framework:
             parse_target(text, book)
-    reader = Reader(book.symptoms()).read(_followed(request.log, read_log(request.log), listener)) if request.log is not None else None
+    reader = Reader(book.symptoms()).read(_followed(request.log, _text_of(request.log), listener)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
     found = weigh(reader, facts, book, request_without_targets(request))
     if facts is None or not request.ranges:
@@ -55,6 +61,23 @@ def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResul
     from cudnn_resolve.operations.verdict import ranges_of_facts
 
     return grown(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
+
+
+def _text_of(path: str) -> Iterator[bytes]:
+    """The pieces of a log; InputError for what is packed or no text, of which nothing could be said."""
+    for number, piece in enumerate(read_log(path)):
+        if not number:
+            _refuse_no_text(path, piece[:4096])
+        yield piece
+
+
+def _refuse_no_text(path: str, head: bytes) -> None:
+    unpacks = next((tool for magic, tool in _PACKED.items() if head.startswith(magic)), None)
+    if unpacks:
+        raise InputError(f"the log {path} is packed", code="input-encoding", hint=f"{unpacks} FILE | cudnn-resolve doctor -")
+    text = decoded(head).replace("\0", "")
+    if sum(one in _CONTROLS for one in text) > len(text) // 20:
+        raise InputError(f"the log {path} is not text", code="input-encoding", hint="give the text that the program printed")
 
 
 def _followed(path: str, pieces: Iterable[bytes], listener: Listener) -> Iterator[bytes]:

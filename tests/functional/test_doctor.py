@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,31 @@ def log(tmp_path: Path) -> str:
     path = tmp_path / "train.log"
     path.write_text(f"epoch 1\n{MISSING}", "utf-8")
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(MISSING.encode()), "is packed"),
+        (Path(sys.executable).resolve().read_bytes()[:9000], "is not text"),
+        (random.Random(4).randbytes(5000), "is not text"),
+    ],
+    ids=["gzip", "program", "noise"],
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "log").write_bytes(content)
+    done = run("doctor", str(tmp_path / "log"), "--no-facts")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be", "gb18030", "shift_jis"])
+def test_text_of_other_encodings_is_read(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "log").write_bytes(
+        f"開始 学習\n{MISSING}".encode(encoding) if encoding != "utf-16-le" else f"begun\n{MISSING}".encode(encoding)
+    )
+    assert "cudnn_missing" in run("doctor", str(tmp_path / "log"), "--no-facts").stdout
 
 
 def test_a_log_gives_cause_evidence_and_remedy(log: str) -> None:
