@@ -20,7 +20,8 @@ _CUDA_STEMS = (
 _MEASURED = r"\b(?:(?:epoch|step|loss|vs)\b|(?:val|train|iter|max|min|mean|avg|sum|rel|abs|test|eval|rms)\w{0,7}[ _-]{0,2}err)"
 """Words of an error that is measured, as that of a training."""
 _CUDA_FAILED = (
-    r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cuda(?:Error(?:_t)?|(?:Get|Set)\w{2,20})|(?:nvidia|gpu) (?:device|driver)(?=.{0,60}\b(?:err|fail)))\b"
+    r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cudaError(?:_t)?|cuda(?:Get|Set)\w{2,20}"
+    r"|(?:nvidia|gpu) (?:device|driver)(?=.{0,60}\b(?:err|fail)))\b"
     rf"(?:(?!{_MEASURED}).){{0,60}}?\b(?:err(?:or)?|failure|failed|fails|returned|returns)"
     r"(?: with)?(?: err(?:or)?)?(?:[: ]{0,2}(?:code|status|number))?[ :=(#]{1,4}|THCudaCheck FAIL .{0,160}error=|== cudaSuccess\)? {0,2}\()"
 )
