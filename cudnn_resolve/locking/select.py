@@ -100,7 +100,7 @@ def source_of(package: Package, machine: Machine) -> Source | None:
     if direct is not None:
         return direct
     wheels = {name_of(one): one for one in package.wheels or ()}
-    target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    target = Target.of(machine)
     best = best_file((File(name, "", {}) for name in wheels), target)
     return wheels[best.filename] if best is not None else package.sdist
 

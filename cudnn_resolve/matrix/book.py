@@ -118,10 +118,18 @@ class Book:
         """What is known of a pip package's releases, oldest first; None where it was not harvested."""
         return self._keep("package", _normalized(name), self._package)
 
+    def releases(self, package: str) -> tuple[row.WheelRelease, ...]:
+        """The releases of a pip package, oldest first; none where it was not harvested."""
+        found = self.package(package)
+        return found.releases if found is not None else ()
+
+    def release(self, package: str, version: str) -> row.WheelRelease | None:
+        """One release of a pip package; None where it was not harvested."""
+        return next((one for one in self.releases(package) if one.version == version), None)
+
     def requires(self, package: str, version: str) -> Mapping[str, tuple[str, ...]]:
         """Architecture to the Requires-Dist lines of a release; empty where it was not harvested."""
-        found = self.package(package)
-        release = next((one for one in found.releases if one.version == version), None) if found else None
+        release = self.release(package, version)
         return (release.requires or {}) if release else {}
 
     def extras(self, package: str) -> frozenset[str]:

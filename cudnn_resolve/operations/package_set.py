@@ -150,7 +150,7 @@ def _files_beside(folder: str) -> Open:
 
 def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
     """Packages whose every file in a lock is a wheel for other machines."""
-    target = tag.Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    target = tag.Target.of(machine)
     for one in packages:
         wheels = all(name.endswith(".whl") for name in one.files)
         if one.files and wheels and tag.best_file((File(name, "", {}) for name in one.files), target) is None:

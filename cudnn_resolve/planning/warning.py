@@ -16,7 +16,7 @@ from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.planning.unmet_pins import left_warnings
 from cudnn_resolve.resolution.age import years_old
-from cudnn_resolve.resolution.assemble import cuda_of, loaded_cudnn, loads_wheels, versions_after
+from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
@@ -25,6 +25,7 @@ from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM
 from cudnn_resolve.resolution.open_request import opened
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.releases import catalog_of
+from cudnn_resolve.resolution.solve import cuda_of
 from cudnn_resolve.resolution.vendor import vendor_build
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 

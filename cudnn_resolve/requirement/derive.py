@@ -154,14 +154,18 @@ def _accepts(target: Target, build: Build, book: Book) -> bool:
         return False
     if target.package is not None and build.package != target.package:
         return False
-    exact = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in target.specifier)
-    if build.yanked and not exact:
+    if build.yanked and not is_exact(target.specifier):
         return False
     local = any("+" in one.version for one in target.specifier)
     text = build.wheel_version if "+" in build.wheel_version or not local else f"{build.version}+{build.variant}"
     if build.variant == VENDOR and not local:  # by the version that it is made from, or by its own as a whole
         return any(target.specifier.contains(one, prereleases=True) for one in (build.version, text))
     return target.specifier.contains(text, prereleases=target.pre or names_prerelease(target.specifier))
+
+
+def is_exact(specifier: SpecifierSet) -> bool:
+    """True where a specifier pins one version."""
+    return any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in specifier)
 
 
 def names_prerelease(specifier: SpecifierSet) -> bool:

@@ -145,8 +145,8 @@ def _built(book: Book, build: Build) -> date | None:
 
 
 def _in_table(book: Book, package: str, version: str) -> date | None:
-    table = book.package(package)
-    return _read(next((one.date for one in table.releases if one.version == version), None)) if table is not None else None
+    row = book.release(package, version)
+    return _read(row.date) if row is not None else None
 
 
 def _read(text: str | None) -> date | None:

@@ -22,15 +22,13 @@ from cudnn_resolve.resolution.key import (
     CUDNN_IN_FOLDER,
     CUDNN_OF_SYSTEM,
     DRIVER,
-    CudaKey,
-    CudnnKey,
     Key,
     LibrariesKey,
     PipKey,
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import closed
-from cudnn_resolve.resolution.solve import build_of
+from cudnn_resolve.resolution.solve import build_of, cuda_of, cudnn_of
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
@@ -48,8 +46,8 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     builds = tuple(build_of(pins, target.framework) for target in universe.request.targets)
     # What the frameworks share, else what an installed one lives on.
     runtime = cuda_of(pins, CUDA) or cuda_of(pins, CUDA_OF_SYSTEM)
-    apart = _cudnn_of(pins, CUDNN_IN_FOLDER)
-    chosen = _cudnn_of(pins, CUDNN) or _cudnn_of(pins, CUDNN_OF_SYSTEM) or apart
+    apart = cudnn_of(pins, CUDNN_IN_FOLDER)
+    chosen = cudnn_of(pins, CUDNN) or cudnn_of(pins, CUDNN_OF_SYSTEM) or apart
     cudnn = chosen.build if chosen is not None else None
     cudnn_text, soname = _cudnn(cudnn, builds)
     minimum, why = driver_minimum(pins)
@@ -74,13 +72,8 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         rounds=solved.rounds,
         unreached=pip.unreached,
         guessed=pip.guessed,
-        in_folder=_pin_in_folder(universe, apart, pins) if apart is not None else None,
+        in_folder=_pin_of_wheel(universe, apart.build.wheel or "", apart.version, pins[apart.key].reasons) if apart is not None else None,
     )
-
-
-def _pin_in_folder(universe: Universe, apart: CudnnCandidate, pins: Mapping[Key, Pin]) -> PipPin | None:
-    """The wheel of the cuDNN that lies in a folder of its own."""
-    return _pin_of_wheel(universe, apart.build.wheel or "", apart.version, pins[apart.key].reasons)
 
 
 def _pin_that_stays(universe: Universe, apart: CudnnCandidate, pins: Sequence[PipPin]) -> Iterator[PipPin]:
@@ -111,23 +104,12 @@ def versions_after(book: Book, found: Resolution) -> dict[str, str]:
     return {**kept, **pinned}
 
 
-def cuda_of(pins: Mapping[Key, Pin], key: CudaKey) -> CudaCandidate | None:
-    """Return the CUDA that was chosen; None where none was."""
-    found = pins[key].candidate if key in pins else None
-    return found if isinstance(found, CudaCandidate) else None
-
-
 def loads_wheels(resolution: Resolution, framework: str) -> bool:
     """True for a framework with the cuDNN of the system and the CUDA of the installed wheels, which it finds first."""
     if resolution.channels.get(framework) not in ("system", "apt"):
         return False
     runtime = cuda_of(resolution.pins, CUDA_OF_SYSTEM) or cuda_of(resolution.pins, CUDA)
     return runtime is not None and runtime.channel == "pip"
-
-
-def _cudnn_of(pins: Mapping[Key, Pin], key: CudnnKey) -> CudnnCandidate | None:
-    found = pins[key].candidate if key in pins else None
-    return found if isinstance(found, CudnnCandidate) else None
 
 
 def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
@@ -228,7 +210,7 @@ def _is_pinned(pattern: AptPattern) -> bool:
 def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]:
     out: list[AptPin] = []
     for cuda_key, cudnn_key in ((CUDA, CUDNN), (CUDA_OF_SYSTEM, CUDNN_OF_SYSTEM)):
-        cuda, cudnn = cuda_of(pins, cuda_key), _cudnn_of(pins, cudnn_key)
+        cuda, cudnn = cuda_of(pins, cuda_key), cudnn_of(pins, cudnn_key)
         if cuda is not None and cuda.channel == "apt":
             out += _apt_cuda(universe, cuda, _because(pins[cuda_key]))
         if cudnn is not None and cuda is not None and cudnn.channel == "apt":

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.assemble import assemble
 from cudnn_resolve.resolution.choice import is_late
 from cudnn_resolve.resolution.context import Context
@@ -111,37 +110,44 @@ def _attempt_once(
 
 def _is_best(universe: Universe, found: Resolution) -> bool:
     """True where every target has the first build that it accepts and the machine allows."""
-    for target, build in zip(found.request.targets, found.builds, strict=True):
-        candidates = universe.unordered(FrameworkKey(target.framework))
-        usable = (one for one in candidates if accepts(target, one.build, universe.book) and not universe.look.met(one))
-        if next((one.build for one in usable), None) is not build:
-            return False
-    return True
+    return all(universe.newest(target) is build for target, build in zip(found.request.targets, found.builds, strict=True))
 
 
 def _on_some_python(
     machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe], dropped: Sequence[str] = ()
 ) -> Resolution | Failure:
     """The answer on the machine's Python, or on the first that has one where that is unknown."""
-    if machine.python is not None:
-        return _attempt(make(machine, settle(request, machine)), rounds, dropped)
     failure: Failure | None = None
-    refusal: UsageError | None = None
-    for python in PYTHONS:
-        one = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
-        try:
-            settled = settle(request, one)
-        except UsageError as error:
-            refusal = refusal or error
-            continue
+    for one, settled in on_each_python(machine, request):
         found = _attempt(make(one, settled), rounds, dropped)
         if isinstance(found, Resolution):
             return found
         failure = failure or found
-    if failure is None:
-        assert refusal is not None
-        raise refusal
+    assert failure is not None
     return failure
+
+
+def on_each_python(machine: Machine, request: OpenRequest) -> Iterator[tuple[Machine, OpenRequest]]:
+    """The machine and what is asked on it, for each Python on which anything is where that is unknown; errors as of `settle`."""
+    if machine.python is not None:
+        yield machine, settle(request, machine)
+        return
+    refusals: list[UsageError] = []
+    for python in PYTHONS:
+        one = with_python(machine, python)
+        try:
+            settled = settle(request, one)
+        except UsageError as error:
+            refusals.append(error)
+        else:
+            yield one, settled
+    if len(refusals) == len(PYTHONS):
+        raise refusals[0]
+
+
+def with_python(machine: Machine, python: tuple[int, int]) -> Machine:
+    """The machine with another Python."""
+    return replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
 
 
 def _attempt(universe: Universe, rounds: int, dropped: Sequence[str]) -> Resolution | Failure:

@@ -290,7 +290,7 @@ class Builds:
             if release is None:
                 return False
             version = release.version
-            return version.major == built.major and version.minor >= built.minor and not self.context.is_bad(package, release)
+            return version.major == built.major and version.minor >= built.minor and not self.context.is_bad(release)
 
         yield Need(pip_key(package), is_wheel, f"{package} >= {built.major}.{built.minor}, < {built.major + 1}", because)
 
@@ -303,10 +303,10 @@ class Builds:
             if package is None or library == "cudnn":
                 continue
 
-            def test(other: PipCandidate, package: str = package) -> bool:
-                if other.release is None or self.context.is_bad(package, other.release):
+            def test(other: PipCandidate) -> bool:
+                if other.release is None or self.context.is_bad(other.release):
                     return False
-                cuda = book.cuda_of(package, other.release.text)
+                cuda = book.cuda_of(other.release.package, other.release.text)
                 return cuda is None or cuda >= line
 
             yield Need(pip_key(package), test, f"{package} of CUDA {line} or later", f"{who} loads {library}")

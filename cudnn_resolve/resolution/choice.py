@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.requirement.derive import is_exact
 from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key, LibrariesKey, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import has_wheel
-from cudnn_resolve.resolution.pin_override import is_exact
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.errors import UsageError
-from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.derive import accepts, is_exact
 from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.requirement.model import Extra, Target
-from cudnn_resolve.resolution.attempt import PYTHONS
+from cudnn_resolve.resolution.attempt import on_each_python
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.conflict_lines import clashes, not_there, withdrawn
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import apart, solve_families
 from cudnn_resolve.resolution.key import InstalledKey
-from cudnn_resolve.resolution.marker import settle
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.open_request import OpenRequest, closed, opened
 from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
-from cudnn_resolve.resolution.release import LATE, names_one, parse_version
+from cudnn_resolve.resolution.release import LATE, parse_version
 from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
 
@@ -37,14 +35,14 @@ ROUNDS = 3000
 
 def explain(book: Book, machine: Machine, request: Request, found: Failure | None = None) -> Conflict:
     """The conflict of a request that has no resolution; `found` says what the search met."""
-    machine, request = _settled(machine, replace(opened(request), any_answer=True))
+    machine, request = next(on_each_python(machine, replace(opened(request), any_answer=True)))
     core, core_machine, core_request, failure = minimum(book, machine, request, found)
     failure = failure or _failure(book, core_machine, core_request)
     given_up = failure is not None and failure.exhausted
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
-    causes += apart(Universe(Context(book, core_machine, core_request)))
+    universe = Universe(Context(book, core_machine, core_request))
+    causes += apart(universe)
     if failure is not None:
-        universe = Universe(Context(book, core_machine, core_request))
         causes += not_there(universe, failure)
         causes += clashes(universe, failure, core)
     late = failure is not None and any(LATE in rejection.because for rejection in failure.rejections)
@@ -56,21 +54,6 @@ def explain(book: Book, machine: Machine, request: Request, found: Failure | Non
         causes=tuple(causes),
         relaxations=relaxations(Trials(book, machine, request, about, (core_machine, core_request))),
     )
-
-
-def _settled(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-    """The machine and the request on it, on the first Python that is asked for anything where that is unknown; errors as of `settle`."""
-    if machine.python is not None:
-        return machine, settle(request, machine)
-    refusal: UsageError | None = None
-    for python in PYTHONS:
-        one = replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
-        try:
-            return one, settle(request, one)
-        except UsageError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
 
 
 def minimum(
@@ -161,7 +144,7 @@ def _denied(book: Book, request: OpenRequest, target: Target) -> str:
     """That there is no such release; where no index was asked for it by name, that the tables know none."""
     known = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
     offline = request.source is None or request.source.offline
-    if offline or not names_one(target.specifier):
+    if offline or not is_exact(target.specifier):
         span = f", only {min(known)} to {max(known)}" if known else ""
         asked = ", and offline no index is asked" if offline else ""
         return f"the tables know no release of {target.framework} that is {target.text}{span}{asked}"
@@ -173,8 +156,7 @@ def _made_elsewhere(book: Book, target: Target) -> str | None:
     """That the release a target means is there, and its GPU builds are not known; None where it is not."""
     own = (target.package,) if target.package else book.framework(target.framework).packages
     for name in dict.fromkeys((*own, target.framework)):
-        table = book.package(name)
-        releases = reversed(table.releases if table is not None else ())
+        releases = reversed(book.releases(name))
         found = next((one.version for one in releases if target.specifier.contains(one.version, prereleases=True)), None)
         if found is not None:
             return (

@@ -17,19 +17,16 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.condition import Condition, Subject
 from cudnn_resolve.resolution.key import (
     CUDNN,
+    INDEX,
     CudaKey,
     CudnnKey,
-    DriverKey,
+    FactKey,
     GpuKey,
-    IndexKey,
     InstalledKey,
     Key,
     LibrariesKey,
     LimitKey,
     PipKey,
-    PlatformKey,
-    PythonKey,
-    RootKey,
     SlotKey,
 )
 from cudnn_resolve.resolution.model import Cause, Failure, Rejection
@@ -74,7 +71,7 @@ def _matters(universe: Universe, rejection: Rejection, subjects: Collection[Subj
 
     `forbidden`: whether the machine forbids a package in every release, as far as that was asked.
     """
-    if universe.fact(rejection.about) is None or isinstance(rejection.about, (LimitKey, IndexKey)):
+    if universe.fact(rejection.about) is None or isinstance(rejection.about, LimitKey) or rejection.about == INDEX:
         return True
     if rejection.about not in subjects:
         return False
@@ -184,7 +181,7 @@ def _version_of(rejection: Rejection) -> str:
     return candidate.build.wheel_version if isinstance(candidate, LibrariesCandidate) else candidate.version
 
 
-_FACTS = (GpuKey, DriverKey, PythonKey, PlatformKey, LimitKey, RootKey, InstalledKey)
+_FACTS = (FactKey, GpuKey, LimitKey, InstalledKey)
 """What is as it is: nobody else wants anything of it that would have to be named."""
 _NAMED = 3
 """Versions that are named one by one."""

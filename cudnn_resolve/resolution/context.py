@@ -127,17 +127,17 @@ class Context:
         kept = self.machine.pip.get(release.package), self.request.preferences.get(release.package)
         return release.package in self.request.direct or release.text in kept
 
-    def is_bad(self, package: str, release: Release) -> bool:
+    def is_bad(self, release: Release) -> bool:
         """True where an advisory of the matrix says to avoid the release on this machine, or its index withdrew it.
 
         Never where the user wants the wheels' own pins to hold.
         """
         if self.request.strict_pins:
             return False
-        key = (package, release.text)
+        key = (release.package, release.text)
         answer = self._bad.get(key)
         if answer is None:
-            answer = self._bad[key] = self.is_avoided(package, release.version) or release.yanked
+            answer = self._bad[key] = self.is_avoided(release.package, release.version) or release.yanked
         return answer
 
     def is_avoided(self, package: str, version: Version) -> bool:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.requirement.derive import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, LazyList, Need
 from cudnn_resolve.resolution.channel import MAJORS, channels, channels_of_system, component_package, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, ROOT, CudaKey
-from cudnn_resolve.resolution.pin_override import is_exact
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.version import CudaVersion
 

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudnn_resolve.requirement.derive import accepts
-from cudnn_resolve.resolution.candidate import BuildCandidate, CudaCandidate, Need
+from cudnn_resolve.resolution.candidate import BuildCandidate, Need
 from cudnn_resolve.resolution.channel import component_package, is_installed
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.hopeless import forbidden
 from cudnn_resolve.resolution.key import CUDA, FrameworkKey
 from cudnn_resolve.resolution.model import Cause, Failure
-from cudnn_resolve.resolution.solve import ROUNDS, Solved, build_of, solve
+from cudnn_resolve.resolution.solve import ROUNDS, Solved, build_of, cuda_of, solve
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
@@ -214,9 +214,8 @@ def _replaces(universe: Universe, answer: Solved, builds: Sequence[Build]) -> bo
     major = _wheels_major(universe)
     if major is None:
         return False
-    pin = answer.pins.get(CUDA)
-    cuda = pin.candidate if pin is not None else None
-    if isinstance(cuda, CudaCandidate) and cuda.channel == "pip" and cuda.cuda.major != major:
+    cuda = cuda_of(answer.pins, CUDA)
+    if cuda is not None and cuda.channel == "pip" and cuda.cuda.major != major:
         return True
     new = (build for build in builds if build.delivery == "bundled" and not is_installed(universe.context, build))
     return any(build.cuda is not None and build.cuda.major != major for build in new)

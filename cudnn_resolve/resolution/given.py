@@ -19,7 +19,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Given(Context):
     """A context in which nothing is chosen: a release that a search would avoid is there, and the advisory is told by itself."""
 
-    def is_bad(self, package: str, release: Release) -> bool:  # noqa: ARG002
+    def is_bad(self, release: Release) -> bool:  # noqa: ARG002
         """False: the needs of the others say whether it serves."""
         return False
 

@@ -29,7 +29,7 @@ from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
 from cudnn_resolve.resolution.given import NOTHING, Given, spelt
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
-from cudnn_resolve.resolution.key import DRIVER, CudaKey, CudnnKey, LibrariesKey, PipKey, PlatformKey, PythonKey, SlotKey
+from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import UNLISTED, is_far, parse_requirement, parse_version, unlisted
 from cudnn_resolve.resolution.universe import Facts, Universe
@@ -268,7 +268,7 @@ class _Set:
             return fault
         fact = self.universe.fact(key)
         if fact is not None:
-            kind: Kind = "wheel" if isinstance(key, (PythonKey, PlatformKey)) else "machine"
+            kind: Kind = "wheel" if key in (PYTHON, ARCH, GLIBC) else "machine"
             return None if need.test(fact) else self._unmet(need, one, kind, f"here is {fact}", "")
         if isinstance(key, SlotKey):
             self._own(need, one.package)

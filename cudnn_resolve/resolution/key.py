@@ -29,11 +29,13 @@ class Key(Struct, frozen=True, cache_hash=True):
     """Key of one package of the universe; its text is for people and for a stable order."""
 
 
-class DriverKey(Key, frozen=True, cache_hash=True):
-    """The NVIDIA driver."""
+class FactKey(Key, frozen=True, cache_hash=True):
+    """What there is one of: the driver, the Python, the architecture, the C library, the distribution, the user, the indexes."""
+
+    name: Literal["driver", "python", "arch", "glibc", "os", "root", "index"]
 
     def __str__(self) -> str:
-        return "driver"
+        return self.name
 
 
 class GpuKey(Key, frozen=True, cache_hash=True):
@@ -43,36 +45,6 @@ class GpuKey(Key, frozen=True, cache_hash=True):
 
     def __str__(self) -> str:
         return f"gpu:{self.number}"
-
-
-class PythonKey(Key, frozen=True, cache_hash=True):
-    """The target interpreter."""
-
-    def __str__(self) -> str:
-        return "python"
-
-
-class PlatformKey(Key, frozen=True, cache_hash=True):
-    """The architecture, the C library or the distribution."""
-
-    part: Literal["arch", "glibc", "os"]
-
-    def __str__(self) -> str:
-        return self.part
-
-
-class RootKey(Key, frozen=True, cache_hash=True):
-    """Whether the user may become root."""
-
-    def __str__(self) -> str:
-        return "root"
-
-
-class IndexKey(Key, frozen=True, cache_hash=True):
-    """What the configured indexes have."""
-
-    def __str__(self) -> str:
-        return "index"
 
 
 class LimitKey(Key, frozen=True, cache_hash=True):
@@ -154,13 +126,15 @@ class SlotKey(Key, frozen=True, cache_hash=True):
         return f"slot:{self.files}"
 
 
-DRIVER = DriverKey()
-PYTHON = PythonKey()
-ARCH = PlatformKey("arch")
-GLIBC = PlatformKey("glibc")
-OS = PlatformKey("os")
-ROOT = RootKey()
-INDEX = IndexKey()
+DRIVER = FactKey("driver")
+PYTHON = FactKey("python")
+ARCH = FactKey("arch")
+GLIBC = FactKey("glibc")
+OS = FactKey("os")
+ROOT = FactKey("root")
+"""Whether the user may become root."""
+INDEX = FactKey("index")
+"""What the configured indexes have."""
 CUDA_LIMIT = LimitKey("cuda")
 CUDNN_LIMIT = LimitKey("cudnn")
 CUDA = CudaKey()

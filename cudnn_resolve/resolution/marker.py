@@ -70,8 +70,13 @@ def settle(request: OpenRequest, machine: Machine) -> OpenRequest:
 
 def applies(requirement: Requirement, environment: Mapping[str, str], extras: Iterable[str] = ()) -> bool:
     """True where a requirement, one of no extra or of one of these, is for this environment; one that cannot be judged is for none."""
+    return requirement.marker is None or any(is_true(requirement.marker, environment, extra) for extra in ("", *extras))
+
+
+def is_true(marker: Marker, environment: Mapping[str, str], extra: str) -> bool:
+    """True where a marker holds in an environment with one extra, or with none; False for one that cannot be judged."""
     try:
-        return requirement.marker is None or any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras))
+        return marker.evaluate({**environment, "extra": extra})
     except NO_MARKER:
         return False
 

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.source import Metadata
-from cudnn_resolve.resolution.marker import NO_MARKER, marker_environment
+from cudnn_resolve.resolution.marker import is_true, marker_environment
 from cudnn_resolve.resolution.release import Release, parse_requirement
 
 if TYPE_CHECKING:
@@ -107,11 +107,7 @@ class ReleaseMetadata:
         key = (marker, extra)
         answer = self._markers.get(key)
         if answer is None:
-            try:
-                answer = bool(requirement.marker and requirement.marker.evaluate({**self._environment, "extra": extra}))
-            except NO_MARKER:
-                answer = False
-            self._markers[key] = answer
+            answer = self._markers[key] = requirement.marker is not None and is_true(requirement.marker, self._environment, extra)
         return answer
 
     def expect(self, release: Release, extras: tuple[str, ...]) -> None:

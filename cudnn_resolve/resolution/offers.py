@@ -28,7 +28,7 @@ class Offers:
         self._source = request.source
         self._direct = request.direct
         self._hashes = accepted_hashes(request, book)
-        self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+        self._target = Target.of(machine)
 
     def accepted(self, package: str, offer: Offer) -> Offer:
         """Return the offer with the files alone whose hashes the user accepts."""

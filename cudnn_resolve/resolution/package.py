@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import names_prerelease
+from cudnn_resolve.requirement.derive import is_exact, names_prerelease
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import (
@@ -25,7 +25,7 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.framework_bounds import bound_needs
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, GLIBC, INDEX, PYTHON, PipKey, SlotKey, pip_key
-from cudnn_resolve.resolution.pin_override import is_exact, is_version, requirement_need, within
+from cudnn_resolve.resolution.pin_override import is_version, requirement_need, within
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, parse_version, specifier
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion

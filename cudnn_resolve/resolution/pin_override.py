@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import VENDOR, names_prerelease
+from cudnn_resolve.requirement.derive import VENDOR, is_exact, names_prerelease
 from cudnn_resolve.resolution.candidate import Need, PipCandidate
 from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.resolution.release import Release, parse_version
@@ -19,11 +19,6 @@ from cudnn_resolve.version import CudaVersion
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Component
     from cudnn_resolve.resolution.context import Context
-
-
-def is_exact(spec: SpecifierSet) -> bool:
-    """True where a specifier pins one version."""
-    return any(one.operator in {"==", "==="} and not one.version.endswith(".*") for one in spec)
 
 
 def is_version(release: Release, text: str) -> bool:
@@ -130,7 +125,7 @@ def requirement_need(context: Context, requirement: Requirement, *, by: Release,
             cuda = context.book.cuda_of(name, release.text)
             if cuda is not None and cuda < CudaVersion(own.line):
                 return False
-        return test(release.version) and counts(release) and not context.is_bad(name, release)
+        return test(release.version) and counts(release) and not context.is_bad(release)
 
     alike = (key, said, own.line if own is not None else None)
     return Need(key, holds, text, because, declared=spec if said else None, requested_by=who, binding=binding, alike=alike)

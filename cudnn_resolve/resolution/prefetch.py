@@ -73,8 +73,7 @@ def _required(
     book: Book, machine: Machine, package: str, admits: Callable[[str], bool], extras: tuple[str, ...], environment: Mapping[str, str]
 ) -> Iterator[Requirement]:
     """What the newest release that is admitted requires, with these extras."""
-    table = book.package(package)
-    for row in reversed(table.releases if table else ()):
+    for row in reversed(book.releases(package)):
         if row.requires is not None and not row.yanked and admits(row.version):
             return _parsed(row.requires.get(machine.arch) or row.requires.get("x86_64") or (), extras, environment)
     return iter(())

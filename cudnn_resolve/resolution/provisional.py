@@ -18,8 +18,9 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Head, WheelRelease
 from cudnn_resolve.matrix.table import P, Table, table_type
+from cudnn_resolve.requirement.derive import is_exact
 from cudnn_resolve.resolution.marker import applies, marker_environment
-from cudnn_resolve.resolution.release import extras_of, names_one, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files
 from cudnn_resolve.resolution.tag import best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -89,7 +90,7 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
             if releases:
                 builds += [build for offer, requires in releases for build in _builds(machine, known, offer, requires)]
                 tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
-        if names_one(target.specifier) and not any(
+        if is_exact(target.specifier) and not any(
             target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)
         ):
             for package in dict.fromkeys((*packages, target.framework)):
@@ -125,7 +126,7 @@ def _releases(
             if version < newest and not any(one.operator == "==" for one in target.specifier):
                 return
             continue
-        file = best_file(offer.files, Files(machine.python, machine.free_threaded, machine.arch, machine.glibc))
+        file = best_file(offer.files, Files.of(machine))
         if named and (file is None or not file.is_wheel):  # the resolution says what it is not made for
             file = next((one for one in offer.files if one.is_wheel), None)
         if file is None or not file.is_wheel or (file.yanked is not None and not named):
@@ -141,8 +142,7 @@ def _releases(
 
 def _unread(book: Book, package: str, target: Target, source: Source) -> list[Offer]:
     """Releases asked for by name that only the index knows: no build is made of them, and none denies them."""
-    table = book.package(package)
-    known = {one.version for one in table.releases} if table is not None else set()
+    known = {one.version for one in book.releases(package)}
     listing = source.listing(package)
     offers = listing.offers if listing is not None else ()
     return [one for one in offers if one.version not in known and (version := parse_version(one.version)) and _names(target, version)]

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cudnn_resolve.resolution.tag import Fit
+from cudnn_resolve.resolution.tag import EVERYWHERE, Fit
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
@@ -29,45 +30,31 @@ class Details(NamedTuple):
     yanked: bool = False
 
 
-class Release:
+class Release(Struct, kw_only=True, eq=False):
     """One installable release of a pip package; compared by identity.
 
     Most releases are turned down for their version alone, so their details are looked at when somebody asks for them.
     """
 
-    __slots__ = ("_details", "_look", "build", "index", "late", "offer", "package", "pre_counts", "served", "text", "version")
-
-    def __init__(  # noqa: PLR0913 - a value with these parts
-        self,
-        *,
-        package: str,
-        version: Version,
-        text: str,
-        look: Callable[[], Details],
-        index: str = "default",
-        build: Build | None = None,
-        offer: Offer | None = None,
-        pre_counts: bool = False,
-        served: bool = True,
-        late: str | None = None,
-    ) -> None:
-        self.package = package
-        self.version = version
-        self.text = text
-        """The version as the index writes it."""
-        self.index = index
-        self.build = build
-        """The build of the framework, where the package is one."""
-        self.offer = offer
-        """Its files; None where no index was asked, or it is on another index, see `Offers.offer`."""
-        self.pre_counts = pre_counts
-        """True where the package has no final release: then a pre-release is taken without being asked for."""
-        self.served = served
-        """False where the indexes were asked and do not have it."""
-        self.late = late
-        """Why it does not count, in words, where the user left out what was uploaded too late."""
-        self._look = look
-        self._details: Details | None = None
+    package: str
+    version: Version
+    text: str
+    """The version as the index writes it."""
+    look: Callable[[], Details]
+    """Makes `details`."""
+    index: str = "default"
+    build: Build | None = None
+    """The build of the framework, where the package is one."""
+    offer: Offer | None = None
+    """Its files; None where no index was asked, or it is on another index, see `Offers.offer`."""
+    pre_counts: bool = False
+    """True where the package has no final release: then a pre-release is taken without being asked for."""
+    served: bool = True
+    """False where the indexes were asked and do not have it."""
+    late: str | None = None
+    """Why it does not count, in words, where the user left out what was uploaded too late."""
+    seen: Details | None = None
+    """`details`, once somebody has asked for them."""
 
     def __repr__(self) -> str:
         return f"Release({self.package} {self.text}, {self.index})"
@@ -75,9 +62,9 @@ class Release:
     @property
     def details(self) -> Details:
         """What its files and its metadata say, looked at once."""
-        if self._details is None:
-            self._details = self._look()
-        return self._details
+        if self.seen is None:
+            self.seen = self.look()
+        return self.seen
 
     @property
     def fit(self) -> Fit:
@@ -176,11 +163,6 @@ def specifier(text: str) -> SpecifierSet | None:
         return None
 
 
-def names_one(limit: SpecifierSet) -> bool:
-    """True for a limit that pins a version."""
-    return any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in limit)
-
-
 def version_within(limit: SpecifierSet) -> str | None:
     """A version that a limit admits, near its upper end, whether there is such a release or not; None where nothing is within it."""
     near = []
@@ -217,6 +199,6 @@ def unlisted(name: str, version: str, index: str = "default") -> Release:
         package=name,
         version=parsed,
         text=version,
-        look=lambda: Details(fit=Fit(python=True, arch=True, glibc=(0, 0)), tags=UNLISTED, requires=None),
+        look=lambda: Details(fit=EVERYWHERE, tags=UNLISTED, requires=None),
         index=index,
     )

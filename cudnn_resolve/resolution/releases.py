@@ -15,7 +15,7 @@ from cudnn_resolve.resolution.candidate import LazyList
 from cudnn_resolve.resolution.metadata import ReleaseMetadata, incomplete_packages
 from cudnn_resolve.resolution.offers import Offers, accepted_hashes
 from cudnn_resolve.resolution.release import LATE, SDIST, UNDATED, Details, Release, declared, is_late, order, parse_version
-from cudnn_resolve.resolution.tag import Fit, Target, best_file, fit, python_of, tags_of
+from cudnn_resolve.resolution.tag import EVERYWHERE, Fit, Target, best_file, fit, python_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Releases:
         self.vendor = cache(partial(vendor_build, book, machine))
         """The installed build of a framework where it is an image's own, by its package."""
         self._compiled: dict[str, bool] = {}
-        self._target = Target(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+        self._target = Target.of(machine)
 
     def of(self, package: str) -> LazyList[Release]:
         """Releases of the package, newest first, made as they are looked at; empty for one that nobody knows."""
@@ -86,8 +86,7 @@ class Releases:
         own = [one for one in self.of(package) if one.fit.arch and (one.build is None or not _by_hand(one.build))]
         installed = self._machine.pip.get(package)
         kept = {one.text: one for one in reversed(own) if (one.index == "default" and one.served) or one.text == installed}
-        table = self._book.package(package)
-        for release in self._of_rows(package, table.releases if table else ()):
+        for release in self._of_rows(package, self._book.releases(package)):
             if release.version.local is None or release.text == installed or not self._wants_gpu:
                 kept.setdefault(release.text, release)  # a variant of another index or folder, such as +cpu, is never taken silently
         yield from sorted(kept.values(), key=order, reverse=True)
@@ -103,23 +102,20 @@ class Releases:
         """The release of a build without all the others of its package; None where those are made, or others than the tables have a say."""
         if build.package in self._of_builds or build.package in self._direct or self._offers.listing(build.package) is not None:
             return None
-        table = self._book.package(build.package)
-        row = next((row for row in table.releases if row.version == build.version), None) if table else None
-        return self._from_build(build, row, None)
+        return self._from_build(build, self._book.release(build.package, build.version), None)
 
     def _make(self, package: str) -> Iterator[Release]:
         direct = self._direct.get(package)
         if direct is not None:
             yield self._from_direct(direct)
             return
-        table = self._book.package(package)
         framework = self._book.framework_of(package)
         builds = self._book.framework(framework).builds if framework else ()
         builds = tuple(build for build in builds if build.package == package)
         own = self.vendor(package)
         builds = (own, *builds) if own is not None else builds
         extras = self._book.extra_releases(package)
-        rows = table.releases if table else ()
+        rows = self._book.releases(package)
         if builds or extras:
             yield from self._gathered(package, rows, builds, extras)
         else:
@@ -225,11 +221,10 @@ class Releases:
         version = parse_version(text) if text is not None else None
         if text is None or version is None:
             return None
-        table = self._book.package(package)
-        row = next((row for row in table.releases if row.version == text), None) if table else None
+        row = self._book.release(package, text)
         own = self._machine.requires.get(package)
         requires = own if own is not None else (self._requires(row) or ()) if row is not None else ()
-        details = Details(Fit(python=True, arch=True, glibc=(0, 0)), (), requires)
+        details = Details(EVERYWHERE, (), requires)
         return Release(package=package, version=version, text=text, look=lambda: details)
 
     def _from_row(self, package: str, row: WheelRelease) -> Release | None:
@@ -238,7 +233,7 @@ class Releases:
             return None
 
         def look() -> Details:
-            found = fit(row.tags, self._target) if row.tags else Fit(python=True, arch=True, glibc=(0, 0))
+            found = fit(row.tags, self._target) if row.tags else EVERYWHERE
             if "sdist" in row.tags and (self._too_old(package, row) or not self._builds(package, (), row.date, found)):
                 found = Fit(python=False, arch=True, glibc=None)
             return Details(found, row.tags, self._requires(row) or (), row.requires_python, row.yanked)
@@ -247,7 +242,7 @@ class Releases:
 
     def _from_build(self, build: Build, row: WheelRelease | None, offers: Mapping[str, Offer] | None) -> Release | None:
         if build.variant == VENDOR:
-            details = Details(Fit(python=True, arch=True, glibc=(0, 0)), (), build.requires)
+            details = Details(EVERYWHERE, (), build.requires)
             text = build.wheel_version
             return Release(package=build.package, version=Version(build.version), text=text, look=lambda: details, build=build)
         version = parse_version(build.wheel_version)
@@ -316,9 +311,9 @@ class Releases:
         """True for a package of compiled code, as far as the wheels of any of its releases tell."""
         answer = self._compiled.get(package)
         if answer is None:
-            listing, table = self._offers.listing(package), self._book.package(package)
+            listing = self._offers.listing(package)
             tags = (file.tag for offer in (listing.offers if listing is not None else ()) for file in offer.files)
-            rows = (tag for row in (table.releases if table is not None else ()) for tag in row.tags)
+            rows = (tag for row in self._book.releases(package) for tag in row.tags)
             answer = self._compiled[package] = is_compiled(tags) or is_compiled(rows)
         return answer
 
@@ -327,8 +322,7 @@ class Releases:
 
         Told by the next release with compiled wheels: where even that one has none for this Python, the older source will not build.
         """
-        table = self._book.package(package)
-        rows = table.releases if table else ()
+        rows = self._book.releases(package)
         place = next((number for number, one in enumerate(rows) if one is row), len(rows))
         for one in rows[place + 1 :]:
             compiled = tuple(tag for tag in one.tags if tag.startswith("cp") and not tag.endswith("any"))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement.extra import CPU
-from cudnn_resolve.resolution.attempt import PYTHONS, attempt
+from cudnn_resolve.resolution.attempt import PYTHONS, attempt, with_python
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, opened
@@ -83,7 +83,8 @@ def resolve_together(book: Book, platforms: Platforms) -> list[Resolution] | tup
     for python in PYTHONS if platforms[0][0].python is None else (None,):
         found = []
         for machine, request in platforms:
-            outcome = _on_platform(book, _on(machine, python), request, is_sought=python is not None)
+            here = machine if python is None else with_python(machine, python)
+            outcome = _on_platform(book, here, request, is_sought=python is not None)
             if outcome is None:
                 break
             found.append(outcome)
@@ -103,15 +104,11 @@ def _on_platform(book: Book, machine: Machine, request: OpenRequest, *, is_sough
     return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else None
 
 
-def _on(machine: Machine, python: tuple[int, int] | None) -> Machine:
-    return machine if python is None else replace(machine, python=python, python_full=f"{python[0]}.{python[1]}")
-
-
 def _conflict(book: Book, platforms: Platforms) -> tuple[int, Conflict]:
     """The first platform without a resolution; where each has one, but for another Python, why the next has none on that."""
     python = None
     for number, (machine, request) in enumerate(platforms):
-        found = resolve(book, _on(machine, python), request)
+        found = resolve(book, machine if python is None else with_python(machine, python), request)
         if isinstance(found, Conflict):
             return number, found
         python = found.machine.python

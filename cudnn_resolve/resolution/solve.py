@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, Need, PipCandidate
-from cudnn_resolve.resolution.key import FrameworkKey, Key
+from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, CudaCandidate, CudnnCandidate, Need, PipCandidate
+from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key
 from cudnn_resolve.resolution.model import Failure, Pin, Reason, Rejection
 from cudnn_resolve.resolution.search import ImpossibleError, Search, TooLongError, Wish
 
@@ -32,6 +32,18 @@ def build_of(pins: Mapping[Key, Pin], framework: str) -> Build:
     chosen = pins[FrameworkKey(framework)].candidate
     assert isinstance(chosen, BuildCandidate)
     return chosen.build
+
+
+def cuda_of(pins: Mapping[Key, Pin], key: CudaKey) -> CudaCandidate | None:
+    """Return the CUDA that was chosen; None where none was."""
+    found = pins[key].candidate if key in pins else None
+    return found if isinstance(found, CudaCandidate) else None
+
+
+def cudnn_of(pins: Mapping[Key, Pin], key: CudnnKey) -> CudnnCandidate | None:
+    """Return the cuDNN that was chosen; None where none was."""
+    found = pins[key].candidate if key in pins else None
+    return found if isinstance(found, CudnnCandidate) else None
 
 
 def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:

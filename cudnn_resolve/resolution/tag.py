@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.source import File
 
 _MANYLINUX = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
@@ -24,6 +25,11 @@ class Target(NamedTuple):
     free_threaded: bool
     arch: str
     glibc: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, machine: Machine) -> Target:
+        """What a file must serve on a machine."""
+        return cls(machine.python, machine.free_threaded, machine.arch, machine.glibc)
 
 
 def serves_python(pythons: str, abis: str, target: Target) -> bool:
@@ -78,6 +84,9 @@ class Fit(NamedTuple):
     """Oldest glibc that a file for this Python and architecture takes; None where there is no such file."""
 
 
+EVERYWHERE = Fit(python=True, arch=True, glibc=(0, 0))
+
+
 def _parts(tag: str) -> tuple[str, str, str]:
     """The Python, ABI and platform tags; an overlay's row may have fewer, which fits nothing and which `matrix check` tells."""
     pythons, _, rest = tag.partition("-")
@@ -91,7 +100,7 @@ def fit(tags: tuple[str, ...], target: Target) -> Fit:
     glibc: tuple[int, int] | None = None
     for tag in tags:
         if tag == "sdist":
-            return Fit(True, True, (0, 0))
+            return EVERYWHERE
         pythons, abis, platforms = _parts(tag)
         floor = platform_floor(platforms, target.arch)
         arch = arch or floor is not None

@@ -135,10 +135,10 @@ class Universe:
             *(target_need(target, self.book) for target in self.request.targets),
             *(asked_need(extra, self.context) for extra in extras),
             *companion_needs(self.context, companions),
-            *age_needs(self.context, self._newest),
+            *age_needs(self.context, self.newest),
         ]
 
-    def _newest(self, target: Target) -> Build | None:
+    def newest(self, target: Target) -> Build | None:
         """The first build that a target accepts and the machine allows."""
         candidates = self.unordered(FrameworkKey(target.framework))
         usable = (one.build for one in candidates if accepts(target, one.build, self.context.book) and not self.look.met(one))
