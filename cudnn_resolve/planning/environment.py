@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
-from cudnn_resolve.facts.model import UNKNOWN, Loader
+from cudnn_resolve.facts.model import Loader, or_none
 from cudnn_resolve.locking.model import Environment, FolderWheel
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.assemble import loads_wheels
@@ -29,10 +29,11 @@ _SEARCHED = ("/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/cuda", "/us
 def environment(resolution: Resolution, facts: Facts, book: Book) -> tuple[Environment, ...]:
     """One entry for each way that is needed; a single `none` where the libraries are found by themselves."""
     out: list[Environment] = []
-    preload = [build for build in resolution.builds if _needs_preload(build, resolution)]
+    channels = resolution.channels
+    preload = [build for build in resolution.builds if channels.get(build.framework) in ("pip", "folder") and build.finds == "none"]
     if preload:
         names = " ".join(build.framework for build in preload)
-        why = "; ".join(_blind(build) for build in preload)
+        why = "; ".join(f"{build.package} {build.version} does not look into the NVIDIA wheels of its environment" for build in preload)
         out.append(Environment(kind="preload", value=names, why=f"{why}: the libraries are loaded for it before it is imported"))
     out += _folder(resolution, book)
     out += _cache(resolution, facts)
@@ -41,10 +42,6 @@ def environment(resolution: Resolution, facts: Facts, book: Book) -> tuple[Envir
         why = "; ".join(dict.fromkeys(_found(build, resolution) for build in resolution.builds)) or "nothing to find"
         out.append(Environment(kind="none", value="", why=why))
     return tuple(out)
-
-
-def _needs_preload(build: Build, resolution: Resolution) -> bool:
-    return resolution.channels.get(build.framework) in ("pip", "folder") and build.finds == "none"
 
 
 def _folder(resolution: Resolution, book: Book) -> Iterator[Environment]:
@@ -61,10 +58,6 @@ def _folder(resolution: Resolution, book: Book) -> Iterator[Environment]:
     who = " and ".join(f"{build.package} {build.version}" for build in builds)
     why = f"{pin.name} {pin.version} for {who} lies in {FOLDER} of the site-packages, and that of the others stays as it is"
     yield Environment(kind="folder", value=" ".join(build.framework for build in builds), why=why, wheel=wheel)
-
-
-def _blind(build: Build) -> str:
-    return f"{build.package} {build.version} does not look into the NVIDIA wheels of its environment"
 
 
 def _found(build: Build, resolution: Resolution) -> str:
@@ -90,7 +83,7 @@ def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
     """A linker-cache file for installed copies that the loader does not search."""
     if "system" not in resolution.channels.values():
         return
-    loader = Loader() if facts.loader is UNKNOWN else facts.loader
+    loader = or_none(facts.loader) or Loader()
     directories = []
     cudnn = resolution.pins.get(CUDNN_OF_SYSTEM) or resolution.pins.get(CUDNN)
     version = cudnn.candidate.version if cudnn is not None else None
@@ -106,7 +99,7 @@ def _cache(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
 
 def _compat(resolution: Resolution, facts: Facts) -> Iterator[Environment]:
     """The directory of an installed forward-compatibility package, where the stack needs its driver and the loader does not look there."""
-    machine, loader = resolution.machine, Loader() if facts.loader is UNKNOWN else facts.loader
+    machine, loader = resolution.machine, or_none(facts.loader) or Loader()
     compat, driver, needed = machine.compat, machine.driver, resolution.driver_min
     if compat is None or compat.package not in machine.apt or driver is None or needed is None or driver >= DriverVersion(needed):
         return

@@ -140,13 +140,6 @@ def _installed(resolution: Resolution, book: Book) -> Iterator[StackFramework]:
         build = one.build
         if build is None or not one.works or broken_by(one, after) is not None:
             continue
-        yield StackFramework(
-            name=one.package,
-            version=after.get(one.package, one.version),
-            variant=build.variant,
-            cuda_built=str(build.cuda) if build.cuda else None,
-            cudnn_built=str(build.cudnn) if build.cudnn else None,
-            cudnn=str(build.cudnn) if build.cudnn and one.libraries == "bundled" else None,
-            libraries=one.libraries,
-            asked=False,
-        )
+        cudnn = str(build.cudnn) if build.cudnn and one.libraries == "bundled" else None
+        framework = StackFramework.of(build, cudnn=cudnn, libraries=one.libraries, asked=False)
+        yield replace(framework, version=after.get(one.package, one.version))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.resolution.model import Resolution
+    from cudnn_resolve.resolution.offers import Offers
 
 _NAMED = 3
 """Packages that a warning names one by one."""
@@ -35,9 +36,11 @@ def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ..
     yield from _yanked(resolution, changed)
     yield from _same_build(resolution, changed)
     yield from _unmarked(resolution)
-    if opened(resolution.request).source is not None:
-        yield from _several(resolution, book, changed)
-        yield from _left_out(resolution, book, changed)
+    request = opened(resolution.request)
+    if request.source is not None:
+        offers = catalog_of(book, resolution.machine, request).offers
+        yield from _several(resolution, offers, changed)
+        yield from _left_out(resolution, offers, changed)
 
 
 def _yanked(resolution: Resolution, changed: set[str]) -> Iterator[Warning]:
@@ -71,24 +74,20 @@ def _unmarked(resolution: Resolution) -> Iterator[Warning]:
 def _unreached(resolution: Resolution, book: Book, name: str, why: str) -> Warning:
     pin = next(pin for pin in resolution.pip if pin.name == name)
     address = book.index(pin.index).url if pin.index is not None else "its index"
+    remains = resolution.remains
+    instead = f"--no-variant-indexes, which gives {remains.result}; " if remains is not None else ""
     return Warning(
         code="index-unreachable",
         message=f"{name} {pin.version} is on {address} alone, which does not answer here ({why}): it is planned from the matrix, without "
-        f"its files. What remains: {_remains(resolution)}a network that reaches it, or a mirror named in a row of your own (--matrix)",
+        f"its files. What remains: {instead}a network that reaches it, or a mirror named in a row of your own (--matrix)",
     )
 
 
-def _remains(resolution: Resolution) -> str:
-    found = resolution.remains
-    return f"--no-variant-indexes, which gives {found.result}; " if found is not None else ""
-
-
-def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
+def _several(resolution: Resolution, offers: Offers, changed: set[str]) -> Iterator[Warning]:
     """Names of the first index that come from another one: whoever may publish there decides what is installed."""
-    catalog = catalog_of(book, resolution.machine, opened(resolution.request))
     found = []
     for pin in resolution.pip:
-        origins = catalog.offers.origins(pin.name) if pin.name in changed and pin.index is None else ()
+        origins = offers.origins(pin.name) if pin.name in changed and pin.index is None else ()
         taken = pin.file.origin if pin.file is not None else None
         if len(origins) > 1 and taken is not None and taken != origins[0]:
             found.append(f"{pin.name} {pin.version} from {taken}, which {origins[0]} has, too")
@@ -101,12 +100,9 @@ def _several(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[
         )
 
 
-def _left_out(resolution: Resolution, book: Book, changed: set[str]) -> Iterator[Warning]:
+def _left_out(resolution: Resolution, offers: Offers, changed: set[str]) -> Iterator[Warning]:
     """What the user's settings left out, in one line."""
-    catalog = catalog_of(book, resolution.machine, opened(resolution.request))
-    found = [
-        f"{pin.name}: {', '.join(said)}" for pin in resolution.pip if pin.name in changed and (said := catalog.offers.left_out(pin.name))
-    ]
+    found = [f"{pin.name}: {', '.join(said)}" for pin in resolution.pip if pin.name in changed and (said := offers.left_out(pin.name))]
     if found:
         more = f"; and of {len(found) - _NAMED} more packages" if len(found) > _NAMED else ""
         yield Warning(code="left-out", message=f"left out by your settings: {'; '.join(found[:_NAMED])}{more}")

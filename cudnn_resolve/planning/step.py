@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def steps(draft: Plan, machine: Machine, book: Book) -> tuple[Step, ...]:
     """The steps of a plan that is complete but for them: those that need root first, then removals, installs, the loader."""
     python = draft.facts.python.path or "python"
+    first: tuple[Step, ...] = ()
     if draft.facts.python.externally_managed and draft.pip:
         why = "the system manages its own environment and pip refuses to change it (PEP 668): a new one beside it"
-        first = Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why)
+        first = (Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why),)
         python = ".venv/bin/python"
-        return (*_apt(machine, book, draft.apt), first, *_pip(python, draft), *_loader(draft.environment))
-    return (*_apt(machine, book, draft.apt), *_pip(python, draft), *_loader(draft.environment))
+    return (*_apt(machine, book, draft.apt), *first, *_pip(python, draft), *_loader(draft.environment))
 
 
 def with_environment(plan: Plan, base: str, prefix: str, why: str, *, kernel: str | None) -> Plan:
@@ -118,7 +118,7 @@ def wanted(action: PipAction) -> tuple[str, ...]:
     """The words that ask pip for one package."""
     direct = action.direct
     if direct is None:
-        return (f"{action.name}=={action.version}",)
+        return (action.pin,)
     if direct.folder is not None:
         return ("--editable", direct.folder) if direct.editable else (direct.folder,)
     return (f"{action.name} @ {direct.url}",)

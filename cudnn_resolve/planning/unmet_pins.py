@@ -9,7 +9,7 @@ from msgspec import Struct
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.model import Override
 from cudnn_resolve.resolution.open_request import opened
-from cudnn_resolve.resolution.pin_override import abi_range
+from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.releases import catalog_of
 from cudnn_resolve.resolution.unmet import Unmet, unmet
@@ -48,7 +48,7 @@ def left_pins(machine: Machine, book: Book, pip: Sequence[PipAction], requires: 
 
 def _left(one: Unmet, was: str | None, book: Book) -> LeftPin:
     component, spec = book.component(one.name), one.requirement.specifier
-    read, test = abi_range(component, spec) if component is not None else (None, lambda version: spec.contains(version, prereleases=True))
+    read, test = abi_range(component, spec) if component is not None else (None, contains(spec))
     now, then = (parse_version(text or "") for text in (one.found, was))
     is_read = now is not None and test(now)
     before = then is None or not (spec.contains(then, prereleases=True) if is_read else test(then))

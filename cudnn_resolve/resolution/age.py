@@ -100,7 +100,7 @@ def _held(context: Context) -> Iterator[date]:
         name = canonicalize_name(one.name) if one is not None and one.specifier and context.metadata.applies(extra.text) else None
         if one is None or name is None or name in context.request.direct or context.book.framework_of(name) is not None:
             continue
-        releases = [other for other in context.releases.of(name) if not other.version.is_prerelease and not other.yanked]
+        releases = list(_usable(context, name))
         newest = next((other for other in releases if one.specifier.contains(other.version)), None)
         day = _day(context.book, newest) if newest is not None and newest is not releases[0] else None
         if day is not None:
@@ -108,8 +108,7 @@ def _held(context: Context) -> Iterator[date]:
 
 
 def _need(context: Context, name: str, beside: date) -> Need:
-    usable = (one for one in context.releases.of(name) if not one.version.is_prerelease and not one.yanked)
-    newest = next((one for one in usable if python_need(context, one, name) is None), None)
+    newest = next((one for one in _usable(context, name) if python_need(context, one, name) is None), None)
     last = _day(context.book, newest) if newest is not None else None
 
     def test(other: PipCandidate) -> bool:
@@ -118,6 +117,11 @@ def _need(context: Context, name: str, beside: date) -> Need:
 
     because = f"a release years older than the frameworks beside it is taken only where it is asked for, as `{name}==VERSION`"
     return Need(pip_key(name), test, f"{name} of no more than two years before {beside:%Y-%m}", because)
+
+
+def _usable(context: Context, name: str) -> Iterator[Release]:
+    """The final releases of a package that were not withdrawn, newest first."""
+    return (one for one in context.releases.of(name) if not one.version.is_prerelease and not one.yanked)
 
 
 def _bare(context: Context) -> Iterator[str]:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
@@ -28,6 +26,7 @@ from cudnn_resolve.resolution.key import (
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import closed
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.solve import build_of, cuda_of, cudnn_of
 from cudnn_resolve.version import DriverVersion
 
@@ -322,15 +321,11 @@ def _file(universe: Universe, offer: Offer | None) -> File | None:
 
 def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:
     """Return the installed version of an unlisted package; None, which leaves it to the installer, where a requirement excludes it."""
-    version = universe.machine.pip.get(name)
-    return None if version is None or any(_excludes(reason.text, version) for reason in reasons) else version
-
-
-def _excludes(requirement: str, version: str) -> bool:
-    try:
-        return not Requirement(requirement).specifier.contains(version, prereleases=True)
-    except (InvalidRequirement, InvalidVersion):
-        return False
+    here = universe.machine.pip.get(name)
+    version = parse_version(here) if here is not None else None
+    wanted = (parse_requirement(reason.text) for reason in reasons)
+    excluded = version is not None and any(one is not None and not one.specifier.contains(version, prereleases=True) for one in wanted)
+    return None if excluded else here
 
 
 def _requires(reasons: dict[str, tuple[Reason, ...]]) -> dict[str, set[str]]:

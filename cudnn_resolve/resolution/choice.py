@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.requirement.derive import is_exact
@@ -26,9 +26,8 @@ LAST = 9
 class Choices:
     """The candidates that needs leave of each package, and the order in which packages are decided."""
 
-    def __init__(self, universe: Universe, accepts: Callable[[Need, Candidate], bool]) -> None:
+    def __init__(self, universe: Universe) -> None:
         self._universe = universe
-        self._accepts = accepts
         self._stages: dict[Key, tuple[int, int, str]] = {}
         self._from_index = universe.request.source is not None
         targets = sorted(universe.request.targets, key=lambda target: not universe.context.holds(target.framework))
@@ -71,7 +70,7 @@ class Choices:
 
     def best_first(self, key: Key, needs: Sequence[Need]) -> Iterator[Candidate]:
         """The candidates that the needs leave, best first; source archives last."""
-        accepts = self._accepts
+        accepts = self._universe.lessons.accepts
         accepted = (one for one in self._universe.candidates(key, needs) if all(accepts(need, one) for need in needs))
         found = filter(self.is_possible, accepted)
         return self._universe.packages.wheels_first(found) if self._from_index and isinstance(key, PipKey) else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,22 +45,23 @@ def conditions(machine: Machine, request: OpenRequest, protected: Sequence[Unask
     for number, gpu in enumerate(machine.gpus):
         yield _gpu(number, gpu)
     if machine.driver is not None:
-        yield Condition(
-            about=DRIVER,
-            what=f"driver {machine.driver_text}",
-            because="the machine's NVIDIA driver, which this program never changes",
-            without=lambda m, r: (replace(m, driver=None, native_cuda=None, compat=None), r),
-        )
+        because = "the machine's NVIDIA driver, which this program never changes"
+        yield _fact(DRIVER, f"driver {machine.driver_text}", because, driver=None, native_cuda=None, compat=None)
     yield from _policies(request)
     if machine.python is not None:
-        yield Condition(
-            about=PYTHON,
-            what=f"Python {machine.python_full}",
-            because="the target interpreter",
-            without=lambda m, r: (replace(m, python=None, python_full=None), r),
-        )
+        yield _fact(PYTHON, f"Python {machine.python_full}", "the target interpreter", python=None, python_full=None)
     for target in request.targets:
         yield _target(target)
+
+
+def _fact(about: Subject, what: str, because: str, **unknown: Any) -> Condition:
+    """A fact, left out by changing the machine so."""
+    return Condition(about=about, what=what, because=because, without=lambda machine, request: (replace(machine, **unknown), request))
+
+
+def _option(about: Subject, what: str, because: str, **usual: Any) -> Condition:
+    """An option of the user, left out by changing the request so."""
+    return Condition(about=about, what=what, because=because, without=lambda machine, request: (machine, replace(request, **usual)))
 
 
 def _extra(extra: Extra) -> Condition:
@@ -97,62 +98,31 @@ def _target(target: Target) -> Condition:
 
 def _system(machine: Machine, kept: frozenset[str], *, alone: bool) -> Iterator[Condition]:
     if machine.glibc is not None:
-        glibc = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
-        yield Condition(about=GLIBC, what=glibc, because="the machine's C library", without=lambda m, r: (replace(m, glibc=None), r))
+        yield _fact(GLIBC, f"glibc {machine.glibc[0]}.{machine.glibc[1]}", "the machine's C library", glibc=None)
     if alone:  # of several frameworks another architecture would only offer other builds, which is beside the point
-        yield Condition(about=ARCH, what=machine.arch, because="the machine's architecture", without=lambda m, r: (replace(m, arch=""), r))
+        yield _fact(ARCH, machine.arch, "the machine's architecture", arch="")
     if machine.os is not None:
-        yield Condition(about=OS, what=machine.os, because="the machine's distribution", without=lambda m, r: (replace(m, os=None), r))
+        yield _fact(OS, machine.os, "the machine's distribution", os=None)
     if machine.root is False:
-        yield Condition(about=ROOT, what="no root", because="the user", without=lambda m, r: (replace(m, root=None), r))
+        yield _fact(ROOT, "no root", "the user", root=None)
     if machine.pip.keys() - kept:
         pip = {name: version for name, version in machine.pip.items() if name in kept}
-        yield Condition(
-            about="installed", what="what is installed", because="the environment", without=lambda m, r: (replace(m, pip=pip), r)
-        )
+        yield _fact("installed", "what is installed", "the environment", pip=pip)
 
 
 def _policies(request: OpenRequest) -> Iterator[Condition]:
     if request.channel != "auto":
-        yield Condition(
-            about="channel",
-            what=f"CUDA libraries from {request.channel} only",
-            because="--channel",
-            without=lambda m, r: (m, replace(r, channel="auto")),
-        )
+        yield _option("channel", f"CUDA libraries from {request.channel} only", "--channel", channel="auto")
     if request.device == "cpu":
-        yield Condition(
-            about="device", what="builds without GPU", because="--device cpu", without=lambda m, r: (m, replace(r, device="gpu"))
-        )
+        yield _option("device", "builds without GPU", "--device cpu", device="gpu")
     if not request.variant_indexes:
-        yield Condition(
-            about="variant-indexes",
-            what="packages of the configured index only",
-            because="--no-variant-indexes",
-            without=lambda m, r: (m, replace(r, variant_indexes=True)),
-        )
+        yield _option("variant-indexes", "packages of the configured index only", "--no-variant-indexes", variant_indexes=True)
     if request.driver_policy == "strict":
-        yield Condition(
-            about="driver-policy",
-            what="a driver at least as new as the toolkit's own",
-            because="--driver-policy strict",
-            without=lambda m, r: (m, replace(r, driver_policy="minor")),
-        )
+        what = "a driver at least as new as the toolkit's own"
+        yield _option("driver-policy", what, "--driver-policy strict", driver_policy="minor")
     if request.strict_pins:
-        yield Condition(
-            about="strict-pins",
-            what="every pin of every wheel, as it is written",
-            because="--strict-pins",
-            without=lambda m, r: (m, replace(r, strict_pins=False)),
-        )
+        yield _option("strict-pins", "every pin of every wheel, as it is written", "--strict-pins", strict_pins=False)
     if request.cuda is not None:
-        yield Condition(
-            about=CUDA_LIMIT, what=f"CUDA {request.cuda.text}", because="--cuda", without=lambda m, r: (m, replace(r, cuda=None))
-        )
+        yield _option(CUDA_LIMIT, f"CUDA {request.cuda.text}", "--cuda", cuda=None)
     if request.cudnn is not None:
-        yield Condition(
-            about=CUDNN_LIMIT,
-            what=f"cuDNN {request.cudnn.text}",
-            because="--cudnn",
-            without=lambda m, r: (m, replace(r, cudnn=None)),
-        )
+        yield _option(CUDNN_LIMIT, f"cuDNN {request.cudnn.text}", "--cudnn", cudnn=None)

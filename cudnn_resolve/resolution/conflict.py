@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import accepts, is_exact
+from cudnn_resolve.requirement.derive import is_exact
 from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.requirement.model import Extra, Target
 from cudnn_resolve.resolution.attempt import on_each_python
@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.family import apart, solve_families
 from cudnn_resolve.resolution.key import InstalledKey
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.open_request import OpenRequest, closed, opened
-from cudnn_resolve.resolution.relaxation import contradicts, is_cpu_only, relaxations
+from cudnn_resolve.resolution.relaxation import contradicts, has_build, is_cpu_only, relaxations
 from cudnn_resolve.resolution.release import LATE, parse_version
 from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
@@ -125,18 +125,16 @@ def _unknown(book: Book, request: OpenRequest) -> str | None:
         other = next((one for one in _OTHER_ACCELERATORS if f"+{one}" in str(target.specifier)), None)
         if other is not None:
             return f"{target.text} is a build for {_OTHER_ACCELERATORS[other]}, and plans are for NVIDIA GPUs and for CPUs alone"
-        if not any(accepts(target, build, book) for build in book.framework(target.framework).builds):
-            if target.extras and any(accepts(replace(target, extras=()), build, book) for build in book.framework(target.framework).builds):
-                return f"there is no release of {target.framework} that is {target.text}: {_without_extra(book, target)}"
-            if contradicts(book, target):
-                return f"{_listed(target.parts)} contradict each other: no release of {target.framework} meets both"
-            withdrawn = _withdrawn(book, target)
-            if withdrawn is not None:
-                return f"no release that its authors stand by is {target.text}: {withdrawn}"
-            made = _made_elsewhere(book, target)
-            if made is not None:
-                return made
-            return _denied(book, request, target)
+        if has_build(book, target):
+            continue
+        if target.extras and has_build(book, replace(target, extras=())):
+            return f"there is no release of {target.framework} that is {target.text}: {_without_extra(book, target)}"
+        if contradicts(book, target):
+            return f"{_listed(target.parts)} contradict each other: no release of {target.framework} meets both"
+        withdrawn = _withdrawn(book, target)
+        if withdrawn is not None:
+            return f"no release that its authors stand by is {target.text}: {withdrawn}"
+        return _made_elsewhere(book, target) or _denied(book, request, target)
     return None
 
 

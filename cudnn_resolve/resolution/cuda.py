@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.derive import is_exact
 from cudnn_resolve.resolution import compatibility
-from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, LazyList, Need
+from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
 from cudnn_resolve.resolution.channel import MAJORS, channels, channels_of_system, component_package, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, ROOT, CudaKey
 from cudnn_resolve.resolution.release import extras_of
@@ -37,7 +37,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         super().__init__()
         self.context = context
         self._pins: dict[int, bool] = {}
-        self._orders: dict[tuple[object, ...], LazyList[CudaCandidate]] = {}
+        self._orders: dict[tuple[object, ...], list[CudaCandidate]] = {}
 
     def make(self, key: CudaKey) -> Iterator[CudaCandidate]:
         """Every CUDA line that some allowed channel has; for that of the system, beside wheels, what is there and what apt has.
@@ -95,7 +95,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         order = (key, chosen.version if chosen is not None else None, *map(id, needs))
         found = self._orders.get(order)
         if found is None:
-            found = self._orders[order] = LazyList(iter(self._ordered(key, needs)))
+            found = self._orders[order] = self._ordered(key, needs)
         return found
 
     def _ordered(self, key: CudaKey, needs: Sequence[Need]) -> list[CudaCandidate]:
@@ -135,7 +135,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
     def _installed(self) -> Iterator[CudaVersion]:
         """The CUDA of each installed runtime wheel."""
         context = self.context
-        for major in (13, 12, 11):
+        for major in MAJORS:
             package = component_package(context.book, "cudart", major)
             version = context.machine.pip.get(package or "")
             cuda = context.book.cuda_of(package, version) if package and version else None

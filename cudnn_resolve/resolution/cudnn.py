@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
-from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, LazyList, Need, PipCandidate
+from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, Need, PipCandidate
 from cudnn_resolve.resolution.channel import channels, channels_of_system, framework_around, in_folder, preferred
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
 from cudnn_resolve.resolution.release import parse_version
@@ -34,7 +34,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         self.context = context
         self.installed = installed
         self._of_wheel: dict[str, set[str]] = {}
-        self._orders: dict[CudnnKey, LazyList[CudnnCandidate]] = {}
+        self._orders: dict[CudnnKey, list[CudnnCandidate]] = {}
 
     def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
         """Every cuDNN build that some allowed channel has; for that of the system, beside wheels, what is there and what apt has."""
@@ -97,8 +97,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 is_here = any(one.version.startswith(version) for version in here)
                 return rank.get(one.channel, 9), not is_here, *_newest_first(one.build)
 
-            found = sorted(self.candidates(key, needs), key=order)
-            self._orders[key] = LazyList(iter(found))
+            self._orders[key] = sorted(self.candidates(key, needs), key=order)
         return self._orders[key]
 
     def needs(self, candidate: CudnnCandidate) -> Iterator[Need]:

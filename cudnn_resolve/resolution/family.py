@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.resolution.candidate import BuildCandidate, Need
-from cudnn_resolve.resolution.channel import component_package, is_installed
+from cudnn_resolve.resolution.channel import MAJORS, component_package, is_installed
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.hopeless import forbidden
 from cudnn_resolve.resolution.key import CUDA, FrameworkKey
@@ -246,7 +246,7 @@ def _wheels_major(universe: Universe) -> int | None:
     """CUDA major of the installed cuDNN wheel, where what is installed is preferred."""
     if universe.request.prefer != "installed":
         return None
-    for major in (13, 12, 11):
+    for major in MAJORS:
         if component_package(universe.book, "cudnn", major) in universe.machine.pip:
             return major
     return None

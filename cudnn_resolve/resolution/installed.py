@@ -26,7 +26,8 @@ from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.version import CudnnVersion
 
 if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build, CudnnBuild
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Bound, Build, CudnnBuild
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.context import Context
 
@@ -198,7 +199,7 @@ def _unasked(context: Context, framework: str, package: str) -> UnaskedFramework
     )
     if not found.works:
         return found
-    holds = [*_cudnn_hold(context, build, libraries, who), *_bound_holds(context, framework, package, version)]
+    holds = [*_cudnn_hold(context, build, libraries, who), *_bound_holds(context, framework, package)]
     holds += [hold for one in requires if (hold := _requirement_hold(context, one, who)) is not None]
     return replace(found, holds=tuple(holds))
 
@@ -300,24 +301,25 @@ def _cudnn_hold(context: Context, build: Build | None, libraries: str, who: str)
     yield Hold(package=package, test=test, text=text, because=because, library=True)
 
 
-def _bound_holds(context: Context, framework: str, package: str, version: str) -> Iterator[Hold]:
+def _bound_holds(context: Context, framework: str, package: str) -> Iterator[Hold]:
     """What the matrix knows to break this version of a framework, of packages that are in bounds now or not there yet."""
-    for bound in context.book.bounds(framework):
-        owner = bound.package or package
-        text = version if owner == package else context.machine.pip.get(owner, "")
-        parsed = parse_version(text)
-        if parsed is None:
-            continue
-        if bound.versions and not SpecifierSet(bound.versions).contains(parsed.base_version, prereleases=True):
-            continue
-        requirement = parse_requirement(bound.requirement)
-        if requirement is None:
-            continue
+    for who, bound, requirement in bounds_of_installed(context.book, framework, package, context.machine.pip):
         name = canonicalize_name(requirement.name)
         met = _is_met(context, requirement)
         if met or name not in context.machine.pip:
-            because = f"{owner} {text}: {bound.reason}"
+            because = f"{who}: {bound.reason}"
             yield Hold(package=name, test=contains(requirement.specifier), text=bound.requirement, because=because, met=met)
+
+
+def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapping[str, str]) -> Iterator[tuple[str, Bound, Requirement]]:
+    """The bounds that a framework has in an environment, each with who has it: `torch 2.6.0`, or the package beside it that is there."""
+    for bound in book.bounds(framework):
+        owner = bound.package or package
+        version, requirement = parse_version(versions.get(owner, "")), parse_requirement(bound.requirement)
+        if version is None or requirement is None:
+            continue
+        if SpecifierSet(bound.versions).contains(version.base_version, prereleases=True):
+            yield f"{owner} {versions[owner]}", bound, requirement
 
 
 def _requirement_hold(context: Context, requirement: Requirement, who: str) -> Hold | None:

@@ -28,7 +28,7 @@ from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
 from cudnn_resolve.resolution.given import NOTHING, Given, spelt
-from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
+from cudnn_resolve.resolution.installed import OTHER_DEVICES, bounds_of_installed, installed_build
 from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import UNLISTED, is_far, parse_requirement, parse_version, unlisted
@@ -36,8 +36,6 @@ from cudnn_resolve.resolution.universe import Facts, Universe
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
@@ -377,33 +375,19 @@ class _Set:
 
     def _bounds(self, one: Judged) -> Iterator[Fault]:
         """What is true of other packages although the metadata of the framework does not say so."""
-        for bound in self.book.bounds(one.framework):
-            owner = bound.package or one.package
-            text = one.version if owner == one.package else self.packages.get(owner, "")
-            version = parse_version(text)
-            if version is None or (bound.versions and not SpecifierSet(bound.versions).contains(version.base_version, prereleases=True)):
-                continue
-            requirement = parse_requirement(bound.requirement)
-            found = self._outside(requirement)
-            if requirement is not None and found is not None:
-                name = canonicalize_name(requirement.name)
+        for who, bound, requirement in bounds_of_installed(self.book, one.framework, one.package, self.packages):
+            name = canonicalize_name(requirement.name)
+            version = parse_version(self.packages.get(name, ""))
+            if version is not None and not requirement.specifier.contains(version, prereleases=True):
                 yield Fault(
                     kind="bound",
                     severity="warning" if bound.harm == "part" else "error",
-                    text=f"{owner} {text} needs {bound.requirement}; there is {name} {found}",
+                    text=f"{who} needs {bound.requirement}; there is {name} {self.packages[name]}",
                     because=bound.reason,
                     package=name,
                     frameworks=(one.package,),
                     wants=str(requirement.specifier),
                 )
-
-    def _outside(self, requirement: Requirement | None) -> str | None:
-        """The version in the set that a requirement does not admit."""
-        if requirement is None:
-            return None
-        text = self.packages.get(canonicalize_name(requirement.name))
-        version = parse_version(text or "")
-        return text if version is not None and not requirement.specifier.contains(version, prereleases=True) else None
 
     def _libraries(self) -> Iterator[Fault]:
         """Needs of the CUDA libraries themselves: GPUs that they know, linkers as new as they are, files for themselves."""

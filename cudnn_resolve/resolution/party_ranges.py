@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Conflict
 
 NAMES = {DRIVER: "driver", PYTHON: "Python", CUDA: "CUDA", CUDNN: "cuDNN"}
-_YOU = "you"
 _BEFORE = 3
 """Versions that are shown before the first that somebody wants."""
 
@@ -72,7 +71,7 @@ Party = tuple[str, Iterable[Iterable[Need]]]
 
 
 def _of_resolution(universe: Universe, found: Resolution) -> Iterator[Party]:
-    yield _YOU, [list(universe.root_needs(found.dropped))]
+    yield "you", [list(universe.root_needs(found.dropped))]
     of: dict[str, list[Need]] = {}
     for pin in found.pins.values():
         if not _is_carrier(pin.candidate):

@@ -103,11 +103,12 @@ def wanted_version(book: Book, target: Target) -> str | None:
 
 def contradicts(book: Book, target: Target) -> bool:
     """True for a target that was asked for more than once, in ways that no build meets together though each has one."""
+    return len(target.parts) > 1 and not has_build(book, target) and all(has_build(book, part) for part in target.parts)
 
-    def is_met(one: Target) -> bool:
-        return any(accepts(one, build, book) for build in book.framework(target.framework).builds)
 
-    return len(target.parts) > 1 and not is_met(target) and all(map(is_met, target.parts))
+def has_build(book: Book, target: Target) -> bool:
+    """True where the tables know a build that a target accepts."""
+    return any(accepts(target, build, book) for build in book.framework(target.framework).builds)
 
 
 def _one_of_two(trials: Trials) -> Iterator[Relaxation]:
@@ -138,10 +139,8 @@ def _versions(trials: Trials) -> Iterator[Relaxation]:
             continue
         wanted = wanted.partition("+")[0]  # `<` and `>` take no local part
         if any("+" in one.version for one in target.specifier):
-            inside = f"[{','.join(target.extras)}]" if target.extras else ""
-            text = f"{target.package or target.framework}{inside}=={wanted}"
-            same = replace(target, specifier=SpecifierSet(f"=={wanted}"), text=text)
-            change = f"{_edit(target)}{text} instead of {target.text} (another build of the same release)"
+            same = _pinned(target, wanted)
+            change = f"{_edit(target)}{same.text} instead of {target.text} (another build of the same release)"
             yield from trials.way(change, _with_target(request, target, same), 1)
         for operator, word in ((">", "newer"), ("<", "older")):
             other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
@@ -149,14 +148,19 @@ def _versions(trials: Trials) -> Iterator[Relaxation]:
             if found is None:
                 continue
             build = found.builds[request.targets.index(target)]
-            inside = f"[{','.join(target.extras)}]" if target.extras else ""
-            text = f"{target.package or target.framework}{inside}=={build.version}"
-            exact = replace(target, specifier=SpecifierSet(f"=={build.version}"), text=text)
+            exact = _pinned(target, build.version)
             found = trials.of(_with_target(request, target, exact)) or found  # as the command gives: a search near a release orders others
-            line = command(request, tuple(text if one is target else one.text for one in request.targets))
-            change = f"{text} instead of {target.text} (the nearest {word} release that fits)"
+            line = command(request, tuple(exact.text if one is target else one.text for one in request.targets))
+            change = f"{exact.text} instead of {target.text} (the nearest {word} release that fits)"
             distance = 1 if _minor(build.version) == _minor(wanted) else 2
             yield Relaxation(change=f"{_edit(target)}{change}", result=result(found), command=line, distance=distance)
+
+
+def _pinned(target: Target, version: str) -> Target:
+    """The target for one release: `jax[cuda12]==0.4.30`."""
+    extras = f"[{','.join(target.extras)}]" if target.extras else ""
+    text = f"{target.package or target.framework}{extras}=={version}"
+    return replace(target, specifier=SpecifierSet(f"=={version}"), text=text)
 
 
 def _edit(target: Target) -> str:

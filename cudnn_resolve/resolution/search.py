@@ -81,7 +81,7 @@ class Search:
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
         self._lessons = universe.lessons
-        self._choices = Choices(universe, self._lessons.accepts)
+        self._choices = Choices(universe)
         self._trail = Trail()
         self._open: dict[Key, bool] = {}
         """Packages that something is needed of and that are not decided."""

@@ -45,20 +45,13 @@ def vendor_build(book: Book, machine: Machine, package: str) -> Build | None:
     local = version.local or ""
     named = next((one for one in like if one.variant and f"{local}.".startswith(f"{one.variant}.")), None)
     model = named or next((one for one in like if cuda is not None and one.cuda is not None and one.cuda.major == cuda.major), like[0])
+    own = replace(model, variant=VENDOR, version=str(base), wheel_version=text, index="default", pythons=(), arch=(), glibc=None)
     if named is not None or (not local and _has_wheels(book, machine, model)):
-        # Built like one of an index, on the libraries that this has.
-        return replace(model, variant=VENDOR, version=str(base), wheel_version=text, index="default", pythons=(), arch=(), glibc=None)
+        return own  # built like one of an index, on the libraries that this has
     cudnn = _system_cudnn(machine) if model.cudnn is not None else None
     system = cuda is not None and (cudnn is not None or model.cudnn is None)
     return replace(
-        model,
-        variant=VENDOR,
-        version=str(base),
-        wheel_version=text,
-        index="default",
-        pythons=(),
-        arch=(),
-        glibc=None,
+        own,
         yanked=False,
         cuda=cuda if system else model.cuda,
         cudnn=cudnn if system else model.cudnn,
