@@ -167,7 +167,7 @@ def _installed(seen: InstalledFramework, facts: Facts, book: Book) -> Installed:
         cuda = None
     # Where no build agrees it is another one of that version, of which the tables know nothing.
     is_known = build is not None and bool(alike) and not is_cpu
-    targets = () if build is None else build.targets_aarch64 if arch == "aarch64" and build.targets_aarch64 else build.targets
+    targets = () if build is None else build.code_on(arch or "")
     return Installed(
         name=seen.name,
         version=seen.version,

@@ -260,8 +260,7 @@ def measured_alike(book: Book) -> Iterator[Fault]:
         for arch in build.arch or ("x86_64", "aarch64"):
             one: MeasuredBuild | None = measured.get((build.wheel_version, arch))
             if one is not None:
-                targets = build.targets_aarch64 if arch == "aarch64" and build.targets_aarch64 else build.targets
-                yield from (line.fault(*fault) for fault in _unlike(build, targets, one, f"the {arch} wheel of {name}"))
+                yield from (line.fault(*fault) for fault in _unlike(build, build.code_on(arch), one, f"the {arch} wheel of {name}"))
 
 
 def _measured(book: Book, name: str) -> dict[tuple[str, str], MeasuredBuild]:

@@ -411,6 +411,10 @@ class Build(_Wheel, frozen=True, kw_only=True):
     provisional: Annotated[bool, DERIVED] = False
     """True for a release that the tables do not know: made of its metadata, as its predecessor otherwise."""
 
+    def code_on(self, arch: str) -> tuple[GpuCode, ...]:
+        """GPU code of the wheel for an architecture."""
+        return self.targets_aarch64 if arch == "aarch64" and self.targets_aarch64 else self.targets
+
 
 class ExtraRelease(_Wheel, frozen=True, kw_only=True):
     """framework/*.toml: a release that another index than the configured one holds, such as `0.21.0+cu118` of a companion.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def warnings(
-    resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...], left: Sequence[LeftPin] = ()
+    resolution: Resolution, facts: Facts, book: Book, pip: tuple[PipAction, ...], apt: tuple[AptAction, ...], left: Sequence[LeftPin]
 ) -> tuple[Warning, ...]:
     """Everything worth saying about a plan: what it breaks or mixes, then the machine, then the rest."""
     out = [*_unasked(resolution, facts, book), *_own_builds(resolution, book, pip)]
@@ -158,7 +158,7 @@ def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     state = "there is no GPU here" if facts.gpus == () else "no GPU is known"
     covered = []
     for build in resolution.builds:
-        targets = build.targets_aarch64 if resolution.machine.arch == "aarch64" and build.targets_aarch64 else build.targets
+        targets = build.code_on(resolution.machine.arch)
         if targets:
             covered.append(f"{build.package} {build.version} has code for {', '.join(map(str, targets))}")
     detail = f": {'; '.join(covered)}" if covered else ""
@@ -306,7 +306,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
     catalog = catalog_of(book, resolution.machine, opened(resolution.request))
-    release = next((one for one in catalog.releases.of(build.package) if one.build is build), None)
+    release = catalog.releases.of_build(build)
     if release is None:
         return
     for requirement, extra in catalog.metadata.requirements(release, extras_of(build)):

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import BESIDE, apt_beside
+from cudnn_resolve.resolution.channel import BESIDE, apt_beside, apt_patterns
 from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
 from cudnn_resolve.resolution.framework_bounds import with_bounds
@@ -49,7 +49,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     chosen = cudnn_of(pins, CUDNN) or cudnn_of(pins, CUDNN_OF_SYSTEM) or apart
     cudnn = chosen.build if chosen is not None else None
     cudnn_text, soname = _cudnn(cudnn, builds)
-    minimum, why = driver_minimum(pins)
+    minimum, why = _oldest_driver(pins)
     pip = pip_pins(pins, universe)
     return Resolution(
         request=closed(universe.request),
@@ -148,7 +148,7 @@ def _cuda_line(universe: Universe, pins: Mapping[Key, Pin], runtime: CudaCandida
     return max(bundled).line if bundled else None
 
 
-def driver_minimum(pins: Mapping[Key, Pin]) -> tuple[str | None, str | None]:
+def _oldest_driver(pins: Mapping[Key, Pin]) -> tuple[str | None, str | None]:
     """The oldest driver that every need accepts, and the need that decides it."""
     best: DriverVersion | None = None
     why: str | None = None
@@ -222,11 +222,8 @@ def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]
 
 
 def _apt_cuda(universe: Universe, runtime: CudaCandidate, because: tuple[str, ...]) -> Iterator[AptPin]:
-    for pattern in universe.book.apt_patterns():
-        last = pattern.last
-        if not pattern.first <= runtime.cuda or (last is not None and runtime.cuda > last) or not _is_pinned(pattern):
-            continue
-        fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": runtime.releases[-1]}
+    fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": runtime.releases[-1]}
+    for pattern in filter(_is_pinned, apt_patterns(universe.book, runtime.cuda)):
         yield AptPin(
             name=pattern.name.format(**fields),
             version=pattern.version.format(**fields),

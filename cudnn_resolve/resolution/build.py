@@ -150,8 +150,7 @@ class Builds:
     def _is_separate(self, build: Build) -> bool:
         """True where the build's own code stands alone and only its CUDA libraries come by an extra or by hand.
 
-        Then other channels may take their place. An extra that brings code, too (JAX's plugins), is no such extra. TensorRT is
-        an optional accelerator and not needed.
+        Then other channels may take their place. An extra that brings code, too (JAX's plugins), is no such extra.
         """
         if build.delivery != "wheel":
             return build.delivery == "system"
@@ -159,17 +158,11 @@ class Builds:
             return True
         if not extras_of(build) or self.context.release_of(build) is None:
             return False
-        names = (canonicalize_name(requirement.name) for requirement, extra in self.context.requirements_of(build) if extra is not None)
-        return all(self.context.book.component(name) is not None or name.startswith("tensorrt") for name in names)
-
-    def asked_extras(self, build: Build) -> set[str]:
-        """The extras that the user asks for with a build's framework."""
-        target = self.context.target_of(build.framework)
-        return set(target.extras) if target is not None else set()
+        return next(self.context.plugins_of(build), None) is None
 
     def _libraries_need(self, build: Build, who: str) -> Need:
         """The need for a channel of the CUDA libraries: pip where the user asks for the extra that brings them as wheels."""
-        extras = self.asked_extras(build) & set(extras_of(build))
+        extras = self.context.asked_extras(build.framework).intersection(extras_of(build))
         text = f"CUDA libraries for {who}" + (f" as pip wheels (extra {', '.join(sorted(extras))})" if extras else "")
 
         def test(other: LibrariesCandidate) -> bool:
@@ -361,7 +354,7 @@ class Libraries(Kind[LibrariesKey, LibrariesCandidate]):
         own = builds.context.release_of(build)
         if not build.extra or own is None:
             return
-        binding = not builds.asked_extras(build).isdisjoint(extras_of(build))
+        binding = not builds.context.asked_extras(build.framework).isdisjoint(extras_of(build))
         for requirement, extra in builds.context.requirements_of(build):
             component = builds.context.book.component(canonicalize_name(requirement.name))
             if extra is not None and component is not None and component.library != but:

@@ -12,6 +12,8 @@ from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudnn_resolve.facts.model import CudnnCopy
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import AptPattern, Build
@@ -187,11 +189,12 @@ BESIDE = ("nvtx", "nccl")
 
 def apt_beside(book: Book, library: str, cuda: CudaVersion) -> AptPattern | None:
     """The apt package of such a library for a CUDA line, in the version that is known; None where there is none."""
-    for pattern in book.apt_patterns():
-        known = pattern.library == library and "*" not in pattern.version
-        if known and pattern.first <= cuda and (pattern.last is None or cuda <= pattern.last):
-            return pattern
-    return None
+    return next((one for one in apt_patterns(book, cuda) if one.library == library and "*" not in one.version), None)
+
+
+def apt_patterns(book: Book, cuda: CudaVersion) -> Iterator[AptPattern]:
+    """The apt packages that there are for a CUDA line."""
+    return (one for one in book.apt_patterns() if one.first <= cuda and (one.last is None or cuda <= one.last))
 
 
 MAJORS = (13, 12, 11, 14, 15)

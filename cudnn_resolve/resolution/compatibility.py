@@ -118,7 +118,7 @@ def code_needs(book: Book, machine: Machine, build: Build, who: str) -> Iterator
             text = f"a GPU of compute capability {build.capability_last} or older"
             yield refused(number, text, f"{who} is compiled for it, without PTX; {gpu.label} is newer")
             continue
-        targets = build.targets_aarch64 if machine.arch == "aarch64" and build.targets_aarch64 else build.targets
+        targets = build.code_on(machine.arch)
         if not targets:
             continue
         fitting = [target for target in targets if target.runs_on(gpu.capability)]

@@ -32,7 +32,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
 
 
-def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnaskedFramework] = ()) -> Iterator[Condition]:
+def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnaskedFramework]) -> Iterator[Condition]:
     """Every wish and fact, those that least often matter first, so that what is left are those that a person would name.
 
     `protected`: the installed frameworks that must go on working.

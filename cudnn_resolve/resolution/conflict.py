@@ -78,9 +78,8 @@ def minimum(
         for condition in group:
             other_machine, other_request = condition.without(other_machine, other_request)
         less = _failure(book, other_machine, other_request) if other_request.targets or _asks_for_packages(other_request) else None
-        if less is not None and not (
-            is_shown and less.exhausted
-        ):  # where the whole was shown to have no answer, one given up shows nothing
+        is_given_up = is_shown and less is not None and less.exhausted  # it shows nothing where the whole was shown to have no answer
+        if less is not None and not is_given_up:
             machine, request, failure = other_machine, other_request, less
         elif len(group) == 1:
             core += group

@@ -79,15 +79,18 @@ class Context:
         """The target that asks for a framework; None where nobody does."""
         return next((one for one in self.request.targets if one.framework == framework), None)
 
+    def asked_extras(self, framework: str) -> frozenset[str]:
+        """The extras that the user asks for with a framework."""
+        target = self.target_of(framework)
+        return frozenset(target.extras) if target is not None else frozenset()
+
     def device_of(self, framework: str) -> str:
         """The device that builds of a framework are wanted for, `gpu` or `cpu`."""
-        target = self.target_of(framework)
-        return CPU if target is not None and CPU in target.extras else self.request.device
+        return CPU if CPU in self.asked_extras(framework) else self.request.device
 
     def fixes_by_extra(self, framework: str) -> bool:
         """True where the user asks for a GPU build of a framework by an extra."""
-        target = self.target_of(framework)
-        return target is not None and any(fixes_build(self.book, framework, extra) for extra in target.extras)
+        return any(fixes_build(self.book, framework, extra) for extra in self.asked_extras(framework))
 
     def added_extras(self, framework: str) -> tuple[str, ...]:
         """The extras that the user asks for with a framework and that only bring packages."""
@@ -112,6 +115,13 @@ class Context:
         """Return the requirements of a build's wheel with the extra that brings its CUDA libraries; none where there is no wheel."""
         release = self.releases.alone(build) or self.releases.of_build(build)
         return self.metadata.requirements(release, extras_of(build)) if release is not None else iter(())
+
+    def plugins_of(self, build: Build) -> Iterator[Requirement]:
+        """What the extra of a build adds to its own code besides CUDA libraries (JAX's plugins); TensorRT is not needed."""
+        for requirement, extra in self.requirements_of(build):
+            name = canonicalize_name(requirement.name)
+            if extra is not None and self.book.component(name) is None and not name.startswith("tensorrt"):
+                yield requirement
 
     def is_from_source(self, release: Release) -> bool:
         """True for a release that would be built from source; not for one that is installed, locked or taken from one place."""

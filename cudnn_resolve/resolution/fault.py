@@ -16,13 +16,15 @@ NOT_THERE = ", which is not among the packages"
 """How the text of a fault ends that is about a missing package."""
 UNNAMED = "what it does not name is not known"
 """Why nothing is said of what a list leaves out that need not name everything."""
-Kind = Literal["machine", "wheel", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"]
+FaultKind = Literal[
+    "machine", "wheel", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"
+]
 
 
 class Fault(Struct, frozen=True, kw_only=True):
     """One need that is not met, or one thing that is not known."""
 
-    kind: Kind
+    kind: FaultKind
     severity: Literal["error", "warning", "info"]
     text: str
     """What is wrong, in words."""

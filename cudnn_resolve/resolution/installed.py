@@ -252,12 +252,7 @@ OTHER_DEVICES = ("cpu", "rocm", "xpu")
 
 def _has_code(context: Context, build: Build) -> bool:
     """False for a build whose GPU code comes by an extra (JAX's plugins, jaxlib's variants) that is not installed."""
-    for requirement, extra in context.requirements_of(build):
-        name = canonicalize_name(requirement.name)
-        brought = extra is not None and context.book.component(name) is None and not name.startswith("tensorrt")
-        if brought and not _is_met(context, requirement):
-            return False
-    return True
+    return all(_is_met(context, requirement) for requirement in context.plugins_of(build))
 
 
 def _libraries(context: Context, build: Build) -> str:

@@ -26,13 +26,13 @@ from cudnn_resolve.resolution.channel import (
 )
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
-from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, Judged, Judgement, Kind, merged
+from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, FaultKind, Judged, Judgement, merged
 from cudnn_resolve.resolution.given import NOTHING, Given, spelt
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, bounds_of_installed, installed_build
 from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import UNLISTED, is_far, parse_requirement, parse_version, unlisted
-from cudnn_resolve.resolution.universe import Facts, Universe
+from cudnn_resolve.resolution.universe import FactCandidates, Universe
 from cudnn_resolve.version import DriverVersion
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def judge(
     if found is None:
         found = _Set(book, alike, request, live=live, partial=partial)
         known[:] = [*known[1 - _KEPT :], found]
-    return found.judgement(Facts(machine, request).by_key[DRIVER])
+    return found.judgement(FactCandidates(machine, request).by_key[DRIVER])
 
 
 _KEPT = 32
@@ -235,10 +235,8 @@ class _Set:
         public = getattr(parse_version(one.version), "public", one.version)
         for row in self.book.framework(one.framework).builds:
             if row.package == one.package and row.version == public and row.cuda is not None:
-                for requirement, extra in self.universe.context.requirements_of(row):
-                    name = canonicalize_name(requirement.name)
-                    if extra is not None and self.book.component(name) is None and name not in self.packages and "tensorrt" not in name:
-                        yield name
+                names = (canonicalize_name(requirement.name) for requirement in self.universe.context.plugins_of(row))
+                yield from (name for name in names if name not in self.packages)
 
     def _without_libraries(self, one: Judged, build: Build) -> Fault:
         wanted = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
@@ -266,7 +264,7 @@ class _Set:
             return fault
         fact = self.universe.fact(key)
         if fact is not None:
-            kind: Kind = "wheel" if key in (PYTHON, ARCH, GLIBC) else "machine"
+            kind: FaultKind = "wheel" if key in (PYTHON, ARCH, GLIBC) else "machine"
             return None if need.test(fact) else self._unmet(need, one, kind, f"here is {fact}", "")
         if isinstance(key, SlotKey):
             self._own(need, one.package)
@@ -280,7 +278,7 @@ class _Set:
         fault = self._unmet(need, one, "library", f"there is {package} {self.packages[package]}", package)
         return replace(fault, severity="warning") if self._only_older(package, self.packages[package], one) else fault
 
-    def _unmet(self, need: Need, one: Judged, kind: Kind, found: str, package: str) -> Fault:
+    def _unmet(self, need: Need, one: Judged, kind: FaultKind, found: str, package: str) -> Fault:
         return Fault(
             kind=kind,
             severity="error",

@@ -215,10 +215,9 @@ def _beside_framework(context: Context, release: Release, who: str) -> Iterator[
     if name is None or all(target.framework != name for target in context.request.targets):
         return
     packages = context.book.framework(name).packages
-    lines = [line for line in context.metadata.requires(release) if "extra" in line and ";" in line]
     extras = {
         extra
-        for line in lines
+        for line in context.metadata.requires(release)
         if (one := parse_requirement(line)) is not None and canonicalize_name(one.name) == packages[0]
         for extra in named_extras(line)
     }

@@ -61,7 +61,7 @@ class Slots(Kind[SlotKey, SlotCandidate]):
         return found
 
 
-class Facts(Kind[Key, Fact[Any]]):
+class FactCandidates(Kind[Key, Fact[Any]]):
     """Facts of the machine and limits of the user: one candidate each."""
 
     def __init__(self, machine: Machine, request: Request) -> None:
@@ -102,7 +102,7 @@ class Universe:
         self.packages = PipPackages(context)
         runtimes = CudaRuntimes(context)
         self.builds = Builds(context, self.packages, runtimes, self.installed)
-        self._facts = Facts(context.machine, context.request)
+        self._facts = FactCandidates(context.machine, context.request)
         self._kinds: dict[type[Key], Kind[Any, Any]] = {
             FrameworkKey: Frameworks(self.builds),
             LibrariesKey: Libraries(self.builds),
