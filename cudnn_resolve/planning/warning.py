@@ -17,6 +17,7 @@ from cudnn_resolve.planning.origin import origin_warnings
 from cudnn_resolve.planning.unmet_pins import left_warnings
 from cudnn_resolve.resolution.age import years_old
 from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versions_after
+from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
@@ -92,8 +93,7 @@ def _own_builds(resolution: Resolution, book: Book, pip: tuple[PipAction, ...]) 
         build = vendor_build(book, machine, one.name) if one.action != "keep" and one.installed is not None else None
         if build is None or one.installed is None or one.installed.partition("+")[2].startswith("cu"):
             continue
-        lives = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
-        where = f"made for {lives} of this image" if build.delivery == "system" else "with its own CUDA libraries"
+        where = f"made for {libraries_of(build)} of this image" if build.delivery == "system" else "with its own CUDA libraries"
         built = sorted(name for name in machine.pip if name != one.name and book.companion_of(name) == build.framework)
         beside = f"; what was built against it may not load any more: {', '.join(built)}" if built else ""
         yield Warning(
@@ -359,7 +359,7 @@ def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
 def _provisional(build: Build) -> Iterator[Warning]:
     """A release that the tables do not know."""
     if build.provisional:
-        built = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "") if build.cuda else "no GPU code"
+        built = libraries_of(build) if build.cuda else "no GPU code"
         yield Warning(
             code="provisional",
             message=f"{build.package} {build.version} is not in the tables yet: {built} is taken from its metadata and the release before "

@@ -139,6 +139,11 @@ def _both(text: str, target: Target) -> str:
 _SPECIFIED = re.compile(r"[<>=!~]")
 
 
+def packages_of(target: Target, book: Book) -> tuple[str, ...]:
+    """The distributions that a target may mean: the one that it names, else all of its framework."""
+    return (target.package,) if target.package is not None else book.framework(target.framework).packages
+
+
 def accepts(target: Target, build: Build, book: Book) -> bool:
     """True where a build is what the target asks for: PEP 440, its extras, withdrawn builds only where one version is named."""
     asked = target.framework, target.package, target.extras, target.pre, str(target.specifier)  # packaging 23: ===2.0 equals ===2.0.0

@@ -47,6 +47,11 @@ def described(release: Release, build: Build) -> str:
     return f"{build.package} {release.text}" + (f" ({build.variant})" if "+" not in release.text else "")
 
 
+def libraries_of(build: Build) -> str:
+    """What a GPU build is built with: `CUDA 12.4 and cuDNN 9.1`."""
+    return f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
+
+
 class Builds:
     """What each build of a framework needs."""
 

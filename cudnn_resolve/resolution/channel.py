@@ -111,8 +111,7 @@ def wheels_serve(context: Context, build: Build) -> bool:
         wanted = (component_package(context.book, library, build.cuda.major) for library in build.loads)
         if not all(package in context.machine.pip for package in wanted if package is not None):
             return False
-    package = component_package(context.book, "cudnn" if build.cudnn else "cudart", build.cuda.major)
-    installed = context.machine.pip.get(package or "")
+    installed = context.machine.pip.get(main_wheel(context.book, build) or "")
     if installed is None:
         return False
     if folder_serves(context, build):
@@ -195,6 +194,11 @@ def apt_beside(book: Book, library: str, cuda: CudaVersion) -> AptPattern | None
 def apt_patterns(book: Book, cuda: CudaVersion) -> Iterator[AptPattern]:
     """The apt packages that there are for a CUDA line."""
     return (one for one in book.apt_patterns() if one.first <= cuda and (one.last is None or cuda <= one.last))
+
+
+def main_wheel(book: Book, build: Build) -> str | None:
+    """The wheel that tells whether those with a build's CUDA libraries are there: of cuDNN, or of the runtime where it loads none."""
+    return component_package(book, "cudnn" if build.cudnn else "cudart", build.cuda.major) if build.cuda is not None else None
 
 
 MAJORS = (13, 12, 11, 14, 15)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.candidate import Need
+    from cudnn_resolve.resolution.release import Release
     from cudnn_resolve.resolution.universe import Universe
 
 _STAGE: dict[type[Key], int] = {FrameworkKey: 1, LibrariesKey: 4, CudaKey: 5, SlotKey: 8}
@@ -79,16 +80,18 @@ class Choices:
         """True for a source archive of compiled code, where some other candidate has a wheel for the machine, whatever came of that."""
         if not self._from_index or not isinstance(candidate, PipCandidate) or not self._universe.packages.must_not_build(candidate):
             return False
-        context = self._universe.context
-        return any(isinstance(one, PipCandidate) and one.release is not None and has_wheel(context, one.release) for one in others)
+        return next(self._of_wheels(others), None) is not None
 
     def expect(self, candidates: Iterator[Candidate]) -> None:
         """Ask the indexes for the metadata of candidates ahead of need."""
         if self._from_index:
-            context = self._universe.context
-            for one in candidates:
-                if isinstance(one, PipCandidate) and one.release is not None and has_wheel(context, one.release):
-                    context.metadata.expect_metadata(one.release)
+            for release in self._of_wheels(candidates):
+                self._universe.context.metadata.expect_metadata(release)
+
+    def _of_wheels(self, candidates: Iterable[Candidate]) -> Iterator[Release]:
+        """The releases among candidates that have a wheel which the machine can use."""
+        releases = (one.release for one in candidates if isinstance(one, PipCandidate))
+        return (one for one in releases if one is not None and has_wheel(self._universe.context, one))
 
 
 def is_late(book: Book, name: str) -> bool:

@@ -65,11 +65,10 @@ def _option(about: Subject, what: str, because: str, **usual: Any) -> Condition:
 
 
 def _extra(extra: Extra) -> Condition:
-    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-        return machine, replace(request, extras=tuple(one for one in request.extras if one is not extra))
-
     because = f"{'a constraint' if extra.constraint else 'asked for'} in {extra.origin}"
-    return Condition(about=extra, what=extra.text, because=because, without=without)
+    return Condition(
+        about=extra, what=extra.text, because=because, without=lambda machine, request: (machine, without_line(request, extra))
+    )
 
 
 def _gpu(number: int, gpu: MachineGpu) -> Condition:
@@ -89,11 +88,20 @@ def _installed(one: UnaskedFramework) -> Condition:
 
 
 def _target(target: Target) -> Condition:
-    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-        return machine, replace(request, targets=tuple(one for one in request.targets if one is not target))
-
     what = f"{target.text} with the hashes given for it" if target.hashes else target.text
-    return Condition(about=target, what=what, because=asked(target), without=without)
+    return Condition(
+        about=target, what=what, because=asked(target), without=lambda machine, request: (machine, without_target(request, target))
+    )
+
+
+def without_line(request: OpenRequest, line: Extra) -> OpenRequest:
+    """The request without one of its further requirements."""
+    return replace(request, extras=tuple(one for one in request.extras if one is not line))
+
+
+def without_target(request: OpenRequest, target: Target) -> OpenRequest:
+    """The request without one of its targets."""
+    return replace(request, targets=tuple(one for one in request.targets if one is not target))
 
 
 def _system(machine: Machine, kept: frozenset[str], *, alone: bool) -> Iterator[Condition]:

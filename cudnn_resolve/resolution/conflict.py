@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import is_exact
+from cudnn_resolve.requirement.derive import is_exact, packages_of
 from cudnn_resolve.requirement.extra import fits
 from cudnn_resolve.requirement.model import Extra, Target
 from cudnn_resolve.resolution.attempt import on_each_python
@@ -151,8 +151,7 @@ def _denied(book: Book, request: OpenRequest, target: Target) -> str:
 
 def _made_elsewhere(book: Book, target: Target) -> str | None:
     """That the release a target means is there, and its GPU builds are not known; None where it is not."""
-    own = (target.package,) if target.package else book.framework(target.framework).packages
-    for name in dict.fromkeys((*own, target.framework)):
+    for name in dict.fromkeys((*packages_of(target, book), target.framework)):
         releases = reversed(book.releases(name))
         found = next((one.version for one in releases if target.specifier.contains(one.version, prereleases=True)), None)
         if found is not None:

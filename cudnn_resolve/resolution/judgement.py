@@ -14,11 +14,13 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.evidence import evidence_of
+from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import (
     component_package,
     finds_wheel,
     folder_serves,
+    main_wheel,
     system_serves,
     told_copies,
     wheels_found,
@@ -175,9 +177,7 @@ class _Set:
 
     def _brings_libraries(self, build: Build) -> bool:
         """True where the set holds wheels of CUDA libraries for a build, whether they serve it or not."""
-        assert build.cuda is not None
-        name = component_package(self.book, "cudnn" if build.cudnn else "cudart", build.cuda.major)
-        return name in self.packages
+        return main_wheel(self.book, build) in self.packages
 
     def _without_build(self, one: Judged) -> Fault:
         version = parse_version(one.version)
@@ -239,7 +239,7 @@ class _Set:
                 yield from (name for name in names if name not in self.packages)
 
     def _without_libraries(self, one: Judged, build: Build) -> Fault:
-        wanted = f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
+        wanted = libraries_of(build)
         linked = build.delivery == "wheel" and build.extra is None
         toolkits = self.here.machine.toolkits
         what = "cannot be imported" if linked else "finds no GPU and computes on the CPU"
@@ -251,7 +251,7 @@ class _Set:
             severity="error" if toolkits or linked else "warning",
             text=f"{one.package} {one.version} {what} unless the machine has {wanted}: no wheel of the set brings them{there}",
             because=f"built with {wanted}{extra}",
-            package=component_package(self.book, "cudnn" if build.cudnn else "cudart", build.cuda.major if build.cuda else 12) or "",
+            package=main_wheel(self.book, build) or "",
             frameworks=(one.package,),
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.derive import accepts, packages_of
 from cudnn_resolve.resolution.channel import MAJORS, component_package
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement
@@ -35,7 +35,7 @@ def likely_packages(book: Book, machine: Machine, request: Request) -> Iterator[
         build = _likely(book, machine, target)
         if build is None:
             continue
-        for name in dict.fromkeys((build.package, *((target.package,) if target.package else book.framework(target.framework).packages))):
+        for name in dict.fromkeys((build.package, *packages_of(target, book))):
             seen.add(name)
             yield name
         waiting += _required(book, machine, build.package, build.version.__eq__, extras_of(build), environment)

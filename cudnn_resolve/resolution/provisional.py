@@ -18,7 +18,7 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Head, WheelRelease
 from cudnn_resolve.matrix.table import P, Table, table_type
-from cudnn_resolve.requirement.derive import is_exact
+from cudnn_resolve.requirement.derive import is_exact, packages_of
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files
@@ -83,7 +83,7 @@ def with_new_releases(book: Book, request: Request, machine: Machine, source: So
     for target in request.targets:
         builds: list[Build] = []
         framework = book.framework(target.framework)
-        packages = (target.package,) if target.package else framework.packages
+        packages = packages_of(target, book)
         for package in packages:
             known = [one for one in framework.builds if one.package == package and one.index == "default"]
             releases = list(_releases(package, known, target, machine, source, pre=request.pre)) if known else []

@@ -13,6 +13,7 @@ from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
+from cudnn_resolve.resolution.condition import without_line, without_target
 from cudnn_resolve.resolution.installed import broken_by, is_apart
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
@@ -216,7 +217,7 @@ def _separate(trials: Trials) -> Iterator[Relaxation]:
     if len(request.targets) < 2:
         return
     for target in reversed(request.targets):
-        rest = replace(request, targets=tuple(one for one in request.targets if one is not target))
+        rest = without_target(request, target)
         constraints = tuple(one for one in request.extras if one.constraint)
         alone = replace(request, targets=(replace(target, origin=None, hashes=()),), extras=constraints, unsettled=None)
         first, second = trials.of(rest), trials.of(alone, pip={}, requires={})
@@ -323,7 +324,7 @@ def _extras(trials: Trials) -> Iterator[Relaxation]:
         spoken = ("", extra.text)  # it stands on the command line, in no file
         change = f"without `{extra.text}`" if spoken in request.context else f"edit {extra.origin}: without `{extra.text}`"
         line = command(replace(request, context=tuple(one for one in request.context if one != spoken)))
-        yield from trials.way(change, replace(request, extras=tuple(one for one in request.extras if one is not extra)), 1, line=line)
+        yield from trials.way(change, without_line(request, extra), 1, line=line)
 
 
 def _glibc(trials: Trials) -> Iterator[Relaxation]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, UsageError
+from cudnn_resolve.requirement.derive import packages_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -28,7 +29,7 @@ def refuse_unknown_extras(book: Book, request: OpenRequest) -> None:
 
 def _refuse_unknown(book: Book, target: Target, extra: str, source: Source | None) -> None:
     framework = book.framework(target.framework)
-    packages = (target.package,) if target.package is not None else framework.packages
+    packages = packages_of(target, book)
     name = target.package or framework.name
     context = target.origin or "--framework"
     if extra in framework.other_accelerators:
