@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from cudnn_resolve.errors import UsageError
 
-_CHOICE = re.compile(r"argument (?P<option>[^:]+): invalid choice: '?(?P<value>[^']*)'? \(choose from (?P<choices>.*)\)")
+_CHOICE = r"argument (?P<option>[^:]+): invalid choice: '?(?P<value>[^']*)'? \(choose from (?P<choices>.*)\)"
 
 
 _RARE = frozenset(
@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse found as a UsageError."""
-        found = _CHOICE.fullmatch(message)
+        found = re.fullmatch(_CHOICE, message)
         if found is None:
             raise UsageError(message.removeprefix("argument "), code="usage", hint=self._see())
         choices = [choice.strip().strip("'") for choice in found["choices"].split(",")]

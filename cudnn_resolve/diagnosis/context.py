@@ -27,7 +27,7 @@ _SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major
 """Symptoms that name a cuDNN that is there; and those that do it as what was found."""
 FILES_LISTED = "files-listed"
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
-_LONG_LISTING = re.compile(r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} ")
+_LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """How `ls -l` begins a line with a file or a link."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
@@ -138,7 +138,7 @@ def is_listing(text: str, library: Library, *, is_asked: bool) -> bool:
 
     Else a bare `libcudnn.so.8` may be what is missing; `libcudnn.so.8.9.7` is there.
     """
-    if _LONG_LISTING.match(text):
+    if re.match(_LONG_LISTING, text):
         return True
     names = text.split()
     return all(map(_FILE.fullmatch, names)) and (is_asked or len(names) > 1 or _full(library.version) is not None)

@@ -29,9 +29,7 @@ _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
 _BARE = ("tensorflow", "jax", "jaxlib")
 """Their wheels bring cuDNN only where the extra for CUDA is asked for, which a version alone does not tell."""
-_ASKED = re.compile(
-    r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
-)
+_ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
 """How pip speaks of a wheel that is not there yet, or no longer."""
 _UNDATED = "CUPTI"
 """It has the number of its interface, which is no release."""
@@ -197,7 +195,7 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
         if "place" in match.fields:
             return f" in {match.fields['place']}"
         return "" if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
-    if match.symptom.id == "context-cuda-wheel" and not library.windows and not _ASKED.search(match.text):
+    if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
         package = match.fields["cudapackage"].lower().replace("_", "-")
         row = case.book.component(package)
         if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):

@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.resolution.release import declared
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
-_TEGRA = re.compile(r"orin|xavier|tegra|jetson|nvgpu|\bnano\b", re.IGNORECASE)
+_TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     @property
     def is_tegra(self) -> bool:
         """True for a Jetson, whose driver versions and wheels are its own."""
-        return any(_TEGRA.search(gpu.name or "") for gpu in self.gpus) or (
+        return any(re.search(_TEGRA, gpu.name or "") for gpu in self.gpus) or (
             self.version is not None and self.version.major < 100 and self.facts.platform.arch == "aarch64"
         )
 
@@ -115,7 +115,7 @@ def as_declared(one: Installed, text: str | None = None) -> tuple[Remedy, ...]:
 
 # --- installed frameworks ---
 
-_RELEASE = re.compile(r"\d{1,6}\.\d{1,6}(?:\.\d{1,6})?")
+_RELEASE = r"\d{1,6}\.\d{1,6}(?:\.\d{1,6})?"
 
 
 class Installed(Struct, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ def _of_same_minor(every: Iterable[Build], public: str) -> list[Build]:
     """For a patch release that the tables lack: the builds of another one of its minor, where all of these are alike."""
     minor = public.split(".")[:2]
     kinds: dict[str, set[tuple[object, ...]]] = {}
-    near = [one for one in every if one.version.split(".")[:2] == minor] if _RELEASE.fullmatch(public) else []
+    near = [one for one in every if one.version.split(".")[:2] == minor] if re.fullmatch(_RELEASE, public) else []
     for one in near:
         kinds.setdefault(one.version, set()).add((one.variant, one.index, one.cuda, one.cudnn, one.delivery))
     alike = len({frozenset(kind) for kind in kinds.values()}) == 1

@@ -15,7 +15,7 @@ from cudnn_resolve.version import CudnnVersion
 
 UNLOADED = " does not load: "
 """How it is said of a framework that something stops it before it asks for its cuDNN."""
-_STOPPED = re.compile(r"\S+ (?:needs|cannot load) (lib[\w.+-]*?)[,:]? ")
+_STOPPED = r"\S+ (?:needs|cannot load) (lib[\w.+-]*?)[,:]? "
 _READ_ONCE = "the loader reads LD_LIBRARY_PATH once, when a process starts"
 
 
@@ -50,7 +50,7 @@ def _loaded(machine: Inspection) -> Iterator[Finding]:
 def _absent(machine: Inspection, one: Installed, built: CudnnVersion, shown: Evidence) -> Iterator[Finding]:
     """A framework that finds no cuDNN of its major."""
     because = one.would_load.because if one.would_load is not None else ""
-    stopped = _STOPPED.match(because or "")
+    stopped = re.match(_STOPPED, because or "")
     if stopped is not None and "cudnn" not in stopped[1]:
         yield finding(
             "cuda_runtime_missing", "warning" if machine.driver_absent else "error", 0.9, f"{one.label}{UNLOADED}{because}", shown

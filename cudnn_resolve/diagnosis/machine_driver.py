@@ -18,7 +18,7 @@ _PLACES = {
     "docker": ("container_gpu_not_passed", "no NVIDIA driver was passed on to this container, or its host has none"),
 }
 """Kind of container to the cause of a missing driver, and the words for it."""
-_FAILED = re.compile(r"failed with (?:\S+ \(|status )(\d{1,4})")
+_FAILED = r"failed with (?:\S+ \(|status )(\d{1,4})"
 _REFUSALS = {
     ("cuInit", 802): ("fabric_manager_missing", "error"),
     ("cuInit", 803): ("driver_library_mismatch", "error"),
@@ -79,7 +79,7 @@ def _refused(machine: Inspection) -> Iterator[Finding]:
 
 def _status(why: str) -> int | None:
     """The number that a failed call returned; None where none is told."""
-    found = _FAILED.match(why)
+    found = re.match(_FAILED, why)
     return int(found[1]) if found else None
 
 

@@ -14,7 +14,7 @@ from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements
 from cudnn_resolve.facts.model import CPU_PACKAGES
 from cudnn_resolve.matrix.advisory import advisories_of
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?", re.ASCII)
+_NAME = r"(?a)[A-Za-z0-9](?:[\w.-]{0,98}[A-Za-z0-9])?"
 _ABI = {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}
 _PIP = "packages.pip."
 """Begins what the probe tells of one package."""
@@ -90,7 +90,7 @@ def _restored(machine: Inspection, name: str, why: str) -> Iterator[Remedy]:
 def _is_told(machine: Inspection, name: str) -> bool:
     """True for an installed package whose name and version are what PEP 503 and PEP 440 take for one: facts may say anything."""
     version = machine.pip.get(name)
-    return _NAME.fullmatch(name) is not None and version is not None and is_version(version)
+    return re.fullmatch(_NAME, name) is not None and version is not None and is_version(version)
 
 
 def _is_required(machine: Inspection, name: str) -> bool:

@@ -17,8 +17,8 @@ _TORCH = ("torchvision", "torchaudio", "torchtext")
 """Their wheels hold code that is linked with the torch that their metadata names."""
 _LOOKS = (0, 5, 3)
 """The first jaxlib that holds the release of a plugin against its own; those before load what is there."""
-_PLUGIN = re.compile(r"jax-cuda\d{2}-plugin")
-_LOCAL = re.compile(r"(?:cu(\d{2,3})|cpu)$")
+_PLUGIN = r"jax-cuda\d{2}-plugin"
+_LOCAL = r"(?:cu(\d{2,3})|cpu)$"
 
 
 def _torch_pairs(machine: Inspection) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def _jax_pairs(machine: Inspection) -> Iterator[Finding]:
         said = f"jax {jax} wants jaxlib{wanted.specifier}, and jaxlib {jaxlib} is installed"
         yield finding(_CAUSE, "error", 0.94, said, *shown)
     for name, version in machine.pip.items():
-        if not _PLUGIN.fullmatch(name):
+        if not re.fullmatch(_PLUGIN, name):
             continue
         looks = _release(jaxlib) >= _LOOKS
         taken = any(one.name == name and _takes(one, version) for one in _requires(machine, "jax", extras=True)) if jax else False
@@ -111,7 +111,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 def _cuda_of(version: str) -> str | None:
     """CUDA's major in a local version, `0` for none of it; None where the version does not tell."""
-    found = _LOCAL.fullmatch(version.partition("+")[2])
+    found = re.fullmatch(_LOCAL, version.partition("+")[2])
     if found is None:
         return None
     return found[1][:-1] if found[1] else "0"

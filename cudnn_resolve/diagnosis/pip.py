@@ -26,13 +26,13 @@ _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
 _LISTED = "pip-versions-listed"
 _NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
 _OTHERS, _NOT_OURS = "unrecognised", 60
-_OF_STACK = re.compile(
+_OF_STACK = (
     r"nvidia|cuda|cudnn|cu1[0-9]|torch|tensor|jax|paddle|mxnet|cupy|gpu|onnx|triton|nccl|rapids|cudf|vllm|xformers|flash|deepspeed|python$"
 )
 """What a package of the GPU's stack, or one beside it, is called."""
 _OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "pip-wheel-file"})
 """Symptoms that leave open whether the Python or the system is at fault."""
-_GLIBC = re.compile(r"manylinux_(\d{1,2})_(\d{1,3})_")
+_GLIBC = r"manylinux_(\d{1,2})_(\d{1,3})_"
 _SYSTEMS = {"linux": "Linux", "windows": "Windows", "darwin": "macOS"}
 _DECIDED = 91
 """The weight of what two sources say, so that nothing is left open."""
@@ -59,7 +59,7 @@ def part_of_others(found: Suspects, case: Case) -> Suspects:
     pin = found.get(_PIN)
     asked = [str(one.fields["requirement"]) for one in pin.matches if "requirement" in one.fields] if pin else []
     names = [re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in asked]
-    if pin is None or not names or any(_OF_STACK.search(one) or case.book.package(one) is not None for one in names):
+    if pin is None or not names or any(re.search(_OF_STACK, one) or case.book.package(one) is not None for one in names):
         return found
     rest = {cause: one for cause, one in found.items() if cause != _PIN}
     said = f"not of the GPU: the index that is used does not offer {asked[0].rstrip(',.:')}"
@@ -194,5 +194,5 @@ def _suits(platforms: str, facts: Facts) -> bool:
     """True where one of the platform tags, with dots between them, may be this system."""
     own = tuple(map(int, (facts.platform.glibc or "999").split(".")[:2]))
     tags = [one for one in platforms.split(".") if not is_elsewhere(one, facts)]
-    least = [_GLIBC.match(one) for one in tags]
+    least = [re.match(_GLIBC, one) for one in tags]
     return any(one is None or own >= (int(one[1]), int(one[2])) for one in least)

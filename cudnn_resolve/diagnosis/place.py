@@ -15,15 +15,13 @@ from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")
 """How the probe begins what it says of missing parts."""
-_OF_OTHERS = re.compile(r"opens \S+(?: and \S+)* when it is used|.{1,400} needs? \S+, which ")
+_OF_OTHERS = r"opens \S+(?: and \S+)* when it is used|.{1,400} needs? \S+, which "
 """How it begins what it says of libraries besides cuDNN's that a copy needs, or opens, and that are not found."""
 _PRECOMPILED = "engines_precompiled"
-_DEFAULT = re.compile(r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?")
+_DEFAULT = r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?"
 """Directories that the loader searches whatever it is told (ld.so(8)); with the names that Debian's has."""
-_GPU_WORDS = re.compile(r"cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl", re.IGNORECASE)
-_DRIVERS_OWN = re.compile(
-    r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
-)
+_GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
+_DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
 """Directories through which the system, containers, notebooks and WSL lend the driver."""
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
 _BEFORE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
@@ -36,7 +34,7 @@ _EVERY_WHEEL = (
 def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
     """What is wrong with a copy, in words; empty where it is one whole release."""
     missing = missing_parts(copy, book)
-    own = tuple(one for one in copy.problems if not _OF_OTHERS.match(one))
+    own = tuple(one for one in copy.problems if not re.match(_OF_OTHERS, one))
     if missing is None:
         return own or (("parts of it are missing or of another release",) if copy.complete is False else ())
     others = tuple(one for one in own if not one.startswith(_OWN_WORDS))
@@ -48,7 +46,7 @@ def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
 
 def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:
     """What a copy needs besides its own parts and does not find, in the probe's words."""
-    return tuple(one for one in copy.problems if _OF_OTHERS.match(one))
+    return tuple(one for one in copy.problems if re.match(_OF_OTHERS, one))
 
 
 def is_outer_alone(copy: CudnnCopy) -> bool:
@@ -77,7 +75,7 @@ def is_searched(directory: str | None, facts: Facts) -> bool:
     """True for a directory that the loader searches by default, or by its cache: what lies there is not out of its sight."""
     loader = or_none(facts.loader) or Loader()
     place = (directory or "").rstrip("/")
-    return _DEFAULT.fullmatch(place) is not None or place in {one.rpartition("/")[0] for one in loader.ldconfig}
+    return re.fullmatch(_DEFAULT, place) is not None or place in {one.rpartition("/")[0] for one in loader.ldconfig}
 
 
 def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
@@ -177,7 +175,7 @@ def _away(facts: Facts | None) -> str | None:
         return "unset LD_LIBRARY_PATH"
     copies = {one.path for one in or_none(facts.cudnn) or () if one.path}
     entries = [one for one in facts.loader.ld_library_path if one]
-    kept = [one for one in entries if _lends_driver(one, facts.loader) or not (one in copies or _GPU_WORDS.search(one))]
+    kept = [one for one in entries if _lends_driver(one, facts.loader) or not (one in copies or re.search(_GPU_WORDS, one))]
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else "unset LD_LIBRARY_PATH"
@@ -189,4 +187,4 @@ def _lends_driver(directory: str, loader: Loader) -> bool:
         return False
     files = (one.rpartition("/") for one in loader.ldconfig)
     lends = any(file.startswith("libcuda.so") and place == directory.rstrip("/") for place, _, file in files)
-    return _DRIVERS_OWN.search(f"{directory.rstrip('/')}/") is not None or (lends and _GPU_WORDS.search(directory) is not None)
+    return re.search(_DRIVERS_OWN, f"{directory.rstrip('/')}/") is not None or (lends and re.search(_GPU_WORDS, directory) is not None)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 PythonLine = tuple[int, int]
 """Major and minor of a Python."""
 _LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
-_REQUIREMENT = re.compile(
+_REQUIREMENT = (
     r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?"
     rf"(?:(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{{1,60}})((?:,{_LIMIT}){{0,6}}))?"
 )
-_WHEEL = re.compile(r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{1,80})-([\w.]{1,80})-([\w.]{1,200})\.whl")
-_TAG = re.compile(r"cp(\d)(\d{1,2})(?!\d)")
-_PYTHON = re.compile(r"(\d)\.(\d{1,2})")
-_BARE = re.compile(r"(3)(\d{1,2})")
-_ONLY = re.compile(rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available")
-_SUFFIX = re.compile(r"-cu(\d\d)$")
+_WHEEL = r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{1,80})-([\w.]{1,80})-([\w.]{1,200})\.whl"
+_TAG = r"cp(\d)(\d{1,2})(?!\d)"
+_PYTHON = r"(\d)\.(\d{1,2})"
+_BARE = r"(3)(\d{1,2})"
+_ONLY = rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available"
+_SUFFIX = r"-cu(\d\d)$"
 _RECENT = 6
 """Releases of a package that was asked for without a version: a Python that all of them have wheels for is none of the newest."""
 _OLDEST_OF_UV = (3, 7)
@@ -120,7 +120,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
 
 def parse(text: str) -> Wanted | None:
     """A requirement as messages write it; None where it is none."""
-    found = _REQUIREMENT.match(text.strip().rstrip(".,;:"))
+    found = re.match(_REQUIREMENT, text.strip().rstrip(".,;:"))
     if found is None:
         return None
     version = found[4].rstrip(".,;") if found[4] else None
@@ -130,7 +130,7 @@ def parse(text: str) -> Wanted | None:
 
 def parse_file(text: str) -> Wanted | None:
     """What a wheel file is of and for; None where the name is none of a wheel."""
-    file = _WHEEL.fullmatch(text)
+    file = re.fullmatch(_WHEEL, text)
     if file is None:
         return None
     name, tag = file[1].lower().replace("_", "-"), f"{file[3]}-{file[4]}"
@@ -168,10 +168,10 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None
     for match in matches:
         for name in ("python", "tag"):
             text = str(match.fields.get(name, ""))
-            found = _PYTHON.match(text) or _TAG.match(text) or _BARE.fullmatch(text)
+            found = re.match(_PYTHON, text) or re.match(_TAG, text) or re.fullmatch(_BARE, text)
             if found:
                 return int(found[1]), int(found[2])
-    found = _PYTHON.match(facts.python.version or "") if facts is not None else None
+    found = re.match(_PYTHON, facts.python.version or "") if facts is not None else None
     return (int(found[1]), int(found[2])) if found else None
 
 
@@ -186,7 +186,7 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
         return []
     releases = (one for one in package.releases if not one.yanked and one.tags != ("sdist",))
     versions = [one.version for one in releases if own is None or any(_serves(tag, own) for tag in one.tags)]
-    limits = [one[2] for match in matches for one in _ONLY.finditer(match.text) if one[1].lower().replace("_", "-") == wanted.name]
+    limits = [one[2] for match in matches for one in re.finditer(_ONLY, match.text) if one[1].lower().replace("_", "-") == wanted.name]
     return [one for one in versions if all(within(limit, one) for limit in limits)]
 
 
@@ -226,7 +226,7 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
     if not wanted.name.startswith("nvidia-"):
         return None
     rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
-    suffix = _SUFFIX.search(wanted.name)
+    suffix = re.search(_SUFFIX, wanted.name)
     if suffix and book.component(wanted.name) is None:
         bare = wanted.name.removesuffix(suffix[0])
         return f"{bare}{rest}" if book.component(bare) is not None else None
@@ -253,7 +253,7 @@ def _told(match: Match) -> Iterator[PythonLine]:
     for name in ("tags", "wheel"):
         text = match.fields.get(name)
         if isinstance(text, str):
-            yield from ((int(one[1]), int(one[2])) for one in _TAG.finditer(text))
+            yield from ((int(one[1]), int(one[2])) for one in re.finditer(_TAG, text))
     wants = match.fields.get("wants")
     if isinstance(wants, str):
         yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))

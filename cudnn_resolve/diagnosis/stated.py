@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build, WheelRelease
 
-_POSIX = re.compile(r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/")
+_POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
 """The packages of an environment, whose interpreter is then known."""
 _LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/")
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """As the installers of Python for Windows call its folder, and pip that of the user."""
-_WINDOWS = re.compile(r"([A-Za-z]:\\[^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\", re.IGNORECASE)
-_VENV = re.compile(r"\.?(?:v|virtual)-?env[\w.-]{0,20}", re.IGNORECASE)
+_WINDOWS = r"(?i)([A-Za-z]:\\[^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
+_VENV = r"(?i)\.?(?:v|virtual)-?env[\w.-]{0,20}"
 """How folders of virtual environments are called, whose interpreter is in another place than that of an installation or of conda."""
-_TEXT = re.compile(r"(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)", re.IGNORECASE)
+_TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
-_IMAGE = re.compile(
-    r"(?<=\s)(?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/){1,4}[\w.-]{1,80}(?::[\w.-]{1,80})?(?=\s|$)|(?<=\s)[a-z][\w.-]{1,60}:[\w.-]{1,80}(?=\s|$)"
+_IMAGE = (
+    r"(?<=\s)(?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/){1,4}[\w.-]{1,80}(?::[\w.-]{1,80})?(?=\s|$)"
+    r"|(?<=\s)[a-z][\w.-]{1,60}:[\w.-]{1,80}(?=\s|$)"
 )
 _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interactive|tty|read-only|nv)\s)[\w-]{1,40}\s$")
 """An option whose value stands behind it, when a container is started."""
@@ -64,7 +65,7 @@ def interpreter(case: Case) -> str | None:
     every = list(texts(case))
     frames = every[: len(case.frames)]
     for lines in (frames, every):
-        posix = [found for one in lines for found in _POSIX.finditer(one)]
+        posix = [found for one in lines for found in re.finditer(_POSIX, one)]
         # Packages of the system and of the user's own directory are those of an interpreter that is elsewhere.
         own = [
             one for one in posix if not one[1].startswith(("/usr", "/nix/store/")) and not one[1].endswith("/.local") and one[4] == "site"
@@ -72,17 +73,17 @@ def interpreter(case: Case) -> str | None:
         if own:
             place = f"{own[-1][1]}/bin/python"
             return place if place.startswith("~") and shlex.quote(place[1:]) == place[1:] else shlex.quote(place)
-        found = [one[1] for text in lines for one in _WINDOWS.finditer(text)]
+        found = [one[1] for text in lines for one in re.finditer(_WINDOWS, text)]
         if found:
             place = _of_windows(found[-1])
             return f'"{place}"' if " " in place else place
     line = python_line(case)
-    return f"python{line[0]}.{line[1]}" if line and not any(_WINDOWS.search(one) or "\\" in one for one in every) else None
+    return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, one) or "\\" in one for one in every) else None
 
 
 def _of_windows(folder: str) -> str:
     name = folder.rpartition("\\")
-    is_venv = _VENV.fullmatch(name[2]) is not None and not name[0].lower().endswith("\\envs")
+    is_venv = re.fullmatch(_VENV, name[2]) is not None and not name[0].lower().endswith("\\envs")
     return f"{folder}\\Scripts\\python.exe" if is_venv else f"{folder}\\python.exe"
 
 
@@ -101,7 +102,7 @@ def cuda_majors(case: Case, book: Book) -> frozenset[int]:
     if left:
         return common
     told = frozenset(
-        int(one[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for one in _TEXT.finditer(match.text)
+        int(one[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for one in re.finditer(_TEXT, match.text)
     )
     told = frozenset(one for one in told if 8 <= one <= 13)
     return told if len(told) == 1 else frozenset()
@@ -236,7 +237,9 @@ def image_of(matches: Iterable[Match]) -> str:
     for match in matches:
         if match.symptom.id == "context-container-start":
             text = match.text
-            found = next((one[0] for one in _IMAGE.finditer(text) if not _OPTION.search(text, max(0, one.start() - 45), one.start())), None)
+            found = next(
+                (one[0] for one in re.finditer(_IMAGE, text) if not _OPTION.search(text, max(0, one.start() - 45), one.start())), None
+            )
             if found is not None:
                 return shlex.quote(found)
     return "IMAGE"

@@ -12,22 +12,20 @@ if TYPE_CHECKING:
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.matrix.book import Book
 
-_EQUAL = re.compile(r"= ?([0-9][\w.+~:-]{0,60})")
-_VERSION = re.compile(r"(\d{1,9})[\w.~:-]{0,60}?(\+cuda\d{1,2}\.)?[\d.]{0,8}")
-_OURS = re.compile(
+_EQUAL = r"= ?([0-9][\w.+~:-]{0,60})"
+_VERSION = r"(\d{1,9})[\w.~:-]{0,60}?(\+cuda\d{1,2}\.)?[\d.]{0,8}"
+_OURS = (
     r"(?:lib)?(?:nvidia|cuda|cudnn)(?:[\w.+-]{0,80})|(?:tensorrt|nsight|gds|libnccl|libcu(?:blas|dart|fft|file|pti|rand|solver|sparse|tensor)"
     r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
     r"|xserver-xorg-video-nvidia|linux-(?:modules|objects|signatures)-nvidia)(?:[\d.+-][\w.+-]{0,80}|-?dev)?"
 )
 """Packages of NVIDIA's driver, of CUDA and of cuDNN: no other one is removed, pinned or downgraded by a command of ours."""
-_OF_NVIDIA = re.compile(
-    r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
-)
-_DRIVER = re.compile(r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)")
-_URL = re.compile(r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}")
-_GITHUB = re.compile(r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)")
+_OF_NVIDIA = r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
+_DRIVER = r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)"
+_URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
+_GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key beside its distributions."""
-_REPO = re.compile(r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)")
+_REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
 def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
@@ -46,26 +44,26 @@ def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> 
     together = _together(each)
     if together:
         values["together"] = shlex.join(together)
-    drivers = dict.fromkeys(name for match in matches for name in _DRIVER.findall(match.text))
+    drivers = dict.fromkeys(name for match in matches for name in re.findall(_DRIVER, match.text))
     if drivers:
         values["driver_packages"] = shlex.join(drivers)
     for match in matches:
-        address = _URL.search(match.text)
+        address = re.search(_URL, match.text)
         if address is None:
             continue
         keyring = _keyring(match.text, facts, book)
         if keyring is not None:
             values.setdefault("keyring", keyring)
-        if (own := _GITHUB.match(address[0])) is not None:
+        if (own := re.match(_GITHUB, address[0])) is not None:
             values.setdefault("gpgkey", f"{own[0]}/gpgkey")
-        if _OF_NVIDIA.search(address[0]):
+        if re.search(_OF_NVIDIA, address[0]):
             values.setdefault("switched_off", _switched_off(address[0]))
     return values
 
 
 def is_of_nvidia(package: str) -> bool:
     """True for an apt package of NVIDIA's driver, of CUDA or of cuDNN, with or without its architecture."""
-    return _OURS.fullmatch(package.partition(":")[0]) is not None
+    return re.fullmatch(_OURS, package.partition(":")[0]) is not None
 
 
 def _together(each: list[dict[str, str]]) -> list[str]:
@@ -74,7 +72,7 @@ def _together(each: list[dict[str, str]]) -> list[str]:
     beside: dict[str, str] = {}
     for found in each:
         needs, dependent = found.get("needs"), found.get("dependent")
-        equal = _EQUAL.fullmatch(found.get("relation", "").strip())
+        equal = re.fullmatch(_EQUAL, found.get("relation", "").strip())
         if not needs or equal is None:
             continue
         names = [one for one in (needs, dependent) if one]
@@ -109,7 +107,7 @@ def _of(found: dict[str, str]) -> dict[str, str]:
     package, version = found.get("package"), found.get("version")
     if package is None or not is_of_nvidia(package):
         return values
-    numbers = _VERSION.fullmatch(version or "")
+    numbers = re.fullmatch(_VERSION, version or "")
     if numbers is not None:
         # Within one major of CUDA every release of cuDNN serves every CUDA.
         values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}{'*' if numbers[2] else ''}")
@@ -123,12 +121,12 @@ def _of(found: dict[str, str]) -> dict[str, str]:
 
 def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
     """The package with the key, of the repository that the message names, else of the one for this distribution."""
-    named = _REPO.search(text)
+    named = re.search(_REPO, text)
     arch = named[2] if named else None
     for one in book.repositories():
         if one.keyring and ((named and f"/{named[1]}/{arch}/" in one.url) or (not named and _is_here(one.os, facts) and "nvidia" in text)):
             return shlex.quote(f"{one.url}{one.keyring}")
-    address = _URL.search(text)
+    address = re.search(_URL, text)
     names = [one.keyring for one in book.repositories() if one.keyring and "/compute/cuda/repos/" in one.url]
     if named and address is not None and "-" in named[1] and names:  # not for a distribution, and with the newest of them
         return shlex.quote(f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}")

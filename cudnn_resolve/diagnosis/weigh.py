@@ -18,25 +18,24 @@ FINDING = 30
 """From this weight on a cause is a finding of its own severity; below it is mentioned (info) where there is nothing else."""
 _FAR = 20
 """A cause that weighs less by more than this explains nothing of the other."""
-_WITHOUT = re.compile(
-    r"\b(?:skipp(?:ed|ing)|optional|not (?:needed|required)|is recommended|for (?:the )?(?:best|better|optimal|full) performance"
-    r"|(?:using|back to|switch\w{0,4} to|continu\w{1,4} (?:on|with)) (?:the )?cpu)\b",
-    re.IGNORECASE,
+_WITHOUT = (
+    r"(?i)\b(?:skipp(?:ed|ing)|optional|not (?:needed|required)|is recommended|for (?:the )?(?:best|better|optimal|full) performance"
+    r"|(?:using|back to|switch\w{0,4} to|continu\w{1,4} (?:on|with)) (?:the )?cpu)\b"
 )
 """What is said of a thing that a program does without, which is not why it ended."""
-_OF_ANOTHER = re.compile(
+_OF_ANOTHER = (
     r"\bnvcc(?:\.exe)?['\"]? failed with exit (?:status|code)|\b(?:HTTP|ERROR|[Ee]rror)[ :]{1,2}(?:Error )?[45]\d\d\b"
     r"|Connection (?:refused|reset|timed out)"
     r"|^(?!.{0,300}fatal error)[^\s:]{1,200}\.(?:go|rs|c|cc|cpp|cxx|cu|cuh|h|hpp):\d{1,6}:\d{1,6}: "
 )
 """A compiler that is there and found errors in what it was to compile, and a server that did not give what it was asked for."""
-_OWN_FAULT = re.compile(
+_OWN_FAULT = (
     r"(?:[\w.]{0,80}\.)?(?:AttributeError: (?!'NoneType')|(?:NameError|KeyError|IndexError|SyntaxError|IndentationError|UnboundLocalError"
     r"|ZeroDivisionError|TypeError|ModuleNotFoundError|FileNotFoundError|JSONDecodeError|UnicodeDecodeError|RecursionError): )"
 )
 """An error that a program makes by itself, whatever was said before it; of nothing that an earlier failure left behind."""
-_ONLY_WARNS = re.compile(r"\b\w{0,30}[Ww]arning\b|\bWARN(?:ING)?\b|\[W\]|\b(?:INFO|DEBUG|NOTICE)\b|^[WI] ?\d{4} |: [IW] \w{1,40}/")
-_RAISED = re.compile(r"[\w.]{0,80}(?:Error|Exception)\b")
+_ONLY_WARNS = r"\b\w{0,30}[Ww]arning\b|\bWARN(?:ING)?\b|\[W\]|\b(?:INFO|DEBUG|NOTICE)\b|^[WI] ?\d{4} |: [IW] \w{1,40}/"
+_RAISED = r"[\w.]{0,80}(?:Error|Exception)\b"
 _MORE = 3
 _MOST_MORE = 9
 _MOST_SHOWN = 6
@@ -59,16 +58,18 @@ def suspects(matches: Iterable[Match], features: frozenset[str], died: Match | N
     if any(one.weight >= FINDING for one in found.values()) or (not has_failed and any(one.symptom.role == "harmless" for one in known)):
         return found
     lines = {one.line for one in known if one.symptom.role != "context"}
-    general = [one for one in spoken if one.symptom.last and one.line not in lines and not (has_failed and _WITHOUT.search(one.text))]
-    general = [one for one in general if not _OF_ANOTHER.search(one.text) and not _is_beside(one, died)]
+    general = [one for one in spoken if one.symptom.last and one.line not in lines and not (has_failed and re.search(_WITHOUT, one.text))]
+    general = [one for one in general if not re.search(_OF_ANOTHER, one.text) and not _is_beside(one, died)]
     return _suspects([*known, *general])
 
 
 def _is_beside(match: Match, died: Match | None) -> bool:
     """True for a line of general words that does not say why the run ended: it ended by a fault of its own, or the line merely warns."""
-    if died is None or match.line == died.line or _RAISED.match(match.text.lstrip()):
+    if died is None or match.line == died.line or re.match(_RAISED, match.text.lstrip()):
         return False
-    return _OWN_FAULT.match(died.text) is not None or (_ONLY_WARNS.search(match.text) is not None and _RAISED.match(died.text) is not None)
+    return re.match(_OWN_FAULT, died.text) is not None or (
+        re.search(_ONLY_WARNS, match.text) is not None and re.match(_RAISED, died.text) is not None
+    )
 
 
 def _suspects(matches: Iterable[Match]) -> Suspects:
@@ -205,9 +206,7 @@ _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
 _EPOCHS = 3
 """So many lines of further epochs show that a training goes on; one may be of another rank, or be what was about to fail."""
 _SURE = 0.6
-_TIME = re.compile(
-    r"\s{0,8}\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{0,4}(?:std(?:out|err) [FP] |\| )?"
-)
+_TIME = r"\s{0,8}\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{0,4}(?:std(?:out|err) [FP] |\| )?"
 _SPEAKER = re.compile(
     r"\s{0,8}(?:"
     r"\[?(?P<rank>rank ?\d{1,5})\]?"
@@ -222,15 +221,14 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 """Who writes a line, where several write into one log."""
-_LEVEL = re.compile(r"\b(?:INFO|NOTICE|info|notice|Info)\b")
-_PROSE = re.compile(r"[A-Za-z]{2,30} [a-z]{2,30}")
+_LEVEL = r"\b(?:INFO|NOTICE|info|notice|Info)\b"
+_PROSE = r"[A-Za-z]{2,30} [a-z]{2,30}"
 _UNIT = r"(?:h|m|s|d|ms|hours?|hrs?|minutes?|mins?|seconds?|secs?|days?)?"
-_DURATION = re.compile(
-    r"[\s.!,:;(-]{0,4}(?:(?:in|after|at|on|took|time|total time)[\s:=]{1,3})?"
-    rf"(?:[\d:.,TZ+-]{{1,25}} ?{_UNIT}[ ,]{{0,2}}(?:and )?){{0,4}}[\s.!)]{{0,4}}",
-    re.IGNORECASE,
+_DURATION = (
+    r"(?i)[\s.!,:;(-]{0,4}(?:(?:in|after|at|on|took|time|total time)[\s:=]{1,3})?"
+    rf"(?:[\d:.,TZ+-]{{1,25}} ?{_UNIT}[ ,]{{0,2}}(?:and )?){{0,4}}[\s.!)]{{0,4}}"
 )
-_NONE = re.compile(r"\W{0,4}0(?![\d.:])")
+_NONE = r"\W{0,4}0(?![\d.:])"
 
 
 def outlived(
@@ -311,10 +309,10 @@ def _is_end(match: Match) -> bool:
     """True where a line says no more than that the work is done: behind what a logger writes, with nothing but a time after it."""
     before, rest = match.fields.get("before", ""), match.fields.get("rest", "")
     before = before[_head(before) :] if before else ""
-    before = _LEVEL.sub("", before)
+    before = re.sub(_LEVEL, "", before)
     last = re.split(r"[:\]|>]|- ", before)[-1]
-    is_bare = not _PROSE.search(before) and not re.search(r"[A-Za-z]", re.sub(r"\bthe\b", "", last, flags=re.IGNORECASE))
-    return is_bare and _DURATION.fullmatch(rest) is not None and not _NONE.match(rest)
+    is_bare = not re.search(_PROSE, before) and not re.search(r"[A-Za-z]", re.sub(r"\bthe\b", "", last, flags=re.IGNORECASE))
+    return is_bare and re.fullmatch(_DURATION, rest) is not None and not re.match(_NONE, rest)
 
 
 def _failed_again(failed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
@@ -324,14 +322,14 @@ def _failed_again(failed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
 
 def speaker(text: str) -> str:
     """Who writes a line, as the launcher puts it before the line; nothing where it does not. A time is no one."""
-    time = _TIME.match(text)
+    time = re.match(_TIME, text)
     found = _SPEAKER.match(text, time.end() if time else 0)
     return next(one for one in found.groups() if one) if found else ""
 
 
 def _head(text: str) -> int:
     """Where the message begins behind the time and the name of who writes it."""
-    time = _TIME.match(text)
+    time = re.match(_TIME, text)
     at = time.end() if time else 0
     found = _SPEAKER.match(text, at)
     return found.end() if found else at

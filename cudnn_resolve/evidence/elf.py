@@ -29,7 +29,7 @@ _MOST_LETTERS = 1 << 20
 """Of all names together."""
 _MOST_NAMES = 1 << 20
 """Bytes of names that are searched for those of libnvJitLink: no library that wants it has more."""
-_JIT = re.compile(rb"(?<=\0)__nvJitLink\w{1,60}_\d{1,3}_\d{1,3}(?=\0)")
+_JIT = rb"(?<=\0)__nvJitLink\w{1,60}_\d{1,3}_\d{1,3}(?=\0)"
 _WEAK = 2
 """VER_FLG_WEAK: a version that the loader does not insist on."""
 _ARCHITECTURES: Final = {"EM_386": "i686", "EM_PPC64": "ppc64", "EM_ARM": "arm", "EM_RISCV": "riscv64"}
@@ -211,7 +211,7 @@ class _File:
 
     def _jit(self, offset: int, size: int) -> frozenset[str]:
         self._stream.seek(offset)
-        return frozenset(name.decode("ascii") for name in _JIT.findall(self._stream.read(min(size, _MOST_NAMES))))
+        return frozenset(name.decode("ascii") for name in re.findall(_JIT, self._stream.read(min(size, _MOST_NAMES))))
 
     def _versions(self, kind: str, offset: int, text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
         """Versions of symbols: those wanted of each library, weak ones left out, or the file's own, each behind an empty name."""

@@ -14,12 +14,10 @@ from cudnn_resolve.version import Capability, DriverVersion
 
 Row = TypeVar("Row", Toolkit, CudnnCopy)
 
-_PYTHON = re.compile(r"[23]\.\d{1,3}(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)?(t?)", re.ASCII)
-_PLATFORM = re.compile(
-    r"(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)", re.ASCII
-)
-_OS = re.compile(r"([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?", re.ASCII)
-_GLIBC = re.compile(r"2\.\d{1,3}", re.ASCII)
+_PYTHON = r"(?a)[23]\.\d{1,3}(?:\.\d{1,3}(?:(?:a|b|rc)\d{1,3})?)?(t?)"
+_PLATFORM = r"(?a)(linux|manylinux_(\d{1,2})_(\d{1,3})|manylinux1|manylinux2010|manylinux2014)_(x86_64|amd64|aarch64|arm64)"
+_OS = r"(?a)([a-z]+(?:[-_][a-z]+)*)[-_ :]?(\d{1,4}(?:\.\d{1,3}){0,2})?"
+_GLIBC = r"(?a)2\.\d{1,3}"
 _OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 513, 571, 599
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _DISTRIBUTIONS = {"redhat": "rhel", "amazon": "amzn", "amazonlinux": "amzn", "rockylinux": "rocky", "alma": "almalinux", "suse": "sles"}
@@ -86,7 +84,7 @@ def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Fac
     if stated.os is not None:
         facts = _with_os(facts, stated.os)
     if stated.glibc is not None:
-        if not _GLIBC.fullmatch(stated.glibc):
+        if not re.fullmatch(_GLIBC, stated.glibc):
             raise UsageError(f"--glibc {stated.glibc!r} is not a version of the GNU C library", code="option-glibc", hint="such as 2.35")
         facts = _learnt(replace(facts, platform=replace(facts.platform, glibc=stated.glibc)), "--glibc", "platform.glibc")
     if stated.python_version is not None:
@@ -142,7 +140,7 @@ def _learnt(facts: Facts, option: str, *names: str) -> Facts:
 
 
 def _with_platform(facts: Facts, text: str) -> Facts:
-    found = _PLATFORM.fullmatch(text.strip().lower())
+    found = re.fullmatch(_PLATFORM, text.strip().lower())
     if found is None:
         raise UsageError(
             f"--platform {text!r} is not a platform that can be planned for",
@@ -193,7 +191,7 @@ def split_os(text: str) -> tuple[str, str]:
 
     UsageError where the text names none.
     """
-    found = _OS.fullmatch(text.strip().lower())
+    found = re.fullmatch(_OS, text.strip().lower())
     if found is None or found[2] is None:
         raise UsageError(
             f"--os {text!r} is not a distribution with its release",
@@ -225,7 +223,7 @@ def _refuse_unknown(text: str, distribution: str, release: str) -> None:
 
 def python_of(text: str) -> Python:
     """The Python of that version; UsageError for words that are none."""
-    found = _PYTHON.fullmatch(text.strip())
+    found = re.fullmatch(_PYTHON, text.strip())
     if found is None:
         raise UsageError(f"--python-version {text!r} is not a Python version", code="option-python-version", hint="such as 3.11 or 3.11.13")
     return Python(version=text.strip().removesuffix("t"), free_threaded=True if found[1] else None)

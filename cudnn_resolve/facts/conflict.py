@@ -9,7 +9,7 @@ from functools import lru_cache
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, InstalledFramework, Problem, Unknown
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
-_TOKENS = re.compile(r"\d+(?:\.\d+)+|/[^\s:;,)]+")
+_TOKENS = r"\d+(?:\.\d+)+|/[^\s:;,)]+"
 
 
 def conflicts(facts: Facts) -> tuple[Problem, ...]:
@@ -33,7 +33,7 @@ def covers(problem: Problem, conflict: Problem) -> bool:
 @lru_cache(maxsize=1024)
 def _tokens(text: str) -> frozenset[str]:
     """Versions and paths in a text; cached, since hundreds of problems are compared with hundreds of conflicts."""
-    return frozenset(_TOKENS.findall(text))
+    return frozenset(re.findall(_TOKENS, text))
 
 
 def is_wrong(framework: InstalledFramework) -> bool:

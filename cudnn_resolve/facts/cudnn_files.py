@@ -15,12 +15,12 @@ from cudnn_resolve.version import CudnnVersion
 FOLDER = "_cudnn_resolve_libraries"
 """Name of the folder in site-packages where a second cuDNN lies apart from `nvidia/cudnn`, which one wheel owns."""
 _NAME = re.compile(r"libcudnn(?:_([a-z0-9_]{1,60}))?(-[0-9a-f]{8})?\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,3}))?")
-_APT = re.compile(r"libcudnn(\d{1,2})(?:-jit)?(?:-cuda-(\d{1,2}))?")
-_APT_VERSION = re.compile(r"(?:\d+:)?(\d{1,3}(?:\.\d{1,4}){2,3})-[^+]*(?:\+cuda(\d{1,2}(?:\.\d{1,2})?))?.*")
-_WHEEL = re.compile(r"nvidia-cudnn(?:-jit)?(?:-cu(\d{2})(\d)?)?")
-_CONDA = re.compile(r"((?:lib)?cudnn(?:-jit)?)-(\d{1,3}(?:\.\d{1,4}){1,3})-([^-]+)\.json")
-_CONDA_CUDA = re.compile(r"cuda(\d{1,2})(?:\.?(\d))?")
-_DEFINE = re.compile(r"^#define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b", re.MULTILINE)
+_APT = r"libcudnn(\d{1,2})(?:-jit)?(?:-cuda-(\d{1,2}))?"
+_APT_VERSION = r"(?:\d+:)?(\d{1,3}(?:\.\d{1,4}){2,3})-[^+]*(?:\+cuda(\d{1,2}(?:\.\d{1,2})?))?.*"
+_WHEEL = r"nvidia-cudnn(?:-jit)?(?:-cu(\d{2})(\d)?)?"
+_CONDA = r"((?:lib)?cudnn(?:-jit)?)-(\d{1,3}(?:\.\d{1,4}){1,3})-([^-]+)\.json"
+_CONDA_CUDA = r"cuda(\d{1,2})(?:\.?(\d))?"
+_DEFINE = r"(?m)^#define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b"
 
 NEWEST_KNOWN = 9
 """The newest major whose parts are known here."""
@@ -132,7 +132,7 @@ def companions_of(version: CudnnVersion, cuda: int | None) -> tuple[Opening, ...
 
 def parse_header(text: str) -> CudnnVersion | None:
     """The release that cudnn_version.h (before cuDNN 8: cudnn.h) defines, `#define CUDNN_MAJOR 8` and so on; None where it does not."""
-    numbers = dict(_DEFINE.findall(text))
+    numbers = dict(re.findall(_DEFINE, text))
     if not {"MAJOR", "MINOR", "PATCHLEVEL"} <= numbers.keys():
         return None
     return CudnnVersion(f"{int(numbers['MAJOR'])}.{int(numbers['MINOR'])}.{int(numbers['PATCHLEVEL'])}")
@@ -140,7 +140,7 @@ def parse_header(text: str) -> CudnnVersion | None:
 
 def apt_package(name: str, version: str) -> Package | None:
     """The runtime package `libcudnn8` of version `8.9.7.29-1+cuda12.2`, or `libcudnn9-cuda-12` of `9.8.0.87-1`; None for any other."""
-    named, numbered = _APT.fullmatch(name), _APT_VERSION.fullmatch(version)
+    named, numbered = re.fullmatch(_APT, name), re.fullmatch(_APT_VERSION, version)
     if named is None or numbered is None:
         return None
     return Package(name=name, version=CudnnVersion(numbered[1]), soname=int(named[1]), cuda=named[2] or numbered[2])
@@ -148,7 +148,7 @@ def apt_package(name: str, version: str) -> Package | None:
 
 def wheel_package(name: str, version: str) -> Package | None:
     """The wheel `nvidia-cudnn-cu12` (early ones: `-cu117`) of version `9.1.0.70`; None for any other distribution."""
-    named = _WHEEL.fullmatch(name)
+    named = re.fullmatch(_WHEEL, name)
     release = _release(version)
     if named is None or release is None:
         return None
@@ -158,11 +158,11 @@ def wheel_package(name: str, version: str) -> Package | None:
 
 def conda_package(file: str) -> Package | None:
     """The package behind a file of conda-meta such as `cudnn-8.9.7.29-hbc23b4c_3.json` or `libcudnn-9.3.0.75-0.json`; None for another."""
-    found = _CONDA.fullmatch(file)
+    found = re.fullmatch(_CONDA, file)
     release = _release(found[2]) if found else None
     if found is None or release is None:
         return None
-    cuda = _CONDA_CUDA.search(found[3])
+    cuda = re.search(_CONDA_CUDA, found[3])
     return Package(name=found[1], version=release, soname=release.major, cuda=cuda[1] if cuda else None)
 
 

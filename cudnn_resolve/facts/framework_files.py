@@ -12,12 +12,12 @@ from cudnn_resolve.version import CudaVersion, CudnnVersion
 LONGEST_MODULE = 1 << 18
 """Letters of a generated module of constants; real ones have a few hundred."""
 
-_REQUIREMENT = re.compile(r"nvidia[-_.]cudnn[-_.]cu(\d{2})\d?\s*\(?([^;)]*)")
-_CLAUSE = re.compile(r"(==|>=|~=)\s*(\d{1,3}(?:\.\d{1,4}){0,3})")
-_JAX_LOCAL = re.compile(r"cuda(\d{2})(\d)?(?:\.cudnn(\d)(\d)?(\d)?)?")
-_LOAD_CUDNN = re.compile(r"""_load\(\s*["']cudnn["']\s*,\s*\[\s*["'](libcudnn\.so\.\d{1,2})["']""")
-_RUNTIME = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc)\.so\.(\d{1,2})(?:\.(\d{1,2}))?")
-_DIGITS = re.compile(r"cu(?:da)?(\d{1,2})(\d|x)")
+_REQUIREMENT = r"nvidia[-_.]cudnn[-_.]cu(\d{2})\d?\s*\(?([^;)]*)"
+_CLAUSE = r"(==|>=|~=)\s*(\d{1,3}(?:\.\d{1,4}){0,3})"
+_JAX_LOCAL = r"cuda(\d{2})(\d)?(?:\.cudnn(\d)(\d)?(\d)?)?"
+_LOAD_CUDNN = r"""_load\(\s*["']cudnn["']\s*,\s*\[\s*["'](libcudnn\.so\.\d{1,2})["']"""
+_RUNTIME = r"lib(?:cudart|cublas|cublasLt|nvrtc)\.so\.(\d{1,2})(?:\.(\d{1,2}))?"
+_DIGITS = r"cu(?:da)?(\d{1,2})(\d|x)"
 
 
 class Required(Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def local_label(version: str) -> str | None:
 
 def cuda_of_label(label: str | None) -> str | None:
     """CUDA behind a label such as `cu118`, `cu92`, `cuda12x` or `cuda112`: 11.8, 9.2, 12, 11.2; None for anything else."""
-    found = _DIGITS.fullmatch(label or "")
+    found = re.fullmatch(_DIGITS, label or "")
     if found is None:
         return None
     return found[1] if found[2] == "x" else f"{found[1]}.{found[2]}"
@@ -105,7 +105,7 @@ def label_of_cuda(cuda: str | None) -> str | None:
 
 def jaxlib_label(label: str) -> tuple[str, str | None] | None:
     """CUDA and cuDNN in jaxlib's local version, `cuda12.cudnn89` or `cuda111`: ("12", "8.9"), ("11.1", None); None for another label."""
-    found = _JAX_LOCAL.fullmatch(label)
+    found = re.fullmatch(_JAX_LOCAL, label)
     if found is None:
         return None
     cuda = f"{found[1]}.{found[2]}" if found[2] else found[1]
@@ -115,8 +115,8 @@ def jaxlib_label(label: str) -> tuple[str, str | None] | None:
 def required_cudnn(requires: Iterable[str]) -> Required | None:
     """What `Requires-Dist` lines say of cuDNN, `nvidia-cudnn-cu12==9.1.0.70; …`; None where they say nothing or only an upper bound."""
     for line in requires:
-        named = _REQUIREMENT.match(line)
-        clauses = dict(_CLAUSE.findall(named[2])) if named else {}
+        named = re.match(_REQUIREMENT, line)
+        clauses = dict(re.findall(_CLAUSE, named[2])) if named else {}
         if named and clauses:
             exact = "==" in clauses
             version = clauses.get("==") or clauses.get(">=") or clauses["~="]
@@ -129,7 +129,7 @@ def cudnn_preloaded_by_jax(text: str) -> str | None:
 
     Sample line of its `__init__.py`: `_load("cudnn", ["libcudnn.so.9"])`.
     """
-    found = _LOAD_CUDNN.search(text)
+    found = re.search(_LOAD_CUDNN, text)
     return found[1] if found else None
 
 
@@ -139,7 +139,7 @@ def runtime_of_needs(needed: Iterable[str]) -> str | None:
     `libcudart.so.10.2` tells the line; `libcudart.so.11.0` is the name in all of CUDA 11, and from 12 on it is the major alone.
     """
     for name in sorted(needed, key=lambda one: not one.startswith("libcudart")):
-        found = _RUNTIME.fullmatch(name)
+        found = re.fullmatch(_RUNTIME, name)
         if found is not None:
             return f"{found[1]}.{found[2]}" if found[2] and int(found[1]) < 11 else found[1]
     return None

@@ -18,9 +18,9 @@ QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "compute_cap", "name")
 OLD_QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "name")
 """The same for an nvidia-smi before R510, which refuses `compute_cap`."""
 
-_CUDA = re.compile(r"CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d{1,2}\.\d{1,2})\b")
-_DRIVER = re.compile(r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d{1,9}){1,3})\b")
-_LIBRARY = re.compile(r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d{1,9}){1,3})\b")
+_CUDA = r"CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d{1,2}\.\d{1,2})\b"
+_DRIVER = r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d{1,9}){1,3})\b"
+_LIBRARY = r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d{1,9}){1,3})\b"
 
 
 class Banner(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def parse_banner(text: str) -> Banner:
     Samples: `| NVIDIA-SMI 550.54.15   Driver Version: 550.54.15   CUDA Version: 12.4 |` and, from R610 on,
     `| NVIDIA-SMI 615.36   KMD Version: 615.36   CUDA UMD Version: 13.3 |`.
     """
-    driver, library, cuda = _DRIVER.search(text), _LIBRARY.search(text), _CUDA.search(text)
+    driver, library, cuda = re.search(_DRIVER, text), re.search(_LIBRARY, text), re.search(_CUDA, text)
     return Banner(
         driver=DriverVersion(driver[1]) if driver else None,
         library=DriverVersion(library[1]) if library else None,
@@ -79,10 +79,10 @@ def _said(value: str) -> str | None:
 
 # --- /proc, /sys and file names ---
 
-_MODULE = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+){1,3})\b")
-_VERSION = re.compile(r"(?<![\d.])(\d{2,4}(?:\.\d+){1,3})(?![\d.])")
-_LIBRARY_FILE = re.compile(r"\.so\.(\d{2,4}\.\d+(?:\.\d+){0,2})$")
-_TEGRA = re.compile(r"R(\d+)\s*\(release\),\s*REVISION:\s*(\d+(?:\.\d+)*)")
+_MODULE = r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+){1,3})\b"
+_VERSION = r"(?<![\d.])(\d{2,4}(?:\.\d+){1,3})(?![\d.])"
+_LIBRARY_FILE = r"\.so\.(\d{2,4}\.\d+(?:\.\d+){0,2})$"
+_TEGRA = r"R(\d+)\s*\(release\),\s*REVISION:\s*(\d+(?:\.\d+)*)"
 
 
 def parse_driver_version(text: str) -> DriverVersion | None:
@@ -92,19 +92,19 @@ def parse_driver_version(text: str) -> DriverVersion | None:
     `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (dvs-builder@U16-I3-B14-4-3)  …`.
     """
     line = next((line for line in text.splitlines() if line.startswith("NVRM version:")), "")
-    found = _MODULE.search(line) or _VERSION.search(line)
+    found = re.search(_MODULE, line) or re.search(_VERSION, line)
     return DriverVersion(found[1]) if found else None
 
 
 def parse_module_version(text: str) -> DriverVersion | None:
     """The version in `/sys/module/nvidia/version`, `550.54.15`, or None."""
-    found = _VERSION.fullmatch(text.strip())
+    found = re.fullmatch(_VERSION, text.strip())
     return DriverVersion(found[1]) if found else None
 
 
 def library_version(path: str) -> DriverVersion | None:
     """The driver that a library's file name gives, `/usr/lib/…/libcuda.so.550.54.15`; None for `libcuda.so.1`."""
-    found = _LIBRARY_FILE.search(path)
+    found = re.search(_LIBRARY_FILE, path)
     return DriverVersion(found[1]) if found else None
 
 
@@ -128,7 +128,7 @@ def parse_tegra_release(text: str) -> str | None:
 
     Sample: `# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref, EABI: aarch64, DATE: …`.
     """
-    found = _TEGRA.search(text)
+    found = re.search(_TEGRA, text)
     return f"{found[1]}.{found[2]}" if found else None
 
 
@@ -140,7 +140,7 @@ def effective_user(text: str) -> int | None:
 
 # --- CUDA_VISIBLE_DEVICES ---
 
-_INDEX = re.compile(r"\s*(-?\d+)")
+_INDEX = r"\s*(-?\d+)"
 
 
 def visible_devices(value: str, uuids: Sequence[str | None], instances: Sequence[Sequence[str]] = ()) -> tuple[bool, ...]:
@@ -167,7 +167,7 @@ def visible_devices(value: str, uuids: Sequence[str | None], instances: Sequence
 
 def _position(entry: str, uuids: Sequence[str | None], instances: Sequence[Sequence[str]]) -> int | None:
     """The GPU that one entry names, or None."""
-    number = _INDEX.match(entry)
+    number = re.match(_INDEX, entry)
     if number:
         index = int(number[1])
         return index if 0 <= index < len(uuids) else None

@@ -21,8 +21,8 @@ from cudnn_resolve.masking import shown
 _STRATEGIES = {"first-index": UV, "unsafe-first-match": UV, "unsafe-best-match": PIP}
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _LONGEST_TIMEOUT = 600.0
-_AGO = re.compile(r"P(\d{1,5})([DWM])|(\d{1,5})\s*(hour|day|week|month)s?(?:\s+ago)?", re.IGNORECASE)
-_FRACTION = re.compile(r"\.(\d+)")
+_AGO = r"(?i)P(\d{1,5})([DWM])|(\d{1,5})\s*(hour|day|week|month)s?(?:\s+ago)?"
+_FRACTION = r"\.(\d+)"
 _DAYS = {"hour": 1 / 24, "d": 1, "day": 1, "w": 7, "week": 7, "m": 30, "month": 30}
 
 
@@ -310,7 +310,7 @@ def moment(text: str) -> str | None:
     from datetime import datetime, timedelta, timezone
 
     text = text.strip()
-    ago = _AGO.fullmatch(text)
+    ago = re.fullmatch(_AGO, text)
     try:
         if ago:
             days = int(ago[1] or ago[3]) * _DAYS[(ago[2] or ago[4]).lower()]
@@ -318,7 +318,7 @@ def moment(text: str) -> str | None:
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
             when = datetime.fromisoformat(text).replace(tzinfo=timezone.utc) + timedelta(days=1)
         else:
-            when = datetime.fromisoformat(_FRACTION.sub(_six_digits, re.sub(r"[Zz]$", "+00:00", text)))
+            when = datetime.fromisoformat(re.sub(_FRACTION, _six_digits, re.sub(r"[Zz]$", "+00:00", text)))
             when = when.replace(tzinfo=timezone.utc) if when.tzinfo is None else when.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None

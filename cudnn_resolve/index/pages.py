@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 LARGEST_PAGE = 100 << 20
 LINKS = "links"
 """Form of a page of links, which is kept as it came: it speaks of many packages."""
-_MAX_AGE = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+_MAX_AGE = r"(?i)(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})"
 _MOST_SECONDS = 365 * 86400
-_LOGIN = re.compile(rb"//[^/?#\s\"'<>]{1,256}@")
+_LOGIN = rb"//[^/?#\s\"'<>]{1,256}@"
 """Logins in the links of a page, which do not go into the cache."""
 
 
@@ -102,7 +102,7 @@ def _made(answer: Answer, name: str, cached: CachedPage | None) -> CachedPage:
 
 
 def _decoded(answer: Answer, name: str) -> Page:
-    body = _LOGIN.sub(b"//", answer.body)
+    body = re.sub(_LOGIN, b"//", answer.body)
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind and "html" not in kind and "json" not in kind and not kind.startswith("text/"):
         raise PageError(f"has the media type {kind[:60]!a}")
@@ -125,7 +125,7 @@ def _page_url(url: str, name: str) -> str:
 def _fresh_until(headers: Mapping[str, str]) -> float:
     """Until when an answer counts without asking again, seconds since the epoch; 0 where it says nothing of it."""
     control = headers.get("Cache-Control", "")
-    found = _MAX_AGE.search(control)
+    found = re.search(_MAX_AGE, control)
     if found is None or "no-cache" in control.lower() or "no-store" in control.lower():
         return 0.0
     age = headers.get("Age", "0").strip()

@@ -7,23 +7,22 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-_ELF = re.compile(r"(?:lib)?([A-Za-z][\w-]{0,60}?)\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,4}))?")
-_DLL = re.compile(r"([A-Za-z][\w-]{0,60}?)(?:64|32)?(?:_(\d{1,4}))?(?:_(\d{1,3}))?\.dll", re.IGNORECASE)
+_ELF = r"(?:lib)?([A-Za-z][\w-]{0,60}?)\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,4}))?"
+_DLL = r"(?i)([A-Za-z][\w-]{0,60}?)(?:64|32)?(?:_(\d{1,4}))?(?:_(\d{1,3}))?\.dll"
 _FAMILIES = (
-    ("cudnn", re.compile(r"cudnn(?:[_-].*)?|cudnn", re.IGNORECASE)),
-    ("tensorrt", re.compile(r"nvinfer.*|nvonnxparser.*|nvparsers.*|nvcaffe_parser.*", re.IGNORECASE)),
-    ("ptxjit", re.compile(r"nvidia-(?!ml|cfg).*|nvcuvid|nvoptix.*", re.IGNORECASE)),
-    ("driver", re.compile(r"cuda|nvcuda|nvidia-ml|nvml|nvidia-cfg", re.IGNORECASE)),
-    ("zlib", re.compile(r"zlibwapi|zlib1?", re.IGNORECASE)),
+    ("cudnn", r"(?i)cudnn(?:[_-].*)?|cudnn"),
+    ("tensorrt", r"(?i)nvinfer.*|nvonnxparser.*|nvparsers.*|nvcaffe_parser.*"),
+    ("ptxjit", r"(?i)nvidia-(?!ml|cfg).*|nvcuvid|nvoptix.*"),
+    ("driver", r"(?i)cuda|nvcuda|nvidia-ml|nvml|nvidia-cfg"),
+    ("zlib", r"(?i)zlibwapi|zlib1?"),
     (
         "cuda",
-        re.compile(
-            r"cudart.*|cublas.*|cufft.*|curand.*|cusolver.*|cusparse.*|nvrtc.*|nvjitlink.*|nvjpeg.*|npp.*|nccl.*|nvtoolsext.*|nvshmem.*|cufile.*"
-            r"|cutensor.*|cudss.*|nvfatbin.*|cudadevrt|nvvm|nvptxcompiler.*|nvblas",
-            re.IGNORECASE,
+        (
+            r"(?i)cudart.*|cublas.*|cufft.*|curand.*|cusolver.*|cusparse.*|nvrtc.*|nvjitlink.*|nvjpeg.*|npp.*|nccl.*|nvtoolsext.*|nvshmem.*|cufile.*"
+            r"|cutensor.*|cudss.*|nvfatbin.*|cudadevrt|nvvm|nvptxcompiler.*|nvblas"
         ),
     ),
-    ("cupti", re.compile(r"cupti.*", re.IGNORECASE)),
+    ("cupti", r"(?i)cupti.*"),
 )
 
 
@@ -54,17 +53,17 @@ class Library(Struct, frozen=True, kw_only=True):
 def library_of(name: str) -> Library | None:
     """The library behind a file name or path; None where it is none."""
     base = re.split(r"[/\\]", name.strip().strip("'\"`"))[-1][:120]
-    if found := _ELF.fullmatch(base):
+    if found := re.fullmatch(_ELF, base):
         stem = found[1].lower()
         return Library(file=base, family=_family(stem), stem=stem, version=found[2])
-    if found := _DLL.fullmatch(base):
+    if found := re.fullmatch(_DLL, base):
         stem = found[1].lower()
         return Library(file=base, family=_family(stem), stem=stem, version=_dll_version(stem, found[2]), windows=True)
     return None
 
 
 def _family(stem: str) -> str:
-    return next((name for name, pattern in _FAMILIES if pattern.fullmatch(stem)), "other")
+    return next((name for name, pattern in _FAMILIES if re.fullmatch(pattern, stem)), "other")
 
 
 def _dll_version(stem: str, number: str | None) -> str | None:

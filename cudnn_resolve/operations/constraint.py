@@ -13,8 +13,8 @@ from cudnn_resolve.requirement.model import Extra
 
 MOST = 50
 """Files that are read, those that are named in others among them."""
-_NESTED = re.compile(r"(?:-c|--constraint|-r|--requirement)[=\s]\s*(\S.*)")
-_AT_ADDRESS = re.compile(r"([A-Za-z0-9][\w.-]{0,199})\s*(?:\[[^\]]{0,500}\])?\s*@\s*\S")
+_NESTED = r"(?:-c|--constraint|-r|--requirement)[=\s]\s*(\S.*)"
+_AT_ADDRESS = r"([A-Za-z0-9][\w.-]{0,199})\s*(?:\[[^\]]{0,500}\])?\s*@\s*\S"
 
 
 def configured(constraints: Iterable[tuple[str, str]], notes: list[str]) -> Iterator[Extra]:
@@ -56,7 +56,7 @@ class _Reader:
             yield from self._line(line, f"{where}:{number}", where)
 
     def _line(self, line: str, origin: str, where: str) -> Iterator[Extra]:
-        nested, pinned = _NESTED.fullmatch(line), _AT_ADDRESS.match(line)
+        nested, pinned = re.fullmatch(_NESTED, line), re.match(_AT_ADDRESS, line)
         if nested is not None:
             yield from self.read(nested[1].strip(), where)
         elif line.startswith("-"):

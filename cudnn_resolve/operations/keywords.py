@@ -26,8 +26,8 @@ from cudnn_resolve.operations.options import (
 )
 
 R = TypeVar("R", bound=Struct)
-_OPTION = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)")
-_EXAMPLE = re.compile(r"(?:-f|-r|-c|--([a-z-]+))[= ]('[^']*'|\S+)")
+_OPTION = r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)"
+_EXAMPLE = r"(?:-f|-r|-c|--([a-z-]+))[= ]('[^']*'|\S+)"
 _SHORT = {"-f": "framework", "-r": "requirement", "-c": "constraint"}
 
 Path = str | os.PathLike[str]
@@ -243,7 +243,7 @@ def _facts(value: Any) -> Any:
 def as_keywords(text: str, names: Collection[str]) -> str:
     """A message that names options, as one that names the arguments of a function; commands in backquotes stay."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(_example(part) if part.startswith("`") else _OPTION.sub(lambda found: _named(found, names), part) for part in parts)
+    return "".join(_example(part) if part.startswith("`") else re.sub(_OPTION, lambda found: _named(found, names), part) for part in parts)
 
 
 def _named(found: re.Match[str], names: Collection[str]) -> str:
@@ -253,7 +253,7 @@ def _named(found: re.Match[str], names: Collection[str]) -> str:
 
 def _example(part: str) -> str:
     """An option with its value in backquotes, as an argument with its value; a whole command stays."""
-    found = _EXAMPLE.fullmatch(part[1:-1])
+    found = re.fullmatch(_EXAMPLE, part[1:-1])
     if found is None:
         return part
     name = (found[1] or _SHORT[part[1:3]]).replace("-", "_")

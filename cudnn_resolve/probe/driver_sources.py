@@ -33,9 +33,9 @@ LIBRARY_SECONDS = 10.0
 """How long one library may take; initialising eight GPUs without persistence mode takes several seconds."""
 
 _LIBRARIES = {"nvml": "libnvidia-ml.so.1", "libcuda": "libcuda.so.1"}
-_DRIVER = re.compile(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")
-_UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_COMPAT = re.compile(r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/")
+_DRIVER = r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}"
+_UUID = r"(?i)GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_COMPAT = r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/"
 _MIB = 1 << 20
 
 
@@ -70,7 +70,7 @@ class Library(Struct, frozen=True, kw_only=True):
     @property
     def is_compat(self) -> bool:
         """True for a libcuda of a forward-compatibility package, which is not the driver's own."""
-        return self.path is not None and _COMPAT.search(self.path) is not None
+        return self.path is not None and re.search(_COMPAT, self.path) is not None
 
     @property
     def is_stub(self) -> bool:
@@ -163,7 +163,7 @@ def _cuda(name: str, number: object, problems: list[Problem]) -> CudaVersion | N
 def _driver(name: str, text: object, problems: list[Problem]) -> DriverVersion | None:
     if text is None:
         return None
-    if isinstance(text, str) and _DRIVER.fullmatch(text):
+    if isinstance(text, str) and re.fullmatch(_DRIVER, text):
         return DriverVersion(text)
     problems.append(Problem(what=name, why=f"gives {text!r} as the driver version, which cannot be"))
     return None
@@ -182,7 +182,7 @@ def _gpu(library: str, index: int, told: Mapping[str, Any], problems: list[Probl
         wrong.append(f"{memory} bytes of memory")
         memory = None
     uuid = told.get("uuid")
-    if uuid is not None and not _UUID.fullmatch(uuid):
+    if uuid is not None and not re.fullmatch(_UUID, uuid):
         wrong.append(f"the UUID {uuid!r}")
         uuid = None
     problems.extend(Problem(what=f"GPU {index}", why=f"{library} gives it {one}, which cannot be") for one in wrong)

@@ -29,7 +29,7 @@ from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name, prelo
 from cudnn_resolve.probe.loader import Loading
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 
-_JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})-plugin")
+_JAX_PLUGIN = r"jax-cuda(\d{2})-plugin"
 
 
 class Open(Struct, frozen=True, kw_only=True):
@@ -297,7 +297,7 @@ def _jax(files: FrameworkFiles) -> Reading | None:
     name = files.distribution.name
     if name != "jax" and not (name == "jaxlib" and files.environment.distribution("jax") is None):
         return None
-    plugins = [one for one in files.environment.distributions if _JAX_PLUGIN.fullmatch(one.name)]
+    plugins = [one for one in files.environment.distributions if re.fullmatch(_JAX_PLUGIN, one.name)]
     if plugins:
         return _jax_plugin(files, max(plugins, key=lambda one: one.name))
     jaxlib = files.environment.distribution("jaxlib")

@@ -12,7 +12,7 @@ from cudnn_resolve.host.protocol import Host
 _KERNELS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 _ANCESTORS = 12
 _ENVIRON_BYTES = 4 << 20
-_LIBRARY = re.compile(r"lib(?:cu[a-z]|nv|nccl).{0,60}\.so(?:\.|$)")
+_LIBRARY = r"lib(?:cu[a-z]|nv|nccl).{0,60}\.so(?:\.|$)"
 _NAME = "LD_LIBRARY_PATH"
 
 
@@ -62,4 +62,4 @@ def _directories(path: str) -> list[str]:
 
 
 def _holds_libraries(host: Host, directory: str) -> bool:
-    return any(_LIBRARY.match(name) for name in host.list_dir(directory))
+    return any(re.match(_LIBRARY, name) for name in host.list_dir(directory))

@@ -83,11 +83,11 @@ TIMEOUT_SECONDS = 20.0
 
 LOCAL = ".venv"
 """The virtual environment of a project, in its folder."""
-_TOOLS = re.compile(r"/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$")
-_UV_CACHE = re.compile(r"(.*)/(?:archive|environments|builds)-v\d+/")
-_MINOR = re.compile(r"python3\.(\d{1,2})", re.ASCII)
+_TOOLS = r"/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$"
+_UV_CACHE = r"(.*)/(?:archive|environments|builds)-v\d+/"
+_MINOR = r"(?a)python3\.(\d{1,2})"
 _CONDAS = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba")
-_VERSION = re.compile(r"\d+(\.\d+)?")
+_VERSION = r"\d+(\.\d+)?"
 _HINT = "pass --python with the path of an interpreter or of a virtual environment"
 
 
@@ -138,8 +138,8 @@ def _prefix(python: str) -> str:
 def is_of_tool(host: Host, prefix: str) -> bool:
     """True for an environment that uv (uvx, uv tool) or pipx made for one program."""
     made_by = any(is_file(host, f"{prefix}/{name}") for name in ("uv-receipt.toml", "pipx_metadata.json"))
-    cache = _UV_CACHE.match(f"{prefix}/")  # UV_CACHE_DIR gives it any name
-    return made_by or _TOOLS.search(f"{prefix}/") is not None or (cache is not None and is_file(host, f"{cache[1]}/CACHEDIR.TAG"))
+    cache = re.match(_UV_CACHE, f"{prefix}/")  # UV_CACHE_DIR gives it any name
+    return made_by or re.search(_TOOLS, f"{prefix}/") is not None or (cache is not None and is_file(host, f"{cache[1]}/CACHEDIR.TAG"))
 
 
 def interpreters(host: Host) -> Mapping[tuple[int, int], Sequence[str]]:
@@ -158,7 +158,7 @@ def interpreters(host: Host) -> Mapping[tuple[int, int], Sequence[str]]:
     found: dict[tuple[int, int], list[str]] = {}
     for folder in dict.fromkeys(one.rstrip("/") for one in folders if one.startswith("/")):
         for name in host.list_dir(folder):
-            minor = _MINOR.fullmatch(name)
+            minor = re.fullmatch(_MINOR, name)
             if minor is not None and not is_of_tool(host, _prefix(f"{folder}/{name}")):
                 found.setdefault((3, int(minor[1])), []).append(f"{folder}/{name}")
     return found
@@ -186,7 +186,7 @@ def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:
 
 
 def _wanted_python(host: Host, wanted: str) -> str:
-    if _VERSION.fullmatch(wanted) and not is_file(host, wanted):
+    if re.fullmatch(_VERSION, wanted) and not is_file(host, wanted):
         found = which(host, f"python{wanted}")
         if found is None:
             raise UsageError(f"there is no python{wanted} on PATH", code="python-missing", context=f"--python {wanted}", hint=_HINT)

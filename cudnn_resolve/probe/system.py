@@ -37,7 +37,7 @@ def find_platform(host: Host, target: TargetEnvironment) -> tuple[Platform, dict
     )
 
 
-_CGROUP = re.compile(r"/(?:docker|kubepods|containerd|lxc|libpod|crio|garden)\b|docker-[0-9a-f]{12}|/actions_job/")
+_CGROUP = r"/(?:docker|kubepods|containerd|lxc|libpod|crio|garden)\b|docker-[0-9a-f]{12}|/actions_job/"
 _KAGGLE_CLIENT = frozenset({"KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR"})
 """Set by users of Kaggle's command-line client on any machine."""
 
@@ -60,7 +60,7 @@ def find_container(host: Host) -> tuple[str | None, str]:
     for file in ("/.dockerenv", "/run/.containerenv"):  # of Docker and of Podman
         if is_there(file):
             return "docker", file
-    found = _CGROUP.search(host.read_text("/proc/1/cgroup") or "")
+    found = re.search(_CGROUP, host.read_text("/proc/1/cgroup") or "")
     if found:
         return "docker", f"/proc/1/cgroup names {found[0]}"
     if "KUBERNETES_SERVICE_HOST" in environ:
@@ -89,7 +89,7 @@ _MATTERS = re.compile(
     r"lib(?:cu(?:blas|da|dnn|fft|inj|pti|rand|solver|sparse|tensor|file)|nv(?:JitLink|ToolsExt|blas|cuvid|idia|infer|jpeg|rtc|shmem|vm)"
     r"|nccl|npp|tensorrt|z\.so)"
 )
-_HELD = re.compile(r"(?:lib)?(?:cuda|cudnn|cublas|nccl|nvinfer|nvidia|tensorrt)")
+_HELD = r"(?:lib)?(?:cuda|cudnn|cublas|nccl|nvinfer|nvidia|tensorrt)"
 
 
 def find_apt(host: Host, arch: str | None) -> tuple[Mapping[str, str], str, tuple[Problem, ...]]:
@@ -101,7 +101,7 @@ def find_apt(host: Host, arch: str | None) -> tuple[Mapping[str, str], str, tupl
     if text is None:
         return MappingProxyType({}), f"there is no {_STATUS}", ()
     packages = parse_status(text, debian_arch(arch))
-    held = sorted(name for name in packages.held if _HELD.match(name))
+    held = sorted(name for name in packages.held if re.match(_HELD, name))
     problems = tuple(
         Problem(what=name, why=f"is held at {packages.versions[name]} (apt-mark hold): apt does not change it") for name in held
     )

@@ -188,15 +188,15 @@ def _text(version: CudaVersion | None) -> str | None:
 
 # --- what files, nvcc and the names of packages say of a version ---
 
-_PLAIN = re.compile(r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)")
-_NVCC = re.compile(r"release (\d{1,2}\.\d{1,2}), V(\d+\.\d+\.\d+)")
-_HEADER = re.compile(r"^#define\s+(?:CUDART_VERSION|CUDA_VERSION)\s+(\d{4,5})\b", re.MULTILINE)
-_DIRECTORY = re.compile(r"cuda-(\d{1,2}\.\d{1,2})$")
+_PLAIN = r"CUDA Version\s+(\d{1,2}\.\d{1,2}(?:\.\d+)?)"
+_NVCC = r"release (\d{1,2}\.\d{1,2}), V(\d+\.\d+\.\d+)"
+_HEADER = r"(?m)^#define\s+(?:CUDART_VERSION|CUDA_VERSION)\s+(\d{4,5})\b"
+_DIRECTORY = r"cuda-(\d{1,2}\.\d{1,2})$"
 _APT = re.compile(r"(?:cuda-toolkit|cuda-cudart|cuda-libraries)-(\d{1,2})-(\d{1,2})$")
-_CONDA = re.compile(r"(cuda-toolkit|cudatoolkit|cuda-cudart|cuda-version)-(\d+\.\d+[\d.]*)-[^-]+\.json$")
-_HERE = re.compile(r"^#\$ _HERE_=(/.*)$", re.MULTILINE)
-_MAJOR = re.compile(r"-D__CUDACC_VER_MAJOR__=(\d{1,2})\b")
-_MINOR = re.compile(r"-D__CUDACC_VER_MINOR__=(\d{1,2})\b")
+_CONDA = r"(cuda-toolkit|cudatoolkit|cuda-cudart|cuda-version)-(\d+\.\d+[\d.]*)-[^-]+\.json$"
+_HERE = r"(?m)^#\$ _HERE_=(/.*)$"
+_MAJOR = r"-D__CUDACC_VER_MAJOR__=(\d{1,2})\b"
+_MINOR = r"-D__CUDACC_VER_MINOR__=(\d{1,2})\b"
 
 
 def parse_version_json(text: str) -> CudaVersion | None:
@@ -213,19 +213,19 @@ def parse_version_text(text: str) -> CudaVersion | None:
 
     The third number is that of a build, not of a release, and is left out.
     """
-    found = _PLAIN.search(text)
+    found = re.search(_PLAIN, text)
     return CudaVersion(CudaVersion(found[1]).line) if found else None
 
 
 def parse_header(text: str) -> CudaVersion | None:
     """The line that cuda_runtime_api.h or cuda.h defines, `#define CUDART_VERSION  12040`; None where it defines none."""
-    found = _HEADER.search(text)
+    found = re.search(_HEADER, text)
     return CudaVersion.from_encoded(int(found[1])) if found else None
 
 
 def parse_nvcc(text: str) -> CudaVersion | None:
     """The line that `nvcc --version` prints, `Cuda compilation tools, release 12.4, V12.4.131`; None where it prints none."""
-    found = _NVCC.search(text)
+    found = re.search(_NVCC, text)
     return CudaVersion(found[1]) if found else None
 
 
@@ -234,14 +234,14 @@ def parse_nvcc_dryrun(text: str) -> tuple[str | None, CudaVersion | None]:
 
     Samples: `#$ _HERE_=/usr/local/cuda-12.4/bin` and, in the call of the host compiler, `-D__CUDACC_VER_MAJOR__=12`.
     """
-    home, major, minor = _HERE.search(text), _MAJOR.search(text), _MINOR.search(text)
+    home, major, minor = re.search(_HERE, text), re.search(_MAJOR, text), re.search(_MINOR, text)
     version = CudaVersion(f"{major[1]}.{minor[1]}") if major and minor else None
     return (home[1].strip() if home else None), version
 
 
 def directory_version(path: str) -> CudaVersion | None:
     """The line in a directory's name, `/usr/local/cuda-12.4`; None for `/usr/local/cuda`."""
-    found = _DIRECTORY.search(path)
+    found = re.search(_DIRECTORY, path)
     return CudaVersion(found[1]) if found else None
 
 
@@ -253,7 +253,7 @@ def apt_line(package: str) -> str | None:
 
 def conda_part(file_name: str) -> tuple[str, CudaVersion] | None:
     """Name and version of a CUDA runtime in the name of a conda-meta file, `cuda-cudart-12.4.127-0.json`; None for another."""
-    found = _CONDA.fullmatch(file_name)
+    found = re.fullmatch(_CONDA, file_name)
     try:
         return (found[1], CudaVersion(found[2].strip("."))) if found else None
     except ValueError:

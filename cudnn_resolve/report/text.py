@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 _HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _HARMFUL_OR_NEWLINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-_WORKFLOW = re.compile(r"^([ \n]*)::(?=[A-Za-z-]+(?: [^\n]*)?::)", re.MULTILINE)
+_WORKFLOW = r"(?m)^([ \n]*)::(?=[A-Za-z-]+(?: [^\n]*)?::)"
 """A line that a runner of GitHub would carry out, wherever it is printed."""
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
-_COMMAND = re.compile(r"`[^`\n]{1,500}`")
+_COMMAND = r"`[^`\n]{1,500}`"
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -20,7 +20,7 @@ def clean(text: str, *, lines: bool = False) -> str:
     Names and paths come from other machines' files: an escape sequence in one must not reach a terminal.
     """
     cleaned = (_HARMFUL if lines else _HARMFUL_OR_NEWLINE).sub(lambda found: ascii(found[0])[1:-1], text)
-    return _WORKFLOW.sub(r"\1\\x3a:", cleaned) if lines and "::" in cleaned else cleaned
+    return re.sub(_WORKFLOW, r"\1\\x3a:", cleaned) if lines and "::" in cleaned else cleaned
 
 
 UNBROKEN = 1_000_000
@@ -73,7 +73,7 @@ def wrap(text: str, *, width: int, first: str = "", rest: str | None = None) -> 
 
 def wrap_message(text: str, width: int) -> str:
     """A message for a terminal: each of its lines wrapped, commands in backquotes left whole."""
-    held = _COMMAND.sub(lambda found: found[0].replace(" ", "\0"), text)
+    held = re.sub(_COMMAND, lambda found: found[0].replace(" ", "\0"), text)
     return "\n".join(part for line in held.split("\n") for part in wrap(line, width=width) or [""]).replace("\0", " ")
 
 

@@ -133,10 +133,10 @@ def asked(target: Target) -> str:
 def _both(text: str, target: Target) -> str:
     """The words of two targets of one framework as one."""
     more = target.text.removeprefix(target.package or target.framework)
-    return text if target.text == text or not more else f"{text},{more}" if _SPECIFIED.search(text) else f"{text}{more}"
+    return text if target.text == text or not more else f"{text},{more}" if re.search(_SPECIFIED, text) else f"{text}{more}"
 
 
-_SPECIFIED = re.compile(r"[<>=!~]")
+_SPECIFIED = r"[<>=!~]"
 
 
 def packages_of(target: Target, book: Book) -> tuple[str, ...]:

@@ -18,19 +18,19 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.requirement.model import Extra
 
-_NESTED = re.compile(r"(?:-r|--requirement)[=\s]\s*(\S.*)")
-_CONSTRAINT = re.compile(r"(?:-c|--constraint)[=\s]\s*(\S.*)")
-_EDITABLE = re.compile(r"(?:-e|--editable)[=\s]\s*(\S.*)")
-_SETTING = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary|--trusted-host)[=\s]\s*(\S+)")
-_SINGLE = re.compile(r"([\w.-]{1,200}(?:\[[\w,. -]{0,200}\])?)\s{0,9}=\s{0,9}(\d[\w.+!*-]{0,60})")
+_NESTED = r"(?:-r|--requirement)[=\s]\s*(\S.*)"
+_CONSTRAINT = r"(?:-c|--constraint)[=\s]\s*(\S.*)"
+_EDITABLE = r"(?:-e|--editable)[=\s]\s*(\S.*)"
+_SETTING = r"(-i|--index-url|--extra-index-url|-f|--find-links|--no-binary|--only-binary|--trusted-host)[=\s]\s*(\S+)"
+_SINGLE = r"([\w.-]{1,200}(?:\[[\w,. -]{0,200}\])?)\s{0,9}=\s{0,9}(\d[\w.+!*-]{0,60})"
 _FLAGS = frozenset({"--no-index", "--pre"})
-_PLACE = re.compile(r"(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*", re.IGNORECASE)
-_NAMED = re.compile(r"[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*", re.IGNORECASE)
+_PLACE = r"(?i)(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*"
+_NAMED = r"(?i)[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*"
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
 _IDLE = frozenset({"--prefer-binary", "--require-hashes"})
 """Options that ask for what is done anyway."""
 _SHORT = {"-i": "--index-url", "-f": "--find-links"}
-_HASH = re.compile(r"--hash[=\s](\S+)")
+_HASH = r"--hash[=\s](\S+)"
 FILES = 200
 """Files that may be read for one request."""
 LONGEST = 20_000
@@ -108,7 +108,7 @@ def _read(file: _Nested, read: Reader) -> Iterator[Line | _Nested]:
 
 
 def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[Line | _Nested]:
-    nested, limits, setting = _NESTED.fullmatch(line), _CONSTRAINT.fullmatch(line), _SETTING.fullmatch(line)
+    nested, limits, setting = re.fullmatch(_NESTED, line), re.fullmatch(_CONSTRAINT, line), re.fullmatch(_SETTING, line)
     if nested or limits:
         found = nested or limits
         assert found is not None
@@ -122,9 +122,9 @@ def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[L
 
 
 def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Extra | Reference:
-    editable = _EDITABLE.fullmatch(line)
-    plain = editable[1].strip() if editable else _HASH.sub("", line).strip()
-    if (editable and " @ " not in plain) or _PLACE.fullmatch(plain) or (plain.endswith(_ARCHIVES) and not _NAMED.fullmatch(plain)):
+    editable = re.fullmatch(_EDITABLE, line)
+    plain = editable[1].strip() if editable else re.sub(_HASH, "", line).strip()
+    if (editable and " @ " not in plain) or re.fullmatch(_PLACE, plain) or (plain.endswith(_ARCHIVES) and not re.fullmatch(_NAMED, plain)):
         return _reference(plain, origin, where, editable=editable is not None, constraint=constraint)
     if line.startswith("-") and not editable:
         raise InputError(
@@ -134,7 +134,7 @@ def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Ext
             hint="leave it out of this file, or give it to the installer",
         )
     found = parse_requirement(plain, origin, base=where, constraint=constraint)
-    hashes = tuple(one[1].lower() for one in _HASH.finditer(line))
+    hashes = tuple(one[1].lower() for one in re.finditer(_HASH, line))
     return replace(found, hashes=hashes) if hashes and isinstance(found, Extra) else found
 
 
@@ -144,7 +144,7 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
-        meant = _SINGLE.fullmatch(text)
+        meant = re.fullmatch(_SINGLE, text)
         raise InputError(
             f"`{without_logins(text)[:200]}` is no requirement: {without_logins(why)[:200]}",
             code="requirements-invalid",
