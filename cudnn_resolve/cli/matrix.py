@@ -25,13 +25,13 @@ _EXAMPLES = """\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `matrix`."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"examples:\n{_EXAMPLES}"
     parser.add_argument("action", choices=("list", "show", "check", "html"), help=_ACTIONS)
     parser.add_argument("name", nargs="?", metavar="NAME", help="show: a framework, or `cudnn`, `cuda`, `driver`, `gpu` or `machine`")
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
     add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
     add_output_options(parser)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # of the help alone, see `Parser`
 
 
 def run(args: argparse.Namespace) -> int:

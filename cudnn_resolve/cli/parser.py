@@ -23,6 +23,8 @@ _RARE = frozenset(
 _MANY = 20
 _FORMATTER = partial(argparse.HelpFormatter, max_help_position=32)
 """One line for an option and its help, where there is room."""
+_CHECKER = partial(argparse.HelpFormatter, width=80)
+"""What argparse tries options on as they are added. It has a width: to ask for that of the terminal, `shutil` is imported, 2 ms."""
 
 
 class _Once(argparse.Action):
@@ -57,7 +59,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *, prog: str, description: str, whole: bool = False) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_CHECKER)
         self.whole = whole
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
@@ -67,6 +69,8 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The usage, the options by their groups, and where the rest stands."""
         whole = self.whole or len(self._actions) <= _MANY
+        if self.formatter_class is _CHECKER:
+            self.formatter_class = _FORMATTER
         formatter = self._get_formatter()
         words: dict[int | str | None, str] = {"*": "[{} ...]", "?": "[{}]"}
         taken = " ".join(words.get(one.nargs, "{}").format(one.metavar or one.dest) for one in self._get_positional_actions())

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat as modes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -114,7 +113,9 @@ def _move_across(source: str, target: str) -> None:
                 os.unlink(beside)
             os.symlink(os.readlink(source), beside)
         else:
-            shutil.copy2(source, beside, follow_symlinks=False)
+            from shutil import copy2  # slow to import, as its neighbours: it brings three compressors along
+
+            copy2(source, beside, follow_symlinks=False)
             with open(os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as copy:
                 os.fsync(copy)
         os.rename(beside, target)
@@ -193,8 +194,10 @@ def remove_tree(path: str) -> None:
     """Remove a folder and all in it, if there is one; WorldError where that is not possible."""
     if kind(path) != "folder":
         return
+    from shutil import rmtree
+
     try:
-        shutil.rmtree(path)
+        rmtree(path)
     except FileNotFoundError:
         return
     except RecursionError:  # deeper than Python can go by itself
@@ -324,13 +327,15 @@ def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = N
 
 def copy_file(source: str, target: str) -> None:
     """Link `target` to the file, or copy it where the file system cannot link; WorldError where neither works."""
+    from shutil import copyfile
+
     with refused(target):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(target)
         try:
             os.link(source, target)
         except OSError:
-            shutil.copyfile(source, target)
+            copyfile(source, target)
 
 
 def _existing(path: str) -> str:
@@ -342,8 +347,10 @@ def _existing(path: str) -> str:
 
 def free_bytes(path: str) -> int:
     """Bytes that this user may still write on the file system of a path, or of the nearest folder above it that exists."""
+    from shutil import disk_usage
+
     try:
-        return shutil.disk_usage(_existing(path)).free
+        return disk_usage(_existing(path)).free
     except OSError:
         return 0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -259,6 +257,9 @@ def _is_own(claim: _Claim, size: int, sum_now: str | None) -> bool:
 
 def _sum(host: Host, path: str, size: int) -> str | None:
     """Hash of a file as RECORD writes it; None where it cannot be read."""
+    import base64  # slow to import, and most runs sum up nothing
+    import hashlib
+
     digest = hashlib.sha256()
     for offset in range(0, size, _PIECE_BYTES):
         piece = host.read_bytes(path, offset, _PIECE_BYTES)

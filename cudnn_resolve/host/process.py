@@ -10,7 +10,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -95,6 +94,8 @@ def end_running() -> None:
 
 def run_cell(python: str, source: str, words: Sequence[str], out: Callable[[str], object], err: Callable[[str], object]) -> int:
     """The exit code of a source that an interpreter runs; what it prints is shown as it comes. A KeyboardInterrupt goes to it first."""
+    import tempfile  # slow to import, and a notebook alone runs cells
+
     with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
         path = f"{folder}/cell.py"
         with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:

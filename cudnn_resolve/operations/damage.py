@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
@@ -36,6 +35,8 @@ def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:
 
 def _required_names(requires: Iterable[str]) -> Iterator[str]:
     """Names of the packages that requirements are for; what cannot be read is left out."""
+    from packaging.requirements import InvalidRequirement, Requirement  # paid where there is a framework
+
     for text in requires:
         with suppress(InvalidRequirement):
             yield canonicalize_name(Requirement(text).name)
