@@ -29,6 +29,7 @@ _SHAPES = 20_000
 _SHAPE_BYTES = 400
 _SAME = b"0123456789#=>.-"
 """What progress bars and numbers are made of."""
+_LONG_WORD = 40
 _VOCABULARY = 100_000
 """Words without a key that are remembered."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -228,14 +229,24 @@ class Index:
                 self.always.append(anchor)
             else:
                 self._by_key.setdefault(key, []).append(anchor)
+        self._places = {key: place for place, key in enumerate(self._by_key)}
+        self._lengths = sorted(set(map(len, self._by_key)))
 
     def anchors(self, word: bytes) -> tuple[str, ...]:
         """The anchors that a word may belong to."""
         found = self._known.get(word)
         if found is None:
-            # A word of hundreds of letters is no message.
-            near = (anchors for key, anchors in self._by_key.items() if key in word) if len(word) <= _SHAPE_BYTES else ()
-            found = tuple(anchor for anchors in near for anchor in anchors)
+            found = tuple(anchor for key in self._keys(word) for anchor in self._by_key[key])
             if len(self._known) < _VOCABULARY:
                 self._known[word] = found
         return found
+
+    def _keys(self, word: bytes) -> Sequence[bytes]:
+        """The keys that a word holds, in the order of their anchors."""
+        if len(word) > _SHAPE_BYTES:  # a word of hundreds of letters is no message
+            return ()
+        if len(word) > _LONG_WORD:
+            return [key for key in self._by_key if key in word]
+        # Of most words there are fewer pieces than keys.
+        pieces = {word[start : start + length] for length in self._lengths for start in range(len(word) - length + 1)}
+        return sorted(pieces & self._places.keys(), key=self._places.__getitem__)
