@@ -17,8 +17,8 @@ ERRORS = """
 302 SharedObjectSymbolNotFound|SHARED_OBJECT_SYMBOL_NOT_FOUND|shared object symbol not found|ld_path_shadowing
 303 SharedObjectInitFailed|SHARED_OBJECT_INIT_FAILED|shared object initialization failed|driver_not_loaded
 304 OperatingSystem|OPERATING_SYSTEM|OS call failed or operation not supported on this OS|driver_wedged
-700 IllegalAddress|ILLEGAL_ADDRESS|an illegal memory access was encountered|bad_input
-715 IllegalInstruction|ILLEGAL_INSTRUCTION|an illegal instruction was encountered|bad_input
+700 IllegalAddress|ILLEGAL_ADDRESS|an illegal memory access was encountered|unrecognised
+715 IllegalInstruction|ILLEGAL_INSTRUCTION|an illegal instruction was encountered|unrecognised
 802 SystemNotReady|SYSTEM_NOT_READY|system not yet initialized|fabric_manager_missing
 803 SystemDriverMismatch|SYSTEM_DRIVER_MISMATCH|system has unsupported display driver / cuda driver combination|driver_library_mismatch
 804 CompatNotSupportedOnDevice|COMPAT_NOT_SUPPORTED_ON_DEVICE|forward compatibility was attempted on non supported HW|forward_compat_hw
