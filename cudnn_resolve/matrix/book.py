@@ -368,10 +368,10 @@ class Book:
     def _made(self, name: str, array: str) -> tuple[Any, ...]:
         if self._has_overlay(name):
             return tuple(one.row for one in self.placed(name, array))
-        part = array_alone(name, array)
+        rows = row_type(name, array)
         if not self._has(0, name):
             return ()
-        alone = None if name.startswith(_LINKED) else self.layers[0].part(name, part)
+        alone = None if name.startswith(_LINKED) else self.layers[0].part(name, array_alone(rows, array))
         return getattr(self._layers(name)[0][1] if alone is None else alone, array)  # type: ignore[no-any-return]
 
     def _has_overlay(self, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -139,10 +139,10 @@ def decode_part(part: type[P], content: bytes) -> P:
     return _decoded(part, content)  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=32)
-def array_alone(name: str, array: str) -> type[Struct]:
-    """Return the part of a table that one array is."""
-    return defstruct("Part", [(array, tuple[row_type(name, array), ...], ())], frozen=True)  # type: ignore[misc]
+@cache
+def array_alone(row_type: type[row.Plain], array: str) -> type[Struct]:
+    """Return the part that one array of such rows is of any table; to make a type and its decoder takes longer than to read most arrays."""
+    return defstruct("Part", [(array, tuple[row_type, ...], ())], frozen=True)  # type: ignore[valid-type]
 
 
 def plain(value: Any) -> Any:
@@ -187,7 +187,7 @@ def _decoded(type_: Any, content: bytes) -> Any:
         raise ValueError(str(error)) from None
 
 
-@lru_cache(maxsize=32)
+@cache
 def _decoder(type_: Any) -> Any:
     return msgspec.msgpack.Decoder(type_, dec_hook=made)
 
