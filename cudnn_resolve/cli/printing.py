@@ -91,7 +91,7 @@ class Messages(Listener):
 
     def tell(self, text: str) -> None:
         """Show it on the last line of a terminal, until something else is printed."""
-        if not self.options.quiet:
+        if not self.options.quiet and terminal.is_live(sys.stderr):
             _line().show(text)
 
     def note(self, text: str) -> None:

@@ -108,7 +108,7 @@ def pythons_of(tags: Iterable[str], arch: Iterable[str] = ()) -> tuple[str, ...]
         if wanted and platforms != "any" and not any(one in platforms for one in wanted):
             continue
         found.update(_python(one, abis) for one in interpreters.split("."))
-    return tuple(sorted(sorted(filter(None, found)), key=_python_key))
+    return tuple(sorted(filter(None, found), key=lambda one: (_python_key(one), one)))
 
 
 def _bounded(pythons: tuple[str, ...], release: WheelRelease | None) -> tuple[str, ...]:
