@@ -255,6 +255,13 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
+    elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
+        loader = or_none(case.facts.loader) if case.facts is not None else None
+        place = next((one for one in (loader.ld_library_path if loader is not None else ()) if "/compat" in one), None)
+        if place is not None:
+            text = f"libcuda is found in {place}, on LD_LIBRARY_PATH, before that of the driver {driver.version}, which fits its module"
+            found = _strengthened(found, "ld_path_shadowing", mismatch, 3, text)
+            del found["driver_library_mismatch"]
     return found
 
 

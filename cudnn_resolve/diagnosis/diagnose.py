@@ -279,8 +279,10 @@ def _together(log: list[Finding], machine: list[Finding], root: Finding | None, 
         rest = [replace(one, severity="info") if one.severity == "warning" else one for one in rest]
     if any(one.severity != "info" for one in log):
         rest = [one for one in rest if one.cause != "harmless"]
-    # A proven fault of the machine goes before what the log only suggests.
-    return sorted([*out, *rest], key=lambda one: SEVERITIES.index(one.severity))
+    # A proven fault of the machine goes before what the log only suggests, but not before a failure that has no part in the GPU's stack.
+    is_foreign = bool(log) and log[0].cause == "unrecognised" and log[0].severity != "info" and not _spoken_of(log[0].evidence[0].text)
+    own, others = (out[:1], out[1:]) if is_foreign else ([], out)
+    return [*own, *sorted([*others, *rest], key=lambda one: SEVERITIES.index(one.severity))]
 
 
 def _root_of(log: list[Finding], machine: list[Finding], case: Case, matches: Sequence[Match]) -> Finding | None:
