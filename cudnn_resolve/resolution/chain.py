@@ -48,7 +48,7 @@ def chain(resolution: Resolution, word: str, book: Book) -> Chain:
     if not keys:
         fact = _fact(resolution, word)
         if fact is not None:
-            return Chain(package=word, chosen=fact, links=(), absence=None)
+            return Chain(package=word, chosen=fact, links=())
         kept = _kept(resolution, canonicalize_name(word))
         if kept is not None:
             return Chain(package=word, chosen=kept.version, links=(_stays(kept),))

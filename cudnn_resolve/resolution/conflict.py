@@ -77,7 +77,8 @@ def minimum(
         other_machine, other_request = machine, request
         for condition in group:
             other_machine, other_request = condition.without(other_machine, other_request)
-        less = _failure(book, other_machine, other_request) if other_request.targets or _asks_for_packages(other_request) else None
+        is_asked = other_request.targets or any(not extra.constraint for extra in other_request.extras)
+        less = _failure(book, other_machine, other_request) if is_asked else None
         is_given_up = is_shown and less is not None and less.exhausted  # it shows nothing where the whole was shown to have no answer
         if less is not None and not is_given_up:
             machine, request, failure = other_machine, other_request, less
@@ -96,10 +97,6 @@ def _was_met(condition: Condition, found: Failure) -> bool:
     if isinstance(about, Extra) and not about.constraint and found.core:
         return any(text == about.text for _, text in found.core)
     return True
-
-
-def _asks_for_packages(request: Request) -> bool:
-    return any(not extra.constraint for extra in request.extras)
 
 
 _TOGETHER = 4

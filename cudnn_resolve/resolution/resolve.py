@@ -30,7 +30,7 @@ def resolve(
 
     Packages come from `source`, or without one from what the matrix knows; `tell` hears of each step of the searches.
     """
-    request = _for_its_device(opened(request, source, tell))
+    request = _opened(request, source, tell)
     found = _solved(book, machine, request)
     if isinstance(found, Resolution):
         return found
@@ -43,7 +43,7 @@ def resolved(
     book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Tell | None = None
 ) -> Resolution | None:
     """The resolution; None without an explanation where there is none, for one machine of several that would do."""
-    found = _solved(book, machine, _for_its_device(opened(request, source, tell)))
+    found = _solved(book, machine, _opened(request, source, tell))
     return found if isinstance(found, Resolution) else None
 
 
@@ -53,8 +53,9 @@ def _solved(book: Book, machine: Machine, request: OpenRequest) -> Resolution | 
     return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else found
 
 
-def _for_its_device(request: OpenRequest) -> OpenRequest:
-    """The request, for CPU builds where the extras of all its targets ask for those."""
+def _opened(request: Request, source: Source | None, tell: Tell | None) -> OpenRequest:
+    """The open request, for CPU builds where the extras of all its targets ask for those."""
+    request = opened(request, source, tell)
     targets = (*request.targets, *request.conditional)
     return replace(request, device="cpu") if targets and all(CPU in target.extras for target in targets) else request
 
