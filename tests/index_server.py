@@ -32,7 +32,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote, unquote
 
-from cudnn_resolve.index.filename import normalize
+from packaging.utils import canonicalize_name
+
 from cudnn_resolve.index.settings import IndexAddress, Patience, Settings
 
 CERTIFICATE = Path(__file__).parent / "tls" / "localhost.pem"
@@ -231,13 +232,12 @@ class IndexServer:
         """The source archive, served from now on."""
         metadata = metadata_text(name, version, requires=requires, form=form, dynamic=dynamic)
         top = f"{name.replace('-', '_')}-{version}"
-        return self.add(
-            name, Served(f"{top}.tar.gz", build_sdist({f"{top}/PKG-INFO": metadata, f"{top}/setup.py": b"raise SystemExit"}), None, **said)
-        )
+        archive = build_sdist({f"{top}/PKG-INFO": metadata, f"{top}/setup.py": b"raise SystemExit"})
+        return self.add(name, Served(f"{top}.tar.gz", archive, None, **said))
 
     def add(self, name: str, file: Served) -> Served:
         """Any file, served from now on under a name."""
-        self.files.setdefault(normalize(name), {})[file.filename] = file
+        self.files.setdefault(canonicalize_name(name), {})[file.filename] = file
         return file
 
     def fail(self, path: str, fault: Fault, times: int | None = None) -> None:

@@ -380,7 +380,7 @@ class Remedies:
             values["major"] = str(majors[0])
             cuda = {int(one[2:]) for one in beside if one[2:].isdigit()}
             rows = (one for one in self.book.cudnn_builds() if one.version.major == majors[0] and (not cuda or one.cuda_major in cuda))
-            packages = {one.apt_package for one in rows if one.apt_package}
+            packages = {one.apt.package for one in rows if one.apt.package}
             if len(packages) == 1:
                 values["apt_cudnn"] = packages.pop()
         copies = (or_none(self.case.facts.cudnn) or ()) if self.case.facts else ()

@@ -1,4 +1,4 @@
-"""Evidence of one shared library: its dynamic section, symbol versions, names that it may open, and GPU code."""
+"""Evidence of one shared library: what it needs, names that it may open, and GPU code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import IO
 
-from cudnn_resolve.evidence.elf import ElfError, read_elf
+from cudnn_resolve.evidence.elf import ElfError, read_elf_in
 from cudnn_resolve.evidence.fatbin import SECTIONS, read_fat_binaries
 from cudnn_resolve.evidence.model import Binary
 from cudnn_resolve.version import CodeTarget, CudaVersion
@@ -29,13 +29,7 @@ def read_binary(stream: IO[bytes], path: str) -> Binary:
 
     Memory is bounded by a block, whatever the size of the file.
     """
-
-    def read(offset: int, size: int) -> bytes:
-        stream.seek(offset)
-        return stream.read(size)
-
-    elf = read_elf(read, versions=True)
-    search = elf.rpath if elf.runpath is None else elf.runpath
+    needed = read_elf_in(stream).needed
     try:
         opens, counted, cuda = _of_sections(stream)
     except ElfError:
@@ -44,12 +38,7 @@ def read_binary(stream: IO[bytes], path: str) -> Binary:
         raise ElfError(f"its sections make no sense ({type(error).__name__})") from None
     return Binary(
         path=path,
-        arch=elf.arch,
-        soname=elf.soname,
-        needed=elf.needed,
-        search=tuple(entry for entry in (search or "").split(":") if entry),
-        is_rpath=elf.runpath is None and elf.rpath is not None,
-        versions=tuple(sorted(_newest({version for _, version in elf.wanted}))),
+        needed=needed,
         opens=opens,
         code=tuple(sorted(counted)),
         strays=tuple(sorted(_strays(counted))),
@@ -80,19 +69,6 @@ def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], Counter[CodeTarget
 def _strays(counted: Counter[CodeTarget]) -> Iterator[CodeTarget]:
     most = max(counted.values(), default=0)
     yield from (target for target, count in counted.items() if count * _SHARE < most and not target.suffix)
-
-
-def _newest(versions: set[str]) -> Iterator[str]:
-    """The newest version of each family; versions without numbers are kept as they are."""
-    families: dict[str, tuple[tuple[int, ...], str]] = {}
-    for name in versions:
-        found = re.fullmatch(r"([A-Za-z_]+?)_(\d+(?:\.\d+)*)", name[:100])
-        if found is None:
-            continue
-        key = tuple(int(part[:9]) for part in found[2].split("."))
-        if found[1] not in families or families[found[1]][0] < key:
-            families[found[1]] = key, name
-    yield from (name for _, name in families.values())
 
 
 def _names(stream: IO[bytes], offset: int, size: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -77,6 +77,16 @@ def read_elf(read: Read, *, versions: bool = False) -> Elf:
         raise ElfError("the file ends too early") from None
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:  # what a hostile file makes of pyelftools
         raise ElfError(f"its tables make no sense ({type(error).__name__})") from None
+
+
+def read_elf_in(stream: IO[bytes]) -> Elf:
+    """Read a file in a seekable stream, symbol versions included."""
+
+    def read(offset: int, size: int) -> bytes:
+        stream.seek(offset)
+        return stream.read(size)
+
+    return read_elf(read, versions=True)
 
 
 class _Stream:

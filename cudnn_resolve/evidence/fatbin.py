@@ -39,12 +39,10 @@ class FatBinaries(NamedTuple):
     code: Counter[CodeTarget]
     """How many pieces of code there are for each target."""
     cuda: CudaVersion | None
-    is_whole: bool
-    """False where a part makes no sense, and what follows it was not read."""
 
 
 def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
-    """Read one section; only headers are read, and one cubin for the name of the toolkit."""
+    """Read one section up to the first part that makes no sense: only headers, and one cubin for the name of the toolkit."""
     found: Counter[CodeTarget] = Counter()
     cuda = None
     entries = searched = 0
@@ -52,28 +50,28 @@ def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
     while position + _CONTAINER.size <= end:
         header = _read(stream, position, _CONTAINER.size)
         if len(header) < _CONTAINER.size:
-            return FatBinaries(found, cuda, is_whole=False)
+            return FatBinaries(found, cuda)
         magic, _, header_size, content = _CONTAINER.unpack(header)
         if magic != _MAGIC:
             skipped = _padding(stream, position, end)
             if skipped is None:
-                return FatBinaries(found, cuda, is_whole=False)
+                return FatBinaries(found, cuda)
             position += skipped
             continue
         stop = position + header_size + content
         if header_size < _CONTAINER.size or stop > end:
-            return FatBinaries(found, cuda, is_whole=False)
+            return FatBinaries(found, cuda)
         for kind, target, flags, payload, length in _entries(stream, position + header_size, stop):
             entries += 1
             if entries > _MOST_ENTRIES:
-                return FatBinaries(found, cuda, is_whole=False)
+                return FatBinaries(found, cuda)
             if target is not None:
                 found[target] += 1
             if cuda is None and searched < _CUBINS and kind == "cubin" and not flags & _COMPRESSED:
                 searched += 1
                 cuda = _toolkit(_read(stream, payload, min(length, _LONGEST_CUBIN)))
         position = stop
-    return FatBinaries(found, cuda, is_whole=True)
+    return FatBinaries(found, cuda)
 
 
 def _entries(stream: IO[bytes], position: int, stop: int) -> Iterator[tuple[str | None, CodeTarget | None, int, int, int]]:

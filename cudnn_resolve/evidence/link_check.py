@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -90,28 +90,17 @@ class Site(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def by_name(self) -> Mapping[str, tuple[Placed, ...]]:
         """Libraries by their file name and by their soname."""
-        found: dict[str, list[Placed]] = {}
-        for one in self.libraries:
-            for name in {one.path.rpartition("/")[2], one.elf.soname} - {None}:
-                found.setdefault(str(name), []).append(one)
-        return {name: tuple(many) for name, many in found.items()}
+        return _grouped((str(name), one) for one in self.libraries for name in {one.path.rpartition("/")[2], one.elf.soname} - {None})
 
     @cached_property
     def by_package(self) -> Mapping[str, tuple[Placed, ...]]:
         """Libraries by their package."""
-        found: dict[str, list[Placed]] = {}
-        for one in self.libraries:
-            found.setdefault(one.package, []).append(one)
-        return {name: tuple(many) for name, many in found.items()}
+        return _grouped((one.package, one) for one in self.libraries)
 
     @cached_property
     def needing(self) -> Mapping[str, tuple[Placed, ...]]:
         """Libraries that need a name, by that name."""
-        found: dict[str, list[Placed]] = {}
-        for one in self.libraries:
-            for name in one.elf.needed:
-                found.setdefault(name, []).append(one)
-        return {name: tuple(many) for name, many in found.items()}
+        return _grouped((name, one) for one in self.libraries for name in one.elf.needed)
 
     @cached_property
     def _reached(self) -> dict[str, frozenset[str]]:
@@ -140,6 +129,14 @@ class Site(Struct, frozen=True, kw_only=True, dict=True):
                 waiting += new
             known = self._reached[package] = frozenset(found)
         return known
+
+
+def _grouped(named: Iterable[tuple[str, Placed]]) -> dict[str, tuple[Placed, ...]]:
+    """Libraries by what stands before each."""
+    found: dict[str, list[Placed]] = {}
+    for name, one in named:
+        found.setdefault(name, []).append(one)
+    return {name: tuple(many) for name, many in found.items()}
 
 
 class BrokenLink(Struct, frozen=True, kw_only=True):

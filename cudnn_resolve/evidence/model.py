@@ -11,17 +11,9 @@ class Binary(Struct, frozen=True, kw_only=True):
     """One shared library."""
 
     path: str
-    """Relative to site-packages, or absolute for a library of the system."""
-    arch: str
-    soname: str | None = None
+    """Relative to site-packages."""
     needed: tuple[str, ...] = ()
     """DT_NEEDED, in the order of the file."""
-    search: tuple[str, ...] = ()
-    """DT_RPATH or DT_RUNPATH, entry by entry, as written."""
-    is_rpath: bool = False
-    """True where `search` is a DT_RPATH, which no LD_LIBRARY_PATH overrules."""
-    versions: tuple[str, ...] = ()
-    """Newest symbol version wanted of each family, `GLIBC_2.28`, `GLIBCXX_3.4.22`."""
     opens: tuple[str, ...] = ()
     """Names of CUDA libraries in its read-only data, which it may `dlopen`."""
     code: tuple[CodeTarget, ...] = ()
@@ -30,11 +22,6 @@ class Binary(Struct, frozen=True, kw_only=True):
     """Targets among them for which there are few pieces of code only: the library as a whole is not made for those GPUs."""
     cuda: CudaVersion | None = None
     """Line of the toolkit that compiled the GPU code, where an uncompressed cubin says it."""
-
-    @property
-    def name(self) -> str:
-        """The name under which other libraries find it: its soname, else its file name."""
-        return self.soname or self.path.rpartition("/")[2]
 
 
 class Evidence(Struct, frozen=True, kw_only=True):

@@ -8,12 +8,12 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import IO, Any, TypeVar
 
 from cudnn_resolve.evidence.binary import MAGIC, read_binary
-from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
+from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf_in
 from cudnn_resolve.evidence.link_check import LIBRARY
 from cudnn_resolve.evidence.model import Binary, Evidence
 from cudnn_resolve.matrix.library import library_of
@@ -72,26 +72,20 @@ def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
 
     Libraries that make no sense are named in `unread`. WheelDamage where the archive itself is damaged.
     """
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            members = _members(archive)
-            binaries: list[Binary] = []
-            unread: list[str] = []
-            for member in members:
-                if not LIBRARY.search(member.filename):
-                    continue
-                try:
-                    found = _unpacked(archive, member, scratch, partial(read_binary, path=member.filename))
-                except ElfError as error:
-                    unread.append(f"{member.filename}: {error}")
-                else:
-                    binaries += [found] if found is not None else []
-            stated = _stated(archive, members)
-            same_line = any(_SAME_LINE.search(_text(archive, one)) for one in members if _is_small(one) and _COMPARES.search(one.filename))
-    except WheelDamage:
-        raise
-    except _DAMAGE as error:
-        raise WheelDamage(f"it is damaged ({type(error).__name__})") from None
+    binaries: list[Binary] = []
+    unread: list[str] = []
+    with _opened(stream) as (archive, members):
+        for member in members:
+            if not LIBRARY.search(member.filename):
+                continue
+            try:
+                found = _unpacked(archive, member, scratch, partial(read_binary, path=member.filename))
+            except ElfError as error:
+                unread.append(f"{member.filename}: {error}")
+            else:
+                binaries += [found] if found is not None else []
+        stated = _stated(archive, members)
+        same_line = any(_SAME_LINE.search(_text(archive, one)) for one in members if _is_small(one) and _COMPARES.search(one.filename))
     return Evidence(binaries=tuple(binaries), cuda=stated or _compiled(binaries), same_line=same_line, unread=tuple(unread))
 
 
@@ -108,6 +102,18 @@ def summary(found: Evidence) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _opened(stream: IO[bytes]) -> Iterator[tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]]:
+    """A wheel and its members; whatever is wrong with it while it is read is WheelDamage."""
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            yield archive, _members(archive)
+    except WheelDamage:
+        raise
+    except _DAMAGE as error:
+        raise WheelDamage(f"it is damaged ({type(error).__name__})") from None
+
+
 def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
@@ -120,26 +126,13 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 def read_wheel_links(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> tuple[tuple[str, Elf], ...]:
     """What the loader reads of each library of a wheel; those that no loader could use are left out. WheelDamage as for `read_wheel`."""
     found = []
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            for member in _members(archive):
-                if LIBRARY.search(member.filename):
-                    with suppress(ElfError):
-                        elf = _unpacked(archive, member, scratch, _elf)
-                        found += [(member.filename, elf)] if elf is not None else []
-    except WheelDamage:
-        raise
-    except _DAMAGE as error:
-        raise WheelDamage(f"it is damaged ({type(error).__name__})") from None
+    with _opened(stream) as (archive, members):
+        for member in members:
+            if LIBRARY.search(member.filename):
+                with suppress(ElfError):
+                    elf = _unpacked(archive, member, scratch, read_elf_in)
+                    found += [(member.filename, elf)] if elf is not None else []
     return tuple(found)
-
-
-def _elf(copy: IO[bytes]) -> Elf:
-    def read(offset: int, size: int) -> bytes:
-        copy.seek(offset)
-        return copy.read(size)
-
-    return read_elf(read, versions=True)
 
 
 def _unpacked(

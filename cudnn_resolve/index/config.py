@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from packaging.utils import canonicalize_name
+
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.index import pip_config
 from cudnn_resolve.index.address import Login, is_local, is_remote, origin_of, path_of, split_login, url_of
-from cudnn_resolve.index.filename import normalize
 from cudnn_resolve.index.pip_config import Value, read_pip_config
 from cudnn_resolve.index.settings import ALL, PIP, UV, IndexAddress, Patience, Proxy, Settings, is_loopback
 from cudnn_resolve.index.uv_config import UvConfig, UvIndex, read_uv_config
@@ -141,7 +142,7 @@ def _assigned(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> tup
     made = []
     for package, name in uv.assigned.items():
         if name in named:
-            made.append((normalize(package), _uv_index(named[name], environ)))
+            made.append((canonicalize_name(package), _uv_index(named[name], environ)))
         else:
             notes.append(f"uv's configuration takes {shown(package)} from the index {shown(name)}, which it does not define")
     return tuple(made)
@@ -235,7 +236,7 @@ def _names(words: Iterable[str]) -> frozenset[str]:
             if name.strip() == ":none:":
                 found.clear()
             elif name.strip():
-                found.add(ALL if name.strip() == ALL else normalize(name.strip()))
+                found.add(ALL if name.strip() == ALL else canonicalize_name(name.strip()))
     return frozenset(found)
 
 

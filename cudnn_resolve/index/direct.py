@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import is_remote, path_of, url_of
-from cudnn_resolve.index.download import sha256_of
+from cudnn_resolve.index.download import digest_of
 from cudnn_resolve.index.reading import read_file
 from cudnn_resolve.masking import redacted, shown
+from cudnn_resolve.matrix.toml import decode, texts
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def _remote(client: IndexClient, url: str, wanted: str | None) -> Direct:
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             hashes = {"sha256": wanted} if wanted else {}
             path = client.fetch([File(filename=file_name, url=url, hashes=hashes)], folder)[0]
-            file = File(filename=file_name, url=redacted(url), hashes={"sha256": sha256_of(path)}, size=os.stat(path).st_size)
+            file = File(filename=file_name, url=redacted(url), hashes={"sha256": digest_of(path)}, size=os.stat(path).st_size)
             said = _said(path, file_name, name)
             client.keep_metadata(file, said)
     else:
@@ -69,7 +71,7 @@ def _local(path: str, wanted: str | None) -> Direct:
     file_name = os.path.basename(path)
     name, version = _name_and_version(file_name, path)
     try:
-        digest, size = sha256_of(path), os.stat(path).st_size
+        digest, size = digest_of(path), os.stat(path).st_size
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", code="input-unreadable") from None
     if wanted and digest != wanted:
@@ -92,7 +94,7 @@ def _name_and_version(file_name: str, where: str) -> tuple[str, str]:
     stem = next((file_name[: -len(end)] for end in (".whl", *filename.SDIST_ENDINGS) if file_name.endswith(end)), None)
     words = stem.split("-") if stem else []
     for count in range(1, len(words)):
-        name = filename.normalize("-".join(words[:count]))
+        name = canonicalize_name("-".join(words[:count]))
         version = filename.version_in(file_name, name)
         if version is not None and (file_name.endswith(".whl") or words[count][:1].isdigit()):
             return name, version
@@ -101,8 +103,6 @@ def _name_and_version(file_name: str, where: str) -> tuple[str, str]:
 
 def _project(path: str) -> Direct:
     """What the pyproject.toml of a folder says, as far as it is said without a build."""
-    from cudnn_resolve.matrix.toml import decode
-
     file = os.path.join(path, "pyproject.toml")
     try:
         with open(file, "rb") as stream:
@@ -116,17 +116,17 @@ def _project(path: str) -> Direct:
         raise InputError(f"{file} is not TOML: {error}", code="project-invalid") from None
     if not isinstance(table, dict) or not isinstance(table.get("name"), str):
         raise InputError(f"{file} has no [project] table with a name", code="project-invalid", hint="build a wheel and name that")
-    dynamic = [one for one in _texts(table.get("dynamic")) if one in ("dependencies", "optional-dependencies")]
+    dynamic = [one for one in texts(table.get("dynamic")) if one in ("dependencies", "optional-dependencies")]
     if dynamic:
         hint = "write them into [project], or build a wheel and name that: python -m build --wheel"
         raise InputError(f"{file} leaves its {' and '.join(dynamic)} to its build", code="project-dynamic", hint=hint)
     version = table.get("version")
     known = isinstance(version, str) and filename.is_version(version)
-    name = filename.normalize(table["name"])
+    name = canonicalize_name(table["name"])
     said = Metadata(
-        requires=(*_texts(table.get("dependencies")), *_optional(table.get("optional-dependencies"))),
+        requires=(*texts(table.get("dependencies")), *_optional(table.get("optional-dependencies"))),
         requires_python=table["requires-python"] if isinstance(table.get("requires-python"), str) else None,
-        extras=tuple(filename.normalize(one) for one in table.get("optional-dependencies") or () if isinstance(one, str)),
+        extras=tuple(canonicalize_name(one) for one in table.get("optional-dependencies") or () if isinstance(one, str)),
         guessed=None if known else "its version is known to its build only",
     )
     offer = Offer(version=str(version) if known else "0", files=())
@@ -136,15 +136,11 @@ def _project(path: str) -> Direct:
 def _optional(table: object) -> tuple[str, ...]:
     if not isinstance(table, Mapping):
         return ()
-    return tuple(_for_extra(one, extra) for extra, many in table.items() for one in _texts(many))
+    return tuple(_for_extra(one, extra) for extra, many in table.items() for one in texts(many))
 
 
 def _for_extra(requirement: str, extra: str) -> str:
     """A requirement that counts for an extra, as METADATA writes it."""
-    condition = f'extra == "{filename.normalize(extra)}"'
+    condition = f'extra == "{canonicalize_name(extra)}"'
     body, semicolon, marker = requirement.partition(";")
     return f"{body.strip()} ; ({marker.strip()}) and {condition}" if semicolon else f"{body.strip()} ; {condition}"
-
-
-def _texts(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

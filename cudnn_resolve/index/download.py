@@ -244,11 +244,6 @@ def strongest(file: File) -> tuple[str, str | None]:
     return "sha256", None
 
 
-def sha256_of(path: str) -> str:
-    """The digest of a file on disk; OSError where it cannot be read."""
-    return _digest_of(path, "sha256")
-
-
 def safe_name(filename: str) -> str:
     """The name of a file that came from an index, fit for a folder; IndexUnavailableError where it would lead out of it."""
     if not filename or filename in (".", "..") or "/" in filename or "\0" in filename or len(filename.encode("utf-8", "replace")) > 240:
@@ -261,12 +256,13 @@ def _is_right(path: str, file: File) -> bool:
     try:
         if file.size is not None and os.stat(path).st_size != file.size:
             return False
-        return digest is not None and _digest_of(path, algorithm) == digest
+        return digest is not None and digest_of(path, algorithm) == digest
     except OSError:
         return False
 
 
-def _digest_of(path: str, algorithm: str) -> str:
+def digest_of(path: str, algorithm: str = "sha256") -> str:
+    """The digest of a file on disk; OSError where it cannot be read."""
     made: Any = hashlib.new(algorithm)
     with open(path, "rb") as stream:
         while piece := stream.read(_PIECE):

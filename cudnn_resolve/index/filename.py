@@ -14,11 +14,6 @@ _LONGEST_VERSION = 200
 SDIST_ENDINGS = (".tar.gz", ".zip")
 
 
-def normalize(name: str) -> str:
-    """The name of a package as indexes know it (PEP 503)."""
-    return canonicalize_name(name)
-
-
 def version_in(filename: str, name: str) -> str | None:
     """The version in the filename of a wheel or source archive of the package `name` (normalized).
 
@@ -33,7 +28,7 @@ def version_in(filename: str, name: str) -> str | None:
     stem = next((filename[: -len(ending)] for ending in SDIST_ENDINGS if filename.endswith(ending)), "")
     words = stem.split("-")
     for count in range(1, min(name.count("-") + 1, len(words) - 1) + 1):  # old archives have hyphens in the name, and in the version
-        if normalize("-".join(words[:count])) == name:
+        if canonicalize_name("-".join(words[:count])) == name:
             return _checked(name, "-".join(words[count:]), name)
     return None
 
@@ -41,17 +36,17 @@ def version_in(filename: str, name: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _checked(project: str, version: str, name: str) -> str | None:
     """The version where it is one and the project is the package; remembered, since a page names each version up to a hundred times."""
-    return version if normalize(project) == name and is_version(version) else None
+    return version if canonicalize_name(project) == name and is_version(version) else None
 
 
 def projects_in(filename: str) -> Iterator[str]:
     """The packages (normalized) that a file may belong to by its name; for an archive, one for each place where a version may begin."""
     if filename.endswith(".whl"):
-        yield normalize(filename.partition("-")[0])
+        yield canonicalize_name(filename.partition("-")[0])
     for ending in SDIST_ENDINGS:
         if filename.endswith(ending):
             stem = filename[: -len(ending)]
-            yield from (normalize(stem[: found.start()]) for found in _BEGINNING.finditer(stem))
+            yield from (canonicalize_name(stem[: found.start()]) for found in _BEGINNING.finditer(stem))
 
 
 def is_version(text: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.index.filename import is_version, normalize, version_in
+from cudnn_resolve.index.filename import is_version, version_in
 from cudnn_resolve.requirement.source import Metadata
 
 LARGEST_BYTES = 10 << 20
@@ -80,7 +81,7 @@ def read_metadata(raw: bytes, filename: str, name: str) -> Metadata:
 
 def check_identity(fields: Fields, filename: str, name: str) -> None:
     """Reject metadata of another package or version than the name of its file says."""
-    if normalize(fields.name) != name:
+    if canonicalize_name(fields.name) != name:
         raise MetadataError(f"is for the package {fields.name[:60]!a}")
     version = version_in(filename, name)
     if version is not None and Version(version) != Version(fields.version):

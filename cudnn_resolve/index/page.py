@@ -45,8 +45,6 @@ class Page(Struct, frozen=True, kw_only=True):
     """PEP 440, newest first, each once."""
     blocks: list[bytes]
     """The files of each version, undecoded."""
-    skipped: int = 0
-    """How many files were of no use: foreign names, bad versions, forms that nobody installs any more."""
 
 
 class PageFile(Struct, rename="kebab", omit_defaults=True):
@@ -79,17 +77,14 @@ _FILES = msgspec.msgpack.Decoder(list[PageFile])
 def read_page(body: bytes, kind: str, base: str, name: str) -> Page:
     """What a page at `base`, of the media type `kind`, offers of a package; PageError where it is no page."""
     if "json" in kind.lower():
-        page, skipped = _read_json(body)
-        found = page_of_files(((file.filename, file) for file in page.files), base, name)
-        return msgspec.structs.replace(found, skipped=found.skipped + skipped)
+        return page_of_files(((file.filename, file) for file in _read_json(body)), base, name)
     return LinkPage(body, base).of(name)
 
 
 def page_of_files(files: Iterable[tuple[str, PageFile]], base: str, name: str) -> Page:
     """A page of the files that belong to a package."""
-    groups, skipped = grouped(files, name)
-    blocks = [msgspec.msgpack.encode(group) for group in groups.values()]
-    return Page(form=FILES, base=base, versions=list(groups), blocks=blocks, skipped=skipped)
+    groups = grouped(files, name)
+    return Page(form=FILES, base=base, versions=list(groups), blocks=[msgspec.msgpack.encode(group) for group in groups.values()])
 
 
 def files_of(page: Page, number: int, origin: str | None) -> tuple[File, ...]:
@@ -120,34 +115,30 @@ def _file(listed: PageFile, base: str, origin: str | None) -> File | None:
     )
 
 
-def grouped(files: Iterable[tuple[str, T]], name: str) -> tuple[dict[str, list[T]], int]:
-    """What belongs to each version of a package, newest first, and how many files belong to none."""
+def grouped(files: Iterable[tuple[str, T]], name: str) -> dict[str, list[T]]:
+    """What belongs to each version of a package, newest first; files of no version are of no use."""
     groups: dict[str, list[T]] = {}
-    skipped = 0
     for filename, file in files:
         version = version_in(filename, name)
-        if version is None:
-            skipped += 1
-        else:
+        if version is not None:
             groups.setdefault(version, []).append(file)
-    return {same[0]: [file for text in same for file in groups[text]] for same in newest_first(groups)}, skipped
+    return {same[0]: [file for text in same for file in groups[text]] for same in newest_first(groups)}
 
 
-def _read_json(body: bytes) -> tuple[_JsonPage, int]:
-    """The page, and how many of its files are none."""
-    skipped = 0
+def _read_json(body: bytes) -> list[PageFile]:
+    """The files that a page lists."""
     try:
         page = _JSON.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        page, skipped = _read_odd_json(body)
+        page = _read_odd_json(body)
     if len(page.files) > MOST_FILES:
         raise PageError(f"lists more than {MOST_FILES} files")
     if not page.meta.api_version.startswith("1."):
         raise PageError(f"has the form {shown(page.meta.api_version)}, which this program does not know")
-    return page, skipped
+    return page.files
 
 
-def _read_odd_json(body: bytes) -> tuple[_JsonPage, int]:
+def _read_odd_json(body: bytes) -> _JsonPage:
     """A page with values of other types than PEP 691 has: what is not usable is left out."""
     try:
         raw: Any = msgspec.json.decode(body)
@@ -156,12 +147,11 @@ def _read_odd_json(body: bytes) -> tuple[_JsonPage, int]:
     files = raw.get("files") if isinstance(raw, dict) else None
     if not isinstance(files, list):
         raise PageError("is JSON without a list of files")
-    usable = [file for one in files if (file := _usable(one))]
     try:
         meta = msgspec.convert(raw.get("meta", {}), _Meta)
     except msgspec.ValidationError:
         meta = _Meta()
-    return _JsonPage(files=usable, meta=meta), len(files) - len(usable)
+    return _JsonPage(files=[file for one in files if (file := _usable(one))], meta=meta)
 
 
 def _usable(value: object) -> PageFile | None:
@@ -211,24 +201,15 @@ class LinkPage:
             raise PageError("has a base address that is none") from None
         self.base = base
         self._anchors: dict[str, list[tuple[str, bytes]]] = {}
-        self._count = 0
         for anchor in _anchors(body):
             filename = _file_of(anchor)
-            self._count += 1
             for project in dict.fromkeys(projects_in(filename)):
                 self._anchors.setdefault(project, []).append((filename, anchor))
 
     def of(self, name: str) -> Page:
         """What the page offers of a package."""
-        groups, _ = grouped(self._anchors.get(name, ()), name)
-        blocks = [b"".join(group) for group in groups.values()]
-        skipped = self._count - sum(map(len, groups.values()))
-        return Page(form=HTML, base=self.base, versions=list(groups), blocks=blocks, skipped=skipped)
-
-    @property
-    def projects(self) -> frozenset[str]:
-        """The packages (normalized) that its files may belong to."""
-        return frozenset(self._anchors)
+        groups = grouped(self._anchors.get(name, ()), name)
+        return Page(form=HTML, base=self.base, versions=list(groups), blocks=[b"".join(group) for group in groups.values()])
 
 
 def _anchors(body: bytes) -> Iterator[bytes]:

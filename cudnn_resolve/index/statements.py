@@ -115,11 +115,11 @@ class Statements:
 
 
 def _of_disk(file: File) -> File:
-    from cudnn_resolve.index.download import sha256_of
+    from cudnn_resolve.index.download import digest_of
 
     path = path_of(file.url)
     try:
-        return replace(file, size=os.stat(path).st_size, hashes=file.hashes or {"sha256": sha256_of(path)})
+        return replace(file, size=os.stat(path).st_size, hashes=file.hashes or {"sha256": digest_of(path)})
     except OSError:
         return file
 

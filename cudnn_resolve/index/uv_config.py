@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cudnn_resolve.matrix.toml import decode, texts
+
 _MOST_BYTES = 8 << 20
 _NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 
@@ -67,12 +69,12 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
                 default = default or index
             elif all(index.name is None or index.name != other.name for other in indexes):
                 indexes.append(index)
-        links.extend(_beside(said_by, link) for link in _texts(table.get("find-links")))
+        links.extend(_beside(said_by, link) for link in texts(table.get("find-links")))
         for key in _OPTIONS:
             if key in table:
                 options.setdefault(key, table[key])
         for key in _LISTS:
-            options.setdefault(key, []).extend(_texts(table.get(key)))
+            options.setdefault(key, []).extend(texts(table.get(key)))
         for package, index_name in _sources(table):
             assigned.setdefault(package, index_name)
     return UvConfig(tuple(indexes), default, tuple(links), options, assigned, tuple(notes))
@@ -149,8 +151,6 @@ def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if inside and b"uv" not in raw:
         return
-    from cudnn_resolve.matrix.toml import decode
-
     try:
         table: Any = decode(raw.decode("utf-8"))
     except ValueError as error:
@@ -173,10 +173,6 @@ def _indexes(said_by: str, table: Mapping[str, Any]) -> Iterator[UvIndex]:
             yield UvIndex(
                 one["url"], said_by, name if isinstance(name, str) else None, one.get("default") is True, one.get("explicit") is True
             )
-    yield from (UvIndex(url, said_by) for url in _texts(table.get("extra-index-url")))
+    yield from (UvIndex(url, said_by) for url in texts(table.get("extra-index-url")))
     if isinstance(table.get("index-url"), str):
         yield UvIndex(table["index-url"], said_by, is_default=True)
-
-
-def _texts(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -35,7 +35,7 @@ def wheels_of(taken: Iterable[Mapping[str, Package]], machines: Iterable[Machine
     """
     out: dict[str, File] = {}
     for packages, machine in zip(taken, machines, strict=True):
-        target = Target(machine.python, machine.free_threaded, machine.arch, None)
+        target = Target.of(machine, any_libc=True)
         for package in packages.values():
             fitting = [one for one in map(_file, _wheels(package)) if best_file((one,), target) is not None]
             if not fitting:
@@ -51,9 +51,9 @@ def wheels_of(taken: Iterable[Mapping[str, Package]], machines: Iterable[Machine
 
 def folder_files(lock: Lock, platforms: Collection[str]) -> dict[str, File]:
     """The wheels of these platforms that lie in a folder of their own, by name; InputError for one that nobody can know again."""
-    stacks = [one for one in (lock.tool.stacks if lock.tool is not None else ()) if one.platform in platforms]
+    steps = (step for stack in lock.stacks if stack.platform in platforms for step in stack.environment)
     out: dict[str, File] = {}
-    for wheel in (step.wheel for stack in stacks for step in stack.environment if step.wheel is not None):
+    for wheel in (step.wheel for step in steps if step.wheel is not None):
         if wheel.file is None or not hashes_of(wheel.file):
             raise InputError(
                 f"the lock has no file with a hash for {wheel.name} {wheel.version}", code="no-hashes", hint="lock again without --offline"

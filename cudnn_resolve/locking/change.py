@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.locking.model import Lock, Tool, files_of, marker_text, name_of, version_of
+from cudnn_resolve.locking.model import Lock, files_of, marker_text, name_of, version_of
 
 if TYPE_CHECKING:
     from packaging.pylock import Package
@@ -48,8 +48,7 @@ def with_records(new: Lock, old: Lock | None) -> Lock:
     """The new lock with the records of tests of the old one, where both install the very same files."""
     if old is None or old.tool is None or new.tool is None or not old.tool.validation or changes(old, new):
         return new
-    tool: Tool = replace(new.tool, validation=old.tool.validation)
-    return replace(new, tool=tool)
+    return replace(new, tool=replace(new.tool, validation=old.tool.validation))
 
 
 def _by_name(lock: Lock) -> dict[str, list[Package]]:

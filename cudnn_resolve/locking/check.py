@@ -61,7 +61,7 @@ def unmet(lock: Lock, frameworks: Iterable[str], limits: Mapping[str, str | None
             if one.version is not None and not wanted.specifier.contains(one.version, prereleases=True):
                 yield Difference(what=f"framework {wanted.name}", locked=f"{one.name} {one.version}", now=text)
     for which, limit in limits.items():
-        for stack in lock.tool.stacks if limit and lock.tool is not None else ():
+        for stack in lock.stacks if limit else ():
             found = stack.cuda if which == "cuda" else stack.cudnn
             if found is not None and not SpecifierSet(limit or "").contains(found, prereleases=True):
                 label = {"cuda": "CUDA", "cudnn": "cuDNN"}[which]
@@ -115,7 +115,7 @@ def _of_platform(lock: Lock, answer: Answer, source: Source | None) -> Iterator[
     unknown = {pin.name for pin in answer.resolution.pip if pin.version is None}
     for name in sorted({*locked, *pins} - unknown):
         yield from _package(name, locked.get(name), pins.get(name), source)
-    old = next((one for one in lock.tool.stacks if one.platform == answer.stack.platform), None) if lock.tool is not None else None
+    old = lock.stack(answer.stack.platform)
     if old is not None:
         moved = {name for name in {*locked, *pins} if not _same(locked.get(name), pins.get(name))}
         yield from _stack(old, answer.stack, moved)

@@ -13,11 +13,11 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from cudnn_resolve.errors import InputError, WorldError
-from cudnn_resolve.locking.install_lines import Installs, Line
-from cudnn_resolve.locking.listing import Listed, Loose, Reading, dicts, table, texts
+from cudnn_resolve.locking.install_lines import Installs, Line, wheel_at
+from cudnn_resolve.locking.listing import Listed, Loose, Reading, dicts, table
+from cudnn_resolve.matrix.toml import texts
 
 _FRAMEWORKS = {
     "pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "libtorch": "torch",
@@ -104,7 +104,7 @@ def _text(value: Any) -> str:
 def read_conda_lock(text: str, reading: Reading) -> Iterator[Listed]:
     """What `conda-lock install` installs on the platform: its categories main and dev, and those that are named."""
     found = yaml_of(text, reading.where)
-    rows = _of_platform(dicts(found.get("package")), (one.get("platform") for one in dicts(found.get("package"))), reading)
+    rows = _of_platform(dicts(found.get("package")), reading)
     known = {_text(one.get("category", "main")) for one in rows}
     chosen = {"main", *reading.chosen((*reading.choice.groups, *reading.choice.extras), known, "category")}
     chosen |= {"dev"} if reading.choice.defaults else set()
@@ -124,10 +124,10 @@ def read_conda_lock(text: str, reading: Reading) -> Iterator[Listed]:
     yield from judged(builds, reading)
 
 
-def _of_platform(rows: list[dict[str, Any]], platforms: Iterable[Any], reading: Reading) -> list[dict[str, Any]]:
+def _of_platform(rows: list[dict[str, Any]], reading: Reading) -> list[dict[str, Any]]:
     """The rows for the platform of the machine; InputError where the lock is for others alone."""
     wanted = _PLATFORMS.get(reading.arch, f"linux-{reading.arch}")
-    known = sorted({one for one in platforms if isinstance(one, str)})
+    known = sorted({platform for one in rows if isinstance(platform := one.get("platform"), str)})
     if known and wanted not in known:
         raise InputError(f"{reading.where} is not for {wanted}: it is for {', '.join(known[:8])}", code="list-platform")
     return [one for one in rows if one.get("platform") == wanted]
@@ -248,14 +248,15 @@ def _loosen(installs: Installs, loose: Loose, build: Build) -> None:
 
 def read_json(found: list[Any], reading: Reading) -> Iterator[Listed]:
     """The output of `conda list --json`."""
-    rows = dicts(found)
-    yield from _list((one.get("name"), one.get("version"), one.get("build_string"), one.get("channel")) for one in rows)(reading)
+    columns = ("name", "version", "build_string", "channel")
+    yield from _list((tuple(map(one.get, columns)) for one in dicts(found)), reading)
 
 
 def read_table(text: str, reading: Reading) -> Iterator[Listed]:
     """The output of `conda list`."""
     rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
-    yield from _list((*row[:2], row[2] if len(row) > 2 else "", row[-1] if len(row) > 2 else "") for row in rows if len(row) > 1)(reading)
+    found = ((*row[:2], row[2] if len(row) > 2 else "", row[-1] if len(row) > 2 else "") for row in rows if len(row) > 1)
+    yield from _list(found, reading)
 
 
 def read_explicit(text: str, reading: Reading) -> Iterator[Listed]:
@@ -267,32 +268,20 @@ def read_explicit(text: str, reading: Reading) -> Iterator[Listed]:
         archive = _archive(address)
         if archive.version:
             builds.append(replace(archive, channel=_channel(address)))
-        elif _end(address).endswith(".whl"):
-            yield from _wheel(address, reading)
+        elif _end(address).endswith(".whl") and (found := wheel_at(address)):
+            yield from reading.row(*found, files=(_end(address),))
     yield from judged(builds, reading)
 
 
-def _wheel(address: str, reading: Reading) -> Iterator[Listed]:
-    try:
-        name, version, *_ = parse_wheel_filename(_end(address))
-    except (InvalidWheelFilename, ValueError):
-        return
-    yield from reading.row(name, str(version), (_end(address),))
-
-
-def _list(rows: Iterable[tuple[Any, ...]]) -> Any:
+def _list(rows: Iterable[tuple[Any, ...]], reading: Reading) -> Iterator[Listed]:
     """The wheels of pip among those of conda, then what conda's own tell."""
-
-    def read(reading: Reading) -> Iterator[Listed]:
-        builds = []
-        for name, version, build, channel in rows:
-            if channel == "pypi":
-                yield from reading.row(name, version)
-            elif isinstance(name, str) and isinstance(version, str):
-                builds.append(Build(name=name, version=version, build=str(build or ""), channel=str(channel or "")))
-        yield from judged(builds, reading)
-
-    return read
+    builds = []
+    for name, version, build, channel in rows:
+        if channel == "pypi":
+            yield from reading.row(name, version)
+        elif isinstance(name, str) and isinstance(version, str):
+            builds.append(Build(name=name, version=version, build=str(build or ""), channel=str(channel or "")))
+    yield from judged(builds, reading)
 
 
 def _end(place: Any) -> str:

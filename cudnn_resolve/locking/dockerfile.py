@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.install_lines import Installs
-from cudnn_resolve.locking.listing import Listed, Open, Reading, texts
+from cudnn_resolve.locking.listing import Listed, Reading
 from cudnn_resolve.locking.shell_lines import LONGEST_LINE, LONGEST_TEXT, run_line, take_settings
+from cudnn_resolve.matrix.toml import texts
+from cudnn_resolve.requirement.file import Reader
 
 
 class _Step(NamedTuple):
@@ -55,7 +57,7 @@ _UPWARDS = ("", "../", "../../", "../../../")
 class _Files:
     """The files of the image that are known: those that the Dockerfile writes, and those that it copies from beside it."""
 
-    def __init__(self, open_: Open | None, where: str) -> None:
+    def __init__(self, open_: Reader | None, where: str) -> None:
         self._open = open_
         self._where = where
         self._folder = "/"

@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml
-from cudnn_resolve.locking.listing import Choice, Listed, Open, PackageList, Reading, dicts
+from cudnn_resolve.locking.listing import Choice, Listed, PackageList, Reading, dicts
+from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.resolution.marker import marker_environment
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _PACKAGES = 50_000
 _ALL = Choice()
 
 
-def read_list(text: str, where: str, machine: Machine, choice: Choice = _ALL, open_: Open | None = None) -> PackageList:
+def read_list(text: str, where: str, machine: Machine, choice: Choice = _ALL, open_: Reader | None = None) -> PackageList:
     """The packages that a file lists for a machine; InputError where it is of no known form, or names none.
 
     `open_` gives the files that it names itself.

@@ -16,8 +16,9 @@ from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml
-from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading, table, texts
+from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading, table
 from cudnn_resolve.masking import without_logins
+from cudnn_resolve.matrix.toml import texts
 from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
 from cudnn_resolve.resolution.release import version_within
 
@@ -305,7 +306,7 @@ class Installs:
 
     def _archive(self, words: str, one: Line, command: _Command) -> None:
         """A wheel that is named by its address alone."""
-        found = _wheel(words)
+        found = wheel_at(words)
         if found is None:
             self.reading.gap(f"not followed: {words[:60]}" if re.match(r"[./~]|\w+[:+]", words) else f"no requirement: {words[:60]!r}")
             return
@@ -360,7 +361,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _wheel(address: str) -> tuple[str, str] | None:
+def wheel_at(address: str) -> tuple[str, str] | None:
     """Name and version in an address of a wheel."""
     try:
         name, version, *_ = parse_wheel_filename(unquote(address.partition("#")[0].partition("?")[0].rpartition("/")[2]))
@@ -372,7 +373,7 @@ def _wheel(address: str) -> tuple[str, str] | None:
 def pinned(requirement: Requirement) -> str | None:
     """The one version that a requirement admits: `==2.6.0`, or the wheel at its address."""
     if requirement.url is not None:
-        found = _wheel(requirement.url)
+        found = wheel_at(requirement.url)
         return found[1] if found is not None else None
     if _PIN.fullmatch(str(requirement.specifier)) is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.resolution.marker import NO_MARKER
 
 
@@ -107,8 +108,6 @@ class Choice(Struct, frozen=True, kw_only=True):
     """False where groups for development are left out that the tool would install."""
 
 
-Open = Callable[[str, "str | None"], "tuple[str, str]"]
-"""Gives a file's own path and its text, its name being relative to the file of the second argument."""
 _GAPS = 6
 LONGEST_NAME = 200
 """Characters of a name; with more it would fill a message and is no package's."""
@@ -117,7 +116,7 @@ LONGEST_NAME = 200
 class Reading:
     """One list while it is read: what is asked of it, and what is to be said of it."""
 
-    def __init__(self, where: str, environment: dict[str, str], choice: Choice, open_: Open | None) -> None:
+    def __init__(self, where: str, environment: dict[str, str], choice: Choice, open_: Reader | None) -> None:
         self.where = where
         self.environment = environment
         """PEP 508 variables of the machine."""
@@ -215,8 +214,3 @@ def dicts(value: Any) -> list[dict[str, Any]]:
 def table(value: Any) -> dict[str, Any]:
     """The table; an empty one where it is none."""
     return value if isinstance(value, dict) else {}
-
-
-def texts(value: Any) -> list[str]:
-    """The texts among the members of a list."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

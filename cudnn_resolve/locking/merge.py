@@ -16,7 +16,6 @@ from packaging.version import InvalidVersion, Version
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, path_from
 from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Lock, Tool, files_of, name_of
-from cudnn_resolve.locking.stack import platform_of
 from cudnn_resolve.masking import redacted
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.key import FrameworkKey
@@ -131,7 +130,7 @@ def refuse_open(resolution: Resolution) -> None:
     if unfit:
         machine = resolution.machine
         raise WorldError(
-            f"the index has no file of {_some(unfit)} for Python {machine.python_full or 'of any version'} on {platform_of(resolution)}",
+            f"the index has no file of {_some(unfit)} for Python {machine.python_full or 'of any version'} on {machine.platform}",
             code="lock-no-files",
             hint="name an index that has them with --index-url, or lock for another Python with --python-version",
         )
@@ -140,7 +139,7 @@ def refuse_open(resolution: Resolution) -> None:
         raise WorldError(
             f"no files are known for {_some(missing)}{unreached}; a lock holds every file with its hashes",
             code="lock-no-files",
-            context=f"the lock for {platform_of(resolution)}",
+            context=f"the lock for {resolution.machine.platform}",
             hint=_hint(resolution),
         )
     bare = [one for one in choices if one.file is not None and not hashes_of(one.file)]
@@ -189,7 +188,7 @@ class _Merger:
         from packaging.pylock import Package, PackageSdist
 
         for (name, version, _), found in self._choices.items():
-            markers = [_marker(platform_of(one.resolution)) for one in found]
+            markers = [_marker(one.resolution.machine.platform) for one in found]
             marker = None if len(found) == self._platforms else Marker(" or ".join(markers))
             shared: dict[str, Any] = {"name": name, "version": Version(version) if version else None, "marker": marker}
             shared["dependencies"] = self._dependencies(found) or None
@@ -245,7 +244,7 @@ class _Merger:
         out: dict[str, PackageWheel] = {}
         for one in found:
             chosen, machine = one.file, one.resolution.machine
-            target = Target(machine.python, machine.free_threaded, machine.arch, None)
+            target = Target.of(machine, any_libc=True)
             assert chosen is not None, "refused before"
             for file in (chosen, *(one.pin.offer.files if one.pin.offer is not None else ())):
                 if not file.is_wheel or file.origin != chosen.origin or file.filename in out or not hashes_of(file):
@@ -311,7 +310,7 @@ def _pin(pin: PipPin, known: Mapping[str, File]) -> PipPin:
 def _files(pin: PipPin, resolution: Resolution) -> Iterator[File]:
     """The files of a pin that a lock would hold for its platform."""
     machine = resolution.machine
-    target = Target(machine.python, machine.free_threaded, machine.arch, None)
+    target = Target.of(machine, any_libc=True)
     for file in pin.offer.files if pin.offer is not None else ():
         if file is pin.file or (file.is_wheel and fit((file.tag,), target).glibc is not None):
             yield file

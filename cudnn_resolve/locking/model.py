@@ -159,6 +159,15 @@ class Lock(Struct, frozen=True, kw_only=True):
         """The entries of the lock."""
         return self.file.packages
 
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """What the matrix decided, for each platform; nothing for a lock of another program."""
+        return self.tool.stacks if self.tool is not None else ()
+
+    def stack(self, platform: str) -> Stack | None:
+        """The stack for a platform; None where it has none."""
+        return next((one for one in self.stacks if one.platform == platform), None)
+
 
 class Difference(Struct, frozen=True, kw_only=True):
     """One thing that is no longer as the lock has it, or not here as the lock needs it, in plain words."""

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudnn_resolve.locking.install_lines import Installs
-from cudnn_resolve.locking.listing import Listed, Reading, dicts, texts
+from cudnn_resolve.locking.listing import Listed, Reading, dicts
 from cudnn_resolve.locking.shell_lines import LONGEST_TEXT, could_install, run_line, take_settings
+from cudnn_resolve.matrix.toml import texts
 
 _MAGIC = re.compile(r"\s*(?:!{1,2}|%)\s*(?:(?:shell|sx|system)\s+)?(\S.*)|\s*((?:pip|conda|mamba)\s+(?:install|uninstall)\s.*)")
 _CALL = re.compile(r"[\"']pip3?[\"']\s*,\s*[\"']install[\"']")

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.locking.model import Lock, Stack, Tool, files_of, marker_text, name_of, version_of
+from cudnn_resolve.locking.model import Lock, Stack, files_of, marker_text, name_of, version_of
 from cudnn_resolve.version import CudnnVersion
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def with_record(lock: Lock, record: Mapping[str, object]) -> Lock:
         return lock
     kept = (one for one in lock.tool.validation if _machine(one) != _machine(record))
     records = sorted((*kept, {**_apart(lock, record), "pins": digest_of(lock)}), key=lambda one: [str(word) for word in _machine(one)])
-    tool: Tool = replace(lock.tool, validation=tuple(records))
-    return replace(lock, tool=tool)
+    return replace(lock, tool=replace(lock.tool, validation=tuple(records)))
 
 
 def _apart(lock: Lock, record: Mapping[str, object]) -> dict[str, object]:
@@ -90,7 +89,7 @@ def proofs(lock: Lock) -> Iterator[Proof]:
 def digest_of(lock: Lock) -> str:
     """What a lock installs and sets, in 32 digits: the same for the same packages and files, wherever they are taken from."""
     rows = sorted(line for one in lock.packages for line in _lines(one))
-    rows += sorted(line for one in (lock.tool.stacks if lock.tool is not None else ()) for line in _stack_lines(one))
+    rows += sorted(line for one in lock.stacks for line in _stack_lines(one))
     from hashlib import sha256
 
     return sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
@@ -147,7 +146,7 @@ def _other_frameworks(lock: Lock, record: Mapping[str, object]) -> Iterator[str]
 def _other_cudnn(lock: Lock, loaded: object) -> Iterator[str]:
     """A cuDNN that is none of those of the lock; a library tells three parts of its version, a lock four."""
     tested = loaded.get("cudnn") if isinstance(loaded, Mapping) else None
-    now = {one.cudnn for one in lock.tool.stacks if one.cudnn} if lock.tool is not None else set()
+    now = {one.cudnn for one in lock.stacks if one.cudnn}
     if not isinstance(tested, str) or not now:
         return
     if not {_numbers(one) for one in tested.split(",")} & {_numbers(one) for one in now}:

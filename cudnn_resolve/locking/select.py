@@ -120,9 +120,8 @@ def _python(allowed: SpecifierSet | None, machine: Machine, package: Package | N
 def _platform(lock: Lock, machine: Machine) -> Iterator[Difference]:
     allowed = lock.file.environments
     if allowed and not any(applies(one, lock, machine) for one in allowed):
-        stacks = lock.tool.stacks if lock.tool is not None else ()
-        locked = ", ".join(one.platform for one in stacks) or " or ".join(str(marker_text(one)) for one in allowed)
-        yield Difference(what="platform", locked=locked, now=f"linux_{machine.arch}", machine=True)
+        locked = ", ".join(one.platform for one in lock.stacks) or " or ".join(str(marker_text(one)) for one in allowed)
+        yield Difference(what="platform", locked=locked, now=machine.platform, machine=True)
 
 
 def _without_file(package: Package, machine: Machine) -> Difference:
@@ -130,14 +129,14 @@ def _without_file(package: Package, machine: Machine) -> Difference:
     what = f"{package.name} {package.version or ''}".rstrip()
     tags = sorted({File(name_of(one), "", {}).tag for one in package.wheels or ()})
     shown = ", ".join(tags[:4]) + (f" and {len(tags) - 4} more" if len(tags) > 4 else "")
-    target = Target(machine.python, machine.free_threaded, machine.arch, None)
+    target = Target.of(machine, any_libc=True)
     if machine.glibc is not None and best_file((File(name_of(one), "", {}) for one in package.wheels or ()), target) is not None:
         now = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         return Difference(what=what, locked=f"wheels for a newer C library: {shown}", now=now, machine=True)
     python = f"Python {machine.python_full}" if machine.python_full else "a Python that is not known"
     if machine.free_threaded:
         python += " without the GIL"
-    return Difference(what=what, locked=f"wheels for {shown}", now=f"{python} on linux_{machine.arch}", machine=True)
+    return Difference(what=what, locked=f"wheels for {shown}", now=f"{python} on {machine.platform}", machine=True)
 
 
 def fit(lock: Lock, facts: Facts, book: Book, *, installed: bool = True) -> tuple[Difference, ...]:
@@ -147,7 +146,7 @@ def fit(lock: Lock, facts: Facts, book: Book, *, installed: bool = True) -> tupl
     """
     machine = machine_of(facts, book)
     found = list(select(lock, machine).misfits)
-    stack = stack_for(lock, machine)
+    stack = lock.stack(machine.platform)
     if stack is not None:
         found += _driver(stack, machine)
         found += (one for gpu in machine.gpus for one in _gpu(stack, gpu, machine))
@@ -155,12 +154,6 @@ def fit(lock: Lock, facts: Facts, book: Book, *, installed: bool = True) -> tupl
         if installed and packages is not None:
             found += _apt(stack, packages)
     return tuple(found)
-
-
-def stack_for(lock: Lock, machine: Machine) -> Stack | None:
-    """The stack of the lock for the platform of a machine; None where it has none."""
-    stacks = lock.tool.stacks if lock.tool is not None else ()
-    return next((one for one in stacks if one.platform == f"linux_{machine.arch}"), None)
 
 
 def _driver(stack: Stack, machine: Machine) -> Iterator[Difference]:

@@ -21,20 +21,12 @@ if TYPE_CHECKING:
     from cudnn_resolve.version import Capability
 
 
-_CUDNN_WHEELS = "nvidia-cudnn"
-
-
-def platform_of(resolution: Resolution) -> str:
-    """The platform of a resolution, `linux_aarch64`."""
-    return f"linux_{resolution.machine.arch}"
-
-
 def stack_of(resolution: Resolution, environment: tuple[Environment, ...], book: Book) -> Stack:
     """What the matrix decided for the platform of this resolution."""
     gpu = resolution.request.device == "gpu"
     native, ptx, driver = _capabilities(resolution, book) if gpu else ((), (), None)
     return Stack(
-        platform=platform_of(resolution),
+        platform=resolution.machine.platform,
         driver_min=resolution.driver_min if gpu else None,
         cuda=resolution.cuda,
         cudnn=resolution.cudnn,
@@ -99,4 +91,4 @@ def _bundled_cudnn(lock: Lock, one: Framework, book: Book) -> str | None:
 
 def _asks_for_cudnn(lock: Lock, name: str) -> bool:
     needs = (one for package in lock.packages if package.name == name for one in package.dependencies or ())
-    return any(str(one.get("name")).startswith(_CUDNN_WHEELS) for one in needs)
+    return any(str(one.get("name")).startswith("nvidia-cudnn") for one in needs)

@@ -13,8 +13,9 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.check_pylock import parse_toml
 from cudnn_resolve.locking.install_lines import VARIANT
-from cudnn_resolve.locking.listing import Listed, Reading, dicts, table, texts
+from cudnn_resolve.locking.listing import Listed, Reading, dicts, table
 from cudnn_resolve.masking import without_logins
+from cudnn_resolve.matrix.toml import texts
 from cudnn_resolve.resolution.marker import NO_MARKER
 
 _SECTIONS = 2_000_000

@@ -51,7 +51,7 @@ def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Diges
     framework = book.framework(name)
     chosen = [one for one in framework.builds if versions is None or versions.contains(one.version, prereleases=True)]
     pairs = _pairs(book, framework, {one.version for one in chosen})
-    releases = {package: {one.version: one for one in _releases(book, package)} for package in {one.package for one in chosen}}
+    releases = {package: {one.version: one for one in book.releases(package)} for package in {one.package for one in chosen}}
     entries = [_entry(book, one, releases[one.package], pairs.get(one.version, ())) for one in chosen]
     # A stable sort: rows of one version stay in the order of the table, which is the order of preference.
     entries.sort(key=lambda one: Version(one.build.version), reverse=True)
@@ -91,7 +91,8 @@ def pythons_text(pythons: Iterable[str]) -> str:
         return min((one for one in known if one.endswith("+")), key=_python_key)
     runs: list[list[str]] = []
     for one in sorted((one for one in known if not one.endswith("t")), key=_python_key):
-        if runs and _python_key(one) == _next(_python_key(runs[-1][-1])):
+        major, minor = _python_key(one)
+        if runs and _python_key(runs[-1][-1]) == (major, minor - 1):
             runs[-1].append(one)
         else:
             runs.append([one])
@@ -132,10 +133,6 @@ def _python_key(text: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
-def _next(key: tuple[int, int]) -> tuple[int, int]:
-    return key[0], key[1] + 1
-
-
 def _entry(book: Book, build: Build, releases: Mapping[str, WheelRelease], companions: tuple[tuple[str, str], ...]) -> Entry:
     release = releases.get(build.wheel_version)
     dated = release or releases.get(build.version)
@@ -161,17 +158,12 @@ def _newest(*versions: DriverVersion | None) -> DriverVersion | None:
     return max((one for one in versions if one is not None), default=None)
 
 
-def _releases(book: Book, package: str) -> tuple[WheelRelease, ...]:
-    found = book.package(package)
-    return found.releases if found else ()
-
-
 def _pairs(book: Book, framework: Framework, versions: set[str]) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """For each version its companions, each with its newest release that takes this version and not any other one as well."""
     pairs: dict[str, dict[str, str]] = {version: {} for version in versions}
     for companion in framework.companions:
         seen: dict[str, frozenset[str]] = {}
-        for release in _releases(book, companion):
+        for release in book.releases(companion):
             for line in _about(framework, release):
                 if line not in seen:
                     seen[line] = _taken(line, framework, versions)

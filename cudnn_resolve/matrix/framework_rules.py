@@ -1,4 +1,4 @@
-"""Rules over frameworks and pip packages, for `rule.check`."""
+"""Rules over frameworks and pip packages, for `table_rules.check`."""
 
 from __future__ import annotations
 
@@ -202,8 +202,7 @@ def _meets(line: Placed, versions: list[Version]) -> Iterator[Fault]:
 def _versions_of(book: Book, package: str) -> list[Version]:
     if package == "cudnn":
         return [Version(str(one.version)) for one in book.cudnn_builds()]
-    harvested = book.package(package)
-    found = [one.version for one in harvested.releases] if harvested else []
+    found = [one.version for one in book.releases(package)]
     framework = book.framework_of(package)
     builds = book.framework(framework).builds if framework else ()
     extra = [one.version for one in book.extra_releases(package)]
@@ -290,11 +289,8 @@ def _agree(one: str, other: str) -> bool:
 
 def _release(book: Book, package: str, version: str) -> WheelRelease | None:
     """A harvested release, by equality of versions."""
-    found = book.package(package)
-    if found is None:
-        return None
     wanted = Version(version)
-    return next((one for one in found.releases if one.version == version or Version(one.version) == wanted), None)
+    return next((one for one in book.releases(package) if one.version == version or Version(one.version) == wanted), None)
 
 
 RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (

@@ -34,7 +34,8 @@ def key_text(row: Plain) -> str:
 def lay(layers: Sequence[tuple[str, Table | None]], type_: type[Plain], array: str) -> list[Placed]:
     """Return the rows of an array that hold once every layer, a file and its table, lies over those before it.
 
-    A replaced row keeps its place in the order, new rows follow. Rows of equal identity inside one layer all stay: `rule` names them.
+    A replaced row keeps its place in the order, new rows follow. Rows of equal identity inside one layer all stay:
+    `table_rules` names them.
     """
     placed: list[Placed] = []
     for number, (file, table) in enumerate(layers):

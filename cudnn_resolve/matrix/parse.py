@@ -69,12 +69,7 @@ class _Check:
             if any(position != place for place, (position, _) in enumerate(kept)):
                 places[array] = tuple(position for position, _ in kept)
         self._shared(rows, places.get("release", ()), len(lines or ()))
-        known = [
-            "origin",
-            "source",
-            *rows,
-            *_BESIDE_ROWS.get(self.folder, ()),
-        ]
+        known = ["origin", "source", *rows, *_BESIDE_ROWS.get(self.folder, ())]
         for key in rest:
             self.fault(_key(key), f"is not part of this table{_nearest(key, known)}")
         if not self.overlay and not any(rows.values()) and not self.faults:

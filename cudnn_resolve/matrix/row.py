@@ -251,16 +251,6 @@ class CudnnBuild(Row, frozen=True, kw_only=True):
     """How the apt version is known: `seen` in a repository, or by its `pattern`."""
     date: Day | None = None
 
-    @property
-    def apt_package(self) -> str | None:
-        """Name of its apt package."""
-        return self.apt.package
-
-    @property
-    def apt_version(self) -> str | None:
-        """Version of its apt package."""
-        return self.apt.version
-
 
 class Advisory(Row, frozen=True, kw_only=True):
     """advisory.toml: a release known to be bad."""

@@ -57,7 +57,7 @@ _NO_REMEDY = frozenset({"harmless"})
 
 def samples_found(book: Book) -> Iterator[Fault]:
     """Every sample of a symptom is found by one of its patterns."""
-    for line, row in _symptoms(book):
+    for line, row in _lines(book, "symptom"):
         for number, sample in enumerate(row.sample):
             text = " ".join(part.strip() for part in sample.splitlines())
             if not any(re.search(expand(pattern), text) or re.search(expand(pattern), sample) for pattern in row.pattern):
@@ -66,7 +66,7 @@ def samples_found(book: Book) -> Iterator[Fault]:
 
 def anchors_hold(book: Book) -> Iterator[Fault]:
     """Every sample holds an anchor of its symptom, and anchors are in lower case."""
-    for line, row in _symptoms(book):
+    for line, row in _lines(book, "symptom"):
         for number, sample in enumerate(row.sample):
             if not any(anchor in sample.lower() for anchor in row.anchor):
                 yield line.fault("anchor", f"none of them is in sample[{number}], so that its line is passed over")
@@ -77,7 +77,7 @@ def anchors_hold(book: Book) -> Iterator[Fault]:
 
 def lines_chosen(book: Book) -> Iterator[Fault]:
     """Every anchor has a word in it; but what tells of the machine may be found where something else is, too."""
-    for line, row in _symptoms(book):
+    for line, row in _lines(book, "symptom"):
         bare = [one for one in row.anchor if key_of(one) is None]
         if bare and row.role != "context":
             yield line.fault("anchor", f"{bare[0]!r} has no word of three letters")
@@ -87,7 +87,7 @@ def causes_known(book: Book) -> Iterator[Fault]:
     """Every cause that a row names has a row of its own, and every cause has a remedy."""
     known = book.causes()
     helped = {row.cause for row in book.helps()}
-    for line, row in _symptoms(book):
+    for line, row in _lines(book, "symptom"):
         if row.cause is not None and row.cause not in known:
             yield line.fault("cause", f"{row.cause} is no [[cause]]")
         if row.cause is None and row.role not in ("context", "harmless"):
@@ -105,7 +105,7 @@ def causes_known(book: Book) -> Iterator[Fault]:
 
 def sentences_filled(book: Book) -> Iterator[Fault]:
     """A summary names fields that its patterns have."""
-    for line, row in _symptoms(book):
+    for line, row in _lines(book, "symptom"):
         fields = {name for pattern in row.pattern for name in (*fields_of(pattern), *re.compile(expand(pattern)).groupindex)}
         for _, name, _, _ in Formatter().parse(row.summary or ""):
             if name is not None and name not in fields:
@@ -119,7 +119,7 @@ def sentences_filled(book: Book) -> Iterator[Fault]:
 def features_known(book: Book) -> Iterator[Fault]:
     """What a row needs, or is not for, is something that another row or the program can tell."""
     told = {value for row in book.clues() if row.tells == "feature" for value in row.values.values()}
-    known = {row.feature for _, row in _symptoms(book) if row.feature} | told | DERIVED
+    known = {row.feature for _, row in _lines(book, "symptom") if row.feature} | told | DERIVED
     for array in ("symptom", "remedy"):
         for line, row in _lines(book, array):
             for feature in (*row.needs, *row.unless):
@@ -130,7 +130,7 @@ def features_known(book: Book) -> Iterator[Fault]:
 def remedies_filled(book: Book) -> Iterator[Fault]:
     """A remedy names fields that the program works out or that a pattern has: one with another field would never be told."""
     known = FIELDS | {row.tells for row in book.clues()}
-    known |= {name for _, row in _symptoms(book) for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
+    known |= {name for _, row in _lines(book, "symptom") for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
     for line, row in _lines(book, "remedy"):
         for column in ("text", "command"):
             try:
@@ -144,7 +144,7 @@ def remedies_filled(book: Book) -> Iterator[Fault]:
 
 def versions_of_something(book: Book) -> Iterator[Fault]:
     """Versions are those of a framework that the row names."""
-    for line, row in _symptoms(book):
+    for line, row in _lines(book, "symptom"):
         if row.versions is not None and row.framework is None:
             yield line.fault("versions", "are of nothing: the row names no framework")
 
@@ -157,10 +157,6 @@ def ids_unique(book: Book) -> Iterator[Fault]:
             if row.id in seen and seen[row.id] != line.file:
                 yield line.fault("id", f"{row.id} is in {seen[row.id]} already")
             seen[row.id] = line.file
-
-
-def _symptoms(book: Book) -> Iterator[tuple[Any, Any]]:
-    yield from _lines(book, "symptom")
 
 
 def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:

@@ -1,7 +1,7 @@
 """Rules that hold over all tables together: what one file alone cannot show to be wrong.
 
 Each rule is a function that takes the book and gives the rows that break it; its docstring says the rule. `check` runs them all.
-Rules over frameworks and pip packages stand in `framework_law`.
+Rules over frameworks and pip packages stand in `framework_rules`, those over symptoms in `symptom_rules`.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ def cudnn_numbers_agree(book: Book) -> Iterator[Fault]:
             value = getattr(row, column)
             if value is not None and value.major != row.cuda_major:
                 yield line.fault(column, f"{value} is not of CUDA {row.cuda_major}")
-        if row.apt_version and row.apt_version.partition("-")[0] != str(row.version):
-            yield line.fault("apt.version", f"{row.apt_version!r} is not a build of {row.version}")
+        if row.apt.version and row.apt.version.partition("-")[0] != str(row.version):
+            yield line.fault("apt.version", f"{row.apt.version!r} is not a build of {row.version}")
 
 
 def slots_shared(book: Book) -> Iterator[Fault]:

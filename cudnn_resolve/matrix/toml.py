@@ -18,6 +18,11 @@ def decode(text: str) -> dict[str, Any]:
         raise ValueError("is nested too deeply") from None
 
 
+def texts(value: object) -> list[str]:
+    """The texts among the members of a list; none where it is no list."""
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
 def quote(value: object) -> str:
     """Render `value` for a message: printable ASCII, at most 60 characters."""
     try:

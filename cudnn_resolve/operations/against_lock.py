@@ -15,7 +15,7 @@ from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Environment, Lock
 from cudnn_resolve.locking.proof import with_record
-from cudnn_resolve.locking.select import applies, stack_for
+from cudnn_resolve.locking.select import applies
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
@@ -68,8 +68,7 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
     """What the lock pins for this machine and interpreter."""
     book = open_book(())
     lock, machine = held.lock, machine_of(facts, book)
-    stacks = lock.tool.stacks if lock.tool else ()
-    stack = stack_for(lock, machine) or (stacks[0] if len(stacks) == 1 else None)
+    stack = lock.stack(machine.platform) or (lock.stacks[0] if len(lock.stacks) == 1 else None)
     found = ((one.name, one.version) for one in lock.packages if one.version is not None and applies(one.marker, lock, machine))
     packages: dict[str, str] = {name: str(version) for name, version in found}
     return Pinned(

@@ -285,7 +285,7 @@ def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, 
     """What `start.py` reads in the place of the lock: for each platform the packages, and the files of the preload."""
     platforms = {}
     for name, machine in machines.items():
-        stack = next((one for one in lock.tool.stacks if one.platform == name), None) if lock.tool is not None else None
+        stack = lock.stack(name)
         packages = []
         for package in taken_by(lock, machine).values():
             files = wheels_of([{package.name: package}], [machine])
@@ -340,8 +340,9 @@ def _refuse_lies(folder: str, name: str, sums: Mapping[str, str]) -> None:
     """Reject a lock that names files which the bundle does not hold as the lock says; raises InputError."""
     lock = read(read_bounded(f"{folder}/{name}", LIMIT_BYTES, "lock"), f"{folder}/{name}")
     named = [(file.path, file.url, file.hashes) for package in lock.packages for file in files_of(package)]
-    stacks = lock.tool.stacks if lock.tool is not None else ()
-    apart = [step.wheel.file for stack in stacks for step in stack.environment if step.wheel is not None and step.wheel.file is not None]
+    apart = [
+        step.wheel.file for stack in lock.stacks for step in stack.environment if step.wheel is not None and step.wheel.file is not None
+    ]
     named += [(None if "://" in file.url else file.url, file.url, file.hashes) for file in apart]
     for path, url, hashes in named:
         if path is None or hashes.get("sha256") != sums.get(path):

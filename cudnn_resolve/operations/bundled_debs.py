@@ -27,7 +27,7 @@ FOLDER_NAME = re.compile(r"[a-z0-9]+-(x86_64|aarch64)")
 
 def repositories_of(lock: Lock, machines: Mapping[str, Machine], book: Book) -> dict[str, tuple[AptRepository, ...]]:
     """Where the packages of the system come from, by the platforms that have some; nothing for one that the tables do not know."""
-    wanted = {one.platform: {pin.repository for pin in one.apt} for one in (lock.tool.stacks if lock.tool is not None else ())}
+    wanted = {one.platform: {pin.repository for pin in one.apt} for one in lock.stacks}
     found = {name: known_repositories(wanted.get(name, ()), machine.arch, book) for name, machine in machines.items()}
     return {name: rows for name, rows in found.items() if rows}
 
@@ -56,7 +56,7 @@ def bring_debs(
     sums: dict[str, str] = {}
     left: dict[str, list[str]] = {}
     lacking = missing_tool()
-    for stack in lock.tool.stacks if lock.tool is not None else ():
+    for stack in lock.stacks:
         if not stack.apt:
             continue
         if lacking is not None or download is None or stack.platform not in repositories:

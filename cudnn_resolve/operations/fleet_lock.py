@@ -71,7 +71,7 @@ def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
 
 def _summary(made: LockResult) -> str:
     """The stacks of a lock in a line."""
-    stacks = made.lock.tool.stacks if made.lock is not None and made.lock.tool is not None else ()
+    stacks = made.lock.stacks if made.lock is not None else ()
     return "; ".join(
         ", ".join(
             (

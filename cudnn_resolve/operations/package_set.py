@@ -17,10 +17,11 @@ from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.files import STDIN, absolute, read_bounded
 from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
 from cudnn_resolve.locking.install_lines import pinned
-from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, Open, PackageList
+from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, PackageList
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, placed
 from cudnn_resolve.operations.request import SIZE
+from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Extra, Request, Target
 from cudnn_resolve.requirement.source import File
@@ -132,7 +133,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
     return _completed(subject, found, book, machine)
 
 
-def _files_beside(folder: str) -> Open:
+def _files_beside(folder: str) -> Reader:
     """Reads files that a file names: of its own folder and of the current one, and of no other."""
     allowed = [os.path.normpath(absolute(one, None)) for one in (folder, ".")]
 

@@ -12,7 +12,7 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.file import file_url, seen_from
 from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
-from cudnn_resolve.locking.select import Chosen, fit, select, stack_for, targets_for
+from cudnn_resolve.locking.select import Chosen, fit, select, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
@@ -48,7 +48,7 @@ def plan_of_lock(
     selection = select(lock, machine)
     if selection.misfits:
         return None, selection.misfits
-    stack = stack_for(lock, machine)
+    stack = lock.stack(machine.platform)
     warnings = (
         Warning(code="lock-misfit", message=f"{one.what}: the lock wants {one.locked}, here is {one.now}")
         for one in fit(lock, facts, book, installed=False)

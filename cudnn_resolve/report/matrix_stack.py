@@ -24,7 +24,7 @@ def render_cudnn(builds: Iterable[CudnnBuild], *, style: Style | None = None, wi
             str(one.driver or ""),
             capability_span(one.capability),
             one.wheel or "",
-            f"{one.apt_package}={one.apt_version}" if one.apt_package else "",
+            f"{one.apt.package}={one.apt.version}" if one.apt.package else "",
         )
         for one in reversed(list(builds))
     ]

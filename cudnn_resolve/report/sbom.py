@@ -29,7 +29,7 @@ def render(lock: Lock, debs: Mapping[str, tuple[str, str, str]]) -> str:
         hashes = [HashType(alg=HashAlgorithm.SHA_256, content=one) for one in digests]
         components[str(purl)] = Component(name=package.name, version=version_of(package), purl=purl, bom_ref=str(purl), hashes=hashes)
     there = {(name, version) for name, version, _ in debs.values()}
-    apt = {(one.name, one.version) for stack in (lock.tool.stacks if lock.tool is not None else ()) for one in stack.apt} - there
+    apt = {(one.name, one.version) for stack in lock.stacks for one in stack.apt} - there
     for file, name, version, digest in (*((file, *one) for file, one in sorted(debs.items())), *(("", *one, "") for one in sorted(apt))):
         arch = {"arch": file.removesuffix(".deb").rpartition("_")[2]} if file else None
         purl = PackageURL(type="deb", name=name, version=version, qualifiers=arch)

@@ -95,8 +95,4 @@ def _lines(book: Book, package: str, version: str) -> tuple[str, ...] | None:
 
 
 def _releases(book: Book, package: str) -> dict[str, WheelRelease]:
-    def answer() -> dict[str, WheelRelease]:
-        table = book.package(package)
-        return {one.version: one for one in (table.releases if table is not None else ())}
-
-    return book.remember("releases by version", package, answer)
+    return book.remember("releases by version", package, lambda: {one.version: one for one in book.releases(package)})

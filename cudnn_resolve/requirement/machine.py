@@ -64,6 +64,11 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Frameworks without a local part in their version that are built for the Jetson on which they are."""
 
     @property
+    def platform(self) -> str:
+        """`linux_x86_64`."""
+        return f"linux_{self.arch}"
+
+    @property
     def user_driver(self) -> DriverVersion | None:
         """The driver that programs meet: that of a forward-compatibility package where one serves, else the installed one."""
         if self.driver is None or self.compat is None:

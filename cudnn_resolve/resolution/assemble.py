@@ -213,7 +213,7 @@ def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]
         if cuda is not None and cuda.channel == "apt":
             out += _apt_cuda(universe, cuda, _because(pins[cuda_key]))
         if cudnn is not None and cuda is not None and cudnn.channel == "apt":
-            name, version = cudnn.build.apt_package or "", cudnn.build.apt_version or ""
+            name, version = cudnn.build.apt.package or "", cudnn.build.apt.version or ""
             repository = cuda.repository or next(iter(repositories(universe.context)), "")
             out.append(AptPin(name=name, version=version, repository=repository, because=_because(pins[cudnn_key])))
         if cuda is not None and cuda.channel == "apt":

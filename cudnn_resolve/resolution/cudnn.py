@@ -48,7 +48,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 if channel in ("pip", "folder"):
                     if build.wheel is None or str(build.version) not in self._versions(build.wheel):
                         continue
-                elif build.apt_package is None or build.apt_version is None:
+                elif build.apt.package is None or build.apt.version is None:
                     continue
                 if not self._is_avoided(build, channel):
                     yield _candidate(key, build, channel)

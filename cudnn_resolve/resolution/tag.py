@@ -27,9 +27,9 @@ class Target(NamedTuple):
     glibc: tuple[int, int] | None
 
     @classmethod
-    def of(cls, machine: Machine) -> Target:
-        """What a file must serve on a machine."""
-        return cls(machine.python, machine.free_threaded, machine.arch, machine.glibc)
+    def of(cls, machine: Machine, *, any_libc: bool = False) -> Target:
+        """What a file must serve on a machine, or on one like it with whatever C library."""
+        return cls(machine.python, machine.free_threaded, machine.arch, None if any_libc else machine.glibc)
 
 
 def serves_python(pythons: str, abis: str, target: Target) -> bool:

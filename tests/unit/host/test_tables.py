@@ -160,11 +160,11 @@ def test_the_overlay_of_a_project_does_not_lead_to_root(tmp_path: Path) -> None:
     )
     named = open_book([tmp_path])
     assert named.repository("ubuntu22.04", "x86_64").url == "https://mirror.example/"  # type: ignore[union-attr]
-    assert {one.apt_package for one in named.cudnn_builds()} >= {"house"}
+    assert {one.apt.package for one in named.cudnn_builds()} >= {"house"}
     assert named.remarks == (f"rows of {tmp_path} count over the shipped tables (--matrix)",)
     of_project = open_book((), [str(tmp_path)])
     assert of_project.repository("ubuntu22.04", "x86_64") == repository
-    assert "house" not in {one.apt_package for one in of_project.cudnn_builds()}
+    assert "house" not in {one.apt.package for one in of_project.cudnn_builds()}
     assert of_project.remarks[0].startswith(f"rows of {tmp_path} count over the shipped tables for plans made in this folder")
     assert "what leads to root there is ignored (apt/repository.toml, apt packages of cudnn/release.toml)" in of_project.remarks[0]
 

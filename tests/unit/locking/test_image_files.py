@@ -9,12 +9,13 @@ import pytest
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.locking.foreign import read_list
-from cudnn_resolve.locking.listing import Open, PackageList
+from cudnn_resolve.locking.listing import PackageList
+from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import machine_of
 from tests.program import shipped
 
 
-def listed(text: str, open_: Open | None = None) -> PackageList:
+def listed(text: str, open_: Reader | None = None) -> PackageList:
     facts = Facts(platform=Platform(system="linux", arch="x86_64"), python=Python(version="3.11.4"))
     return read_list(text, "Dockerfile", machine_of(facts, shipped()), open_=open_)
 

@@ -85,7 +85,7 @@ def test_cuda() -> None:
 
 def test_cudnn_builds_are_in_order() -> None:
     assert [str(one.version) for one in WORLD_BOOK.cudnn_builds()] == ["8.9.7.29", "9.1.0.70"]
-    assert WORLD_BOOK.cudnn_builds()[1].apt_package == "libcudnn9-cuda-12"
+    assert WORLD_BOOK.cudnn_builds()[1].apt.package == "libcudnn9-cuda-12"
 
 
 @pytest.mark.parametrize(
