@@ -34,7 +34,7 @@ from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _MADE_FOR = re.compile(
     r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
@@ -45,6 +45,10 @@ _WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
 """Of cuDNN and CUDA, as ONNX Runtime asks for them."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, and is none."""
+_FIRST_IN_CONDA = CudaVersion("11.3")
+"""The oldest CUDA whose toolkit is one package of NVIDIA's conda channel."""
+_OF_SYSTEM = re.compile(r"/(?:usr/)?lib(?:64|/[\w-]+-linux-gnu)?/?")
+"""Directories that the loader searches by itself."""
 _OTHER = "other-program"
 """The feature of a log of a program that is no framework of the tables: no plan would concern it."""
 _BESIDE_TORCH = ("torchvision", "torchaudio")
@@ -257,6 +261,11 @@ class Remedies:
             yield "bare-name"
         if any(one.fields["kernel"] > one.fields["dso"] for one in matches if "dso" in one.fields):
             yield "library-older"
+        if any(isinstance(one.fields.get("built"), CudaVersion) and one.fields["built"] < _FIRST_IN_CONDA for one in matches):
+            yield "old-toolkit"
+        loaded = {str(one.fields["loaded"]) for one in matches if "loaded" in one.fields}
+        if len(loaded) > 1 and any(_OF_SYSTEM.fullmatch(one) for one in loaded):
+            yield "part-of-system"
         if self.python != "python":
             yield "windows" if "\\" in self.python else "unix"
 
@@ -303,7 +312,7 @@ class Remedies:
         values = self._library_values(matches) | values
         if "needs" in values:
             values.setdefault("package", values["needs"])
-        values.pop("extension", None)
+        values["extension_told"] = values.pop("extension", "NAME").replace("_", "-")
         values |= self._extension_values(matches) | self._nccl_values()
         for name in ("package", "requirement", "key"):
             if name in values:

@@ -18,7 +18,7 @@ DERIVED = frozenset(
         *("build-drops-old", "build-lacks-new", "docker", "wsl", "windows", "no-driver", "driver-seen", "driver-idle", "hosted-notebook"),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl"),
-        *("old-cuda", "cuda-11", "bare-name", "library-older", "unix"),
+        *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
 """Features that the program works out from fields and facts; the others come of rows with `feature`."""
@@ -47,6 +47,7 @@ FIELDS = frozenset(
             "cuda_named",
             "cudnn_named",
             "exact",
+            "extension_told",
             "image",
         ),
     }
