@@ -78,6 +78,12 @@ def is_searched(directory: str | None, facts: Facts) -> bool:
     return re.fullmatch(_DEFAULT, place) is not None or place in {one.rpartition("/")[0] for one in loader.ldconfig}
 
 
+def has_part_of_system(matches: Iterable[Match]) -> bool:
+    """True where the loader's own list has parts of one library from a directory that it searches by default, and from another."""
+    places = {str(one.fields["loaded"]) for one in matches if "loaded" in one.fields}
+    return len(places) > 1 and any(re.fullmatch(_DEFAULT, one) for one in places)
+
+
 def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
     """Fields for commands.
 

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.pip import is_of_system
-from cudnn_resolve.diagnosis.place import declared_of, missing, place_of, place_values, suffix_of, wheel_component, wheels_of
+from cudnn_resolve.diagnosis.place import (
+    declared_of,
+    missing,
+    place_of,
+    place_values,
+    suffix_of,
+    wheel_component,
+    wheels_of,
+)
 from cudnn_resolve.diagnosis.planned import is_known, is_possible, on_windows, planned, repeated
 from cudnn_resolve.diagnosis.release import release_values, wanted_of
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of, within
@@ -22,6 +30,7 @@ from cudnn_resolve.diagnosis.stated import (
     cuda_of_driver,
     cudnn_beside,
     driver_of,
+    features_of_numbers,
     fitting,
     image_of,
     interpreter,
@@ -34,7 +43,7 @@ from cudnn_resolve.diagnosis.system import system_values
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import CudaVersion, CudnnVersion
+from cudnn_resolve.version import CudnnVersion
 
 _MADE_FOR = re.compile(
     r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
@@ -45,10 +54,6 @@ _WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
 """Of cuDNN and CUDA, as ONNX Runtime asks for them."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, and is none."""
-_FIRST_IN_CONDA = CudaVersion("11.3")
-"""The oldest CUDA whose toolkit is one package of NVIDIA's conda channel."""
-_OF_SYSTEM = re.compile(r"/(?:usr/)?lib(?:64|/[\w-]+-linux-gnu)?/?")
-"""Directories that the loader searches by itself."""
 _OTHER = "other-program"
 """The feature of a log of a program that is no framework of the tables: no plan would concern it."""
 _BESIDE_TORCH = ("torchvision", "torchaudio")
@@ -248,26 +253,7 @@ class Remedies:
             found.add(_OTHER)
         if any("built" in one.fields for one in matches):
             found.discard("versions-untold")
-        return found | set(self._told_features(matches))
-
-    def _told_features(self, matches: Sequence[Match]) -> Iterator[str]:
-        """What numbers in the log tell: the CUDA, the Python, and which of two drivers is the older one."""
-        libraries = [one for one in missing(matches) if not one.windows]
-        if self.majors and max(self.majors) < 11:
-            yield "old-cuda"
-        if len(self.majors) == 1:
-            yield f"cuda-{max(self.majors)}"
-        if libraries and all(one.version is None and one.family in ("cuda", "cudnn") for one in libraries):
-            yield "bare-name"
-        if any(one.fields["kernel"] > one.fields["dso"] for one in matches if "dso" in one.fields):
-            yield "library-older"
-        if any(isinstance(one.fields.get("built"), CudaVersion) and one.fields["built"] < _FIRST_IN_CONDA for one in matches):
-            yield "old-toolkit"
-        loaded = {str(one.fields["loaded"]) for one in matches if "loaded" in one.fields}
-        if len(loaded) > 1 and any(_OF_SYSTEM.fullmatch(one) for one in loaded):
-            yield "part-of-system"
-        if self.python != "python":
-            yield "windows" if "\\" in self.python else "unix"
+        return found | set(features_of_numbers(matches, self.majors, self.python))
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
         """What the clues of the tables read in one message."""

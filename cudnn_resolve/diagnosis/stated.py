@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cudnn_resolve.diagnosis.place import has_part_of_system, missing
 from cudnn_resolve.diagnosis.release import python_tags
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
@@ -36,6 +37,8 @@ _IMAGE = (
 _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interactive|tty|read-only|nv)\s)[\w-]{1,40}\s$")
 """An option whose value stands behind it, when a container is started."""
 _OLDEST_PYTHON = (3, 6)
+_FIRST_IN_CONDA = CudaVersion("11.3")
+"""The oldest CUDA whose toolkit is one package of NVIDIA's conda channel."""
 _MINOR_COMPATIBLE = 11
 """From this major of CUDA on a driver runs every minor of the major that it is for."""
 
@@ -243,3 +246,22 @@ def image_of(matches: Iterable[Match]) -> str:
             if found is not None:
                 return shlex.quote(found)
     return "IMAGE"
+
+
+def features_of_numbers(matches: Sequence[Match], majors: Collection[int], python: str) -> Iterator[str]:
+    """What numbers in the log tell: the CUDA, the Python, and which of two drivers is the older one."""
+    libraries = [one for one in missing(matches) if not one.windows]
+    if majors and max(majors) < 11:
+        yield "old-cuda"
+    if len(majors) == 1:
+        yield f"cuda-{max(majors)}"
+    if libraries and all(one.version is None and one.family in ("cuda", "cudnn") for one in libraries):
+        yield "bare-name"
+    if any(one.fields["kernel"] > one.fields["dso"] for one in matches if "dso" in one.fields):
+        yield "library-older"
+    if any(isinstance(one.fields.get("built"), CudaVersion) and one.fields["built"] < _FIRST_IN_CONDA for one in matches):
+        yield "old-toolkit"
+    if has_part_of_system(matches):
+        yield "part-of-system"
+    if python != "python":
+        yield "windows" if "\\" in python else "unix"

@@ -146,7 +146,7 @@ def test_what_only_tells_of_an_error_is_none_and_a_failure_beside_it_is(told: st
 @pytest.mark.parametrize(
     ("after", "is_loud"),
     [
-        ("[23:28:14 - Predict] Processing 1 long region(s) with batching.\n", False),
+        ("[10:05:09 - Predict] Processing 2 long region(s) with batching.\n", False),
         ("INFO:     Application startup complete.\n", False),
         ("Processing failed\n", True),
         ("| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2 |\nProcessing 3 files\n", True),

@@ -191,12 +191,12 @@ def test_nothing_is_installed_into_a_store_that_cannot_be_written() -> None:
 
 def test_a_driver_that_tensorflow_doubts_is_looked_at_first() -> None:
     log = "E tensorflow/stream_executor/cuda/cuda_dnn.cc:385] could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\n"
-    found = first(f"{log}E cuda_dnn.cc:393] possibly insufficient driver version: 384.69.0\n")
+    found = first(f"{log}E cuda_dnn.cc:393] possibly insufficient driver version: 384.81.0\n")
     assert "driver is too old" in found.remedy[0].text
 
 
 def test_for_a_package_that_is_no_framework_none_is_asked_for() -> None:
-    found = commands("nvidia_stub.error.InstallFailedError:\nThe installation of cudf-cu12 for version 24.8.2 failed.\n")
+    found = commands("nvidia_stub.error.InstallFailedError:\nThe installation of cudf-cu12 for version 24.4.1 failed.\n")
     assert not any("doctor LOG" in one for one in found)
 
 
