@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
 
 _EQUAL = r"= ?([0-9][\w.+~:-]{0,60})"
-_VERSION = r"(\d{1,9})[\w.~:-]{0,60}?(\+cuda\d{1,2}\.)?[\d.]{0,8}"
+_VERSION = r"(\d{1,9})[\w.~:*-]{0,60}?(\+cuda\d{1,2}\.)?[\d.*]{0,8}"
 _OURS = (
     r"(?:lib)?(?:nvidia|cuda|cudnn)(?:[\w.+-]{0,80})|(?:tensorrt|nsight|gds|libnccl|libcu(?:blas|dart|fft|file|pti|rand|solver|sparse|tensor)"
     r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
