@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import FILES_LISTED, is_listing
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
-from cudnn_resolve.diagnosis.place import carries, is_searched, missing, place_of, wheel_component
+from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
 from cudnn_resolve.matrix.library import Library
@@ -21,6 +21,11 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 _OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
 """Of these nothing tells whether the others are there."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
+_COMPAT = r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/"
+_OF_NO_USE = rf"/stubs/|{_COMPAT}|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
+"""Where files lie that no program is to load: stand-ins for the linker, of another driver, of another system."""
+_NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
+"""What a line says of a file that is not there, or is empty."""
 _COMPANIONS = ("torchaudio", "torchvision", "torchtext", "torchcodec", "torch_scatter", "torch_sparse", "torch_cluster")
 """These import PyTorch before their own libraries."""
 _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
@@ -193,7 +198,9 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
         if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
             return None
         if "place" in match.fields:
-            return f" in {match.fields['place']}"
+            place = str(match.fields["place"])
+            is_of_no_use = re.search(_OF_NO_USE, f"{place}/") or (library.family not in ("cuda", "cudnn") and is_default(place))
+            return None if is_of_no_use or re.search(_NOT_THERE, match.text) else f" in {place}"
         return "" if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
     if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
         package = match.fields["cudapackage"].lower().replace("_", "-")
@@ -257,10 +264,10 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
         del found["forward_compat_hw"]
     elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
         loader = or_none(case.facts.loader) if case.facts is not None else None
-        place = next((one for one in (loader.ld_library_path if loader is not None else ()) if "/compat" in one), None)
-        if place is not None:
-            text = f"libcuda is found in {place}, on LD_LIBRARY_PATH, before that of the driver {driver.version}, which fits its module"
-            found = _strengthened(found, "ld_path_shadowing", mismatch, 3, text)
+        place = next((one for one in (loader.ld_library_path if loader is not None else ()) if re.search(_COMPAT, f"{one}/")), None)
+        if place is not None and not any(one.symptom.id in _OF_NVML for one in mismatch.matches):
+            text = f"the driver {driver.version} fits its module, and libcuda is looked for in {place}, on LD_LIBRARY_PATH, before that"
+            found = _strengthened(found, "ld_path_shadowing", mismatch, 0, text)
             del found["driver_library_mismatch"]
     return found
 

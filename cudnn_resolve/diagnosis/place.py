@@ -75,13 +75,17 @@ def is_searched(directory: str | None, facts: Facts) -> bool:
     """True for a directory that the loader searches by default, or by its cache: what lies there is not out of its sight."""
     loader = or_none(facts.loader) or Loader()
     place = (directory or "").rstrip("/")
-    return re.fullmatch(_DEFAULT, place) is not None or place in {one.rpartition("/")[0] for one in loader.ldconfig}
+    return is_default(place) or place in {one.rpartition("/")[0] for one in loader.ldconfig}
 
 
 def has_part_of_system(matches: Iterable[Match]) -> bool:
-    """True where the loader's own list has parts of one library from a directory that it searches by default, and from another."""
-    places = {str(one.fields["loaded"]) for one in matches if "loaded" in one.fields}
-    return len(places) > 1 and any(re.fullmatch(_DEFAULT, one) for one in places)
+    """True where the loader's own list has files from a directory that it searches by default, and from one that it does not."""
+    return len({is_default(str(one.fields["loaded"])) for one in matches if "loaded" in one.fields}) > 1
+
+
+def is_default(directory: str) -> bool:
+    """True for a directory that the loader searches whatever is set."""
+    return re.fullmatch(_DEFAULT, directory) is not None
 
 
 def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:

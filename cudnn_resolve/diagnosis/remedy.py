@@ -298,7 +298,8 @@ class Remedies:
         values = self._library_values(matches) | values
         if "needs" in values:
             values.setdefault("package", values["needs"])
-        values["extension_told"] = values.pop("extension", "NAME").replace("_", "-")
+        values["extension_told"] = next((value for match in matches for value in self._clues("extension_name", match)), "NAME")
+        values.pop("extension", None)
         values |= self._extension_values(matches) | self._nccl_values()
         for name in ("package", "requirement", "key"):
             if name in values:

@@ -48,7 +48,9 @@ def read_log(path: str) -> Iterator[bytes]:
     with _opened(path, "log", "check the path; `-` reads standard input") as stream:
         while piece := stream.read(_PIECE):
             # An even number of zeros is taken out of each hole: two bytes of UTF-16 stay together.
-            yield _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), piece) if b"\0" in piece else piece
+            filled = _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), piece) if b"\0" in piece else piece
+            if filled:
+                yield filled
 
 
 @contextlib.contextmanager

@@ -23,10 +23,10 @@ from cudnn_resolve.operations.results import Result, grown
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Range
 
-_PACKED = {b"\x1f\x8b": "zcat", b"BZh": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"PK\x03\x04": "unzip -p"}
+_PACKED = {b"\x1f\x8b": "zcat", b"BZh91AY&SY": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"PK\x03\x04": "unzip -p"}
 """How a file begins that is packed, and what unpacks it."""
-_CONTROLS = frozenset(map(chr, (*range(1, 32), 127))) - frozenset("\a\b\t\n\v\f\r\x1b")
-"""Characters that no text has, apart from the zeros of a hole and what moves a cursor."""
+_CONTROLS = frozenset(map(chr, (*range(1, 32), 127))) - frozenset("\1\2\4\a\b\t\n\v\f\r\x0e\x0f\x1b")
+"""Characters that no text has, apart from the zeros of a hole, what moves a cursor and what prompts and terminals write."""
 
 
 class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
@@ -74,9 +74,11 @@ def _text_of(path: str) -> Iterator[bytes]:
 def _refuse_no_text(path: str, head: bytes) -> None:
     unpacks = next((tool for magic, tool in _PACKED.items() if head.startswith(magic)), None)
     if unpacks:
-        raise InputError(f"the log {path} is packed", code="input-encoding", hint=f"{unpacks} FILE | cudnn-resolve doctor -")
+        raise InputError(
+            f"the log {path} is packed", code="input-encoding", hint=f"unpack it first, as with {unpacks}; `-` reads standard input"
+        )
     text = decoded(head).replace("\0", "")
-    if sum(one in _CONTROLS for one in text) > len(text) // 20:
+    if sum(one in _CONTROLS for one in text) > max(8, len(text) // 20):
         raise InputError(f"the log {path} is not text", code="input-encoding", hint="give the text that the program printed")
 
 
