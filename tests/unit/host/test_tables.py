@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import ExitCode, MatrixError
 from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
+from cudnn_resolve.matrix import parse
+from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.operations.settings import project_settings
 from tests.unit.matrix.toy import HEAD, WORLD
 
@@ -241,6 +246,20 @@ def test_any_bytes_as_an_overlay_are_used_or_refused(content: bytes, tmp_path: P
 
 def kept(cache: Copies) -> list[Path]:
     return sorted(Path(cache.directory).iterdir()) if Path(cache.directory).exists() else []
+
+
+def test_ctrl_c_is_heard_although_what_it_raises_is_dropped(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a lookup in a dictionary drops it in C, where Python hashes the key."""
+
+    def drops(*given: object, **named: object) -> object:
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+        return compile_table(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parse, "compile_table", drops)
+    with pytest.raises(KeyboardInterrupt):
+        DirectoryTables(world, label="w").load("cuda/release")
 
 
 def test_a_table_is_kept_and_read_again(world: Path, cache: Copies) -> None:
