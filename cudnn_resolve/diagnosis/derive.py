@@ -13,6 +13,7 @@ from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
+from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -21,9 +22,8 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 _OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
 """Of these nothing tells whether the others are there."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
-_COMPAT = r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/"
-_OF_NO_USE = rf"/stubs/|{_COMPAT}|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
-"""Where files lie that no program is to load: stand-ins for the linker, of another driver, of another system."""
+_OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
+"""Where files lie that no program is to load: stand-ins for the linker, and of another system."""
 _NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
 """What a line says of a file that is not there, or is empty."""
 _COMPANIONS = ("torchaudio", "torchvision", "torchtext", "torchcodec", "torch_scatter", "torch_sparse", "torch_cluster")
@@ -199,7 +199,9 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
             return None
         if "place" in match.fields:
             place = str(match.fields["place"])
-            is_of_no_use = re.search(_OF_NO_USE, f"{place}/") or (library.family not in ("cuda", "cudnn") and is_default(place))
+            is_of_no_use = (
+                re.search(_OF_NO_USE, f"{place}/") or is_compat(place) or (library.family not in ("cuda", "cudnn") and is_default(place))
+            )
             return None if is_of_no_use or re.search(_NOT_THERE, match.text) else f" in {place}"
         return "" if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
     if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
@@ -264,7 +266,7 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
         del found["forward_compat_hw"]
     elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
         loader = or_none(case.facts.loader) if case.facts is not None else None
-        place = next((one for one in (loader.ld_library_path if loader is not None else ()) if re.search(_COMPAT, f"{one}/")), None)
+        place = next((one for one in (loader.ld_library_path if loader is not None else ()) if is_compat(one)), None)
         if place is not None and not any(one.symptom.id in _OF_NVML for one in mismatch.matches):
             text = f"the driver {driver.version} fits its module, and libcuda is looked for in {place}, on LD_LIBRARY_PATH, before that"
             found = _strengthened(found, "ld_path_shadowing", mismatch, 0, text)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
 from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.facts.model import Gpu, or_none
+from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.version import CudaVersion
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, as those without a GPU have none")
@@ -149,7 +150,7 @@ def _hidden(machine: Inspection) -> Iterator[Finding]:
 
 def _forward(machine: Inspection) -> Iterator[Finding]:
     """A compat libcuda that the loader finds, with a card that does not support it."""
-    place = next((one for one in (*machine.loader.ld_library_path, *machine.loader.ldconfig) if "/compat" in one), None)
+    place = next((one for one in (*machine.loader.ld_library_path, *machine.loader.ldconfig) if is_compat(one)), None)
     names = [gpu.name for gpu in machine.gpus if gpu.name and (card := machine.book.card(gpu.name)) and card.kind == "geforce"]
     told = any(one.what == "cuInit" and _status(one.why) == _NOT_SUPPORTED for one in machine.facts.problems)
     if place is not None and names and not told:

@@ -10,6 +10,14 @@ from msgspec import Struct
 from cudnn_resolve.facts.model import Gpu
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
+_COMPAT = r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/"
+
+
+def is_compat(place: str) -> bool:
+    """True for a directory of a forward-compatibility package, whose libcuda is not the driver's own, or a file in it."""
+    return re.search(_COMPAT, f"{place}/") is not None
+
+
 # --- nvidia-smi ---
 
 QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "compute_cap", "name")

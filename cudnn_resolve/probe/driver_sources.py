@@ -14,6 +14,7 @@ from cudnn_resolve.facts.nvidia import (
     OLD_QUERY_FIELDS,
     QUERY_FIELDS,
     Banner,
+    is_compat,
     is_nvidia_display,
     library_version,
     parse_banner,
@@ -35,7 +36,6 @@ LIBRARY_SECONDS = 10.0
 _LIBRARIES = {"nvml": "libnvidia-ml.so.1", "libcuda": "libcuda.so.1"}
 _DRIVER = r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}"
 _UUID = r"(?i)GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_COMPAT = r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/"
 _MIB = 1 << 20
 
 
@@ -70,7 +70,7 @@ class Library(Struct, frozen=True, kw_only=True):
     @property
     def is_compat(self) -> bool:
         """True for a libcuda of a forward-compatibility package, which is not the driver's own."""
-        return self.path is not None and re.search(_COMPAT, self.path) is not None
+        return self.path is not None and is_compat(self.path)
 
     @property
     def is_stub(self) -> bool:
