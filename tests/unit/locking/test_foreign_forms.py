@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -414,10 +415,11 @@ SHARED = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"dependencies: {'[' * 50_000}", "nests more than 100"),
-        (f"dependencies: {'[' * 1_000_000}", "nests more than 100"),
+        # Newer libyaml bounds the depth of brackets itself.
+        (f"dependencies: {'[' * 50_000}", r"nests more than 100|exceeded maximum nesting depth"),
+        (f"dependencies: {'[' * 1_000_000}", r"nests more than 100|exceeded maximum nesting depth"),
         (f"package:\n{'- ' * 50_000}", "nests more than 100"),
-        (f"{SHARED}package:\n- {{platform: linux-64, category: *a99, name: *a99}}\n", "alias *a0 repeats a whole list"),
+        (f"{SHARED}package:\n- {{platform: linux-64, category: *a99, name: *a99}}\n", r"alias \*a0 repeats a whole list"),
     ],
     ids=["deep", "deeper", "blocks", "aliases"],
 )
@@ -428,7 +430,8 @@ def test_yaml_that_would_end_the_process_or_never_end_is_refused(text: str, said
         "except InputError as error: print(error.message)"
     )
     done = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, said in done.stdout) == (0, True), done
+    assert done.returncode == 0, done
+    assert re.search(said, done.stdout), done
 
 
 def test_an_alias_of_a_text_is_followed() -> None:
