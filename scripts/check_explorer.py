@@ -103,7 +103,7 @@ def asked(page: Page, file: Path, chance: random.Random) -> Said:
     if not is_pair:
         off = page.evaluate("v => document.querySelector(`[data-release='${v}']`).classList.contains('off')", row)
         return Said([data["targets"][row]], machine, "off" if off else "yes", None, None)
-    found = page.evaluate("key => {const one = judged(key, picked()); return [one.kind, one.fit]}", row)
+    found = page.evaluate("key => {const judged = judgePair(key, picked()); return [judged.kind, judged.answer]}", row)
     targets = [f"{package}=={version}" for package, version in zip(data["packages"], row.split(), strict=True)]
     return Said(targets, machine, found[0], found[1] and found[1][3], found[1] and found[1][0])
 

@@ -81,11 +81,11 @@ def test_a_driver_that_cannot_be_read_is_said_to_be_left_out(browser: Browser, s
         field = found.page.locator("[name=driver]")
         field.fill("newest")
 
-        assert found.page.locator("output").inner_text().startswith("“newest” is no driver such as 550.54.15 and is left out.")
+        assert found.page.locator("output").inner_text().startswith("“newest” is not a driver version such as 550.54.15 and is ignored.")
         assert field.get_attribute("aria-invalid") == "true"
         field.fill("535.104.05")
         assert field.get_attribute("aria-invalid") == "false"
-        assert "left out" not in found.page.locator("output").inner_text()
+        assert "ignored" not in found.page.locator("output").inner_text()
 
 
 def test_a_click_shows_the_command_and_the_address_keeps_it(browser: Browser, site: Path) -> None:

@@ -41,9 +41,9 @@ def test_what_a_click_shows_is_no_part_of_the_page_before() -> None:
 def test_a_cell_says_in_words_what_it_shows() -> None:
     page = made()["torch-jax.html"]
 
-    assert "share an environment with cuDNN 9.3.0.75, pins of wheels are left" in page
+    assert "share an environment with cuDNN 9.3.0.75, overriding pins of wheels" in page
     assert '<td class="yes c9 left">' in page
-    assert "share no environment" in made()["torch-torch.html"]
+    assert "cannot share an environment" in made()["torch-torch.html"]
 
 
 def test_no_text_of_a_row_ends_the_script() -> None:
