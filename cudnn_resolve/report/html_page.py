@@ -1,4 +1,4 @@
-"""A result as a page of its own: one file that needs no network and no other file, for reading, sending and printing."""
+"""Render a result as a standalone page: one file that needs neither network nor other files."""
 
 from __future__ import annotations
 
@@ -37,37 +37,58 @@ footer{margin-top:3rem;color:var(--mute);font-size:.85rem}
 @media print{body{max-width:none;padding:0}button,input{display:none}}
 """
 _SCRIPT = """
-addEventListener('beforeprint',()=>{for(const one of document.querySelectorAll('details'))one.open=true});
-const tables=new ResizeObserver(all=>{for(const{target}of all)  // one that scrolls is reached by keyboard
- target.scrollWidth>target.clientWidth?target.tabIndex=0:target.removeAttribute('tabindex')});
-for(const table of document.querySelectorAll('table'))tables.observe(table);
-for(const pre of document.querySelectorAll('pre')){
- const button=document.createElement('button');button.type='button';button.textContent='Copy';
- const text=pre.textContent;
- button.onclick=async()=>{
-  try{await navigator.clipboard.writeText(text)}
-  catch{const r=document.createRange();r.selectNodeContents(pre.firstChild);
-   getSelection().removeAllRanges();getSelection().addRange(r);document.execCommand('copy')}
-  button.textContent='Copied';setTimeout(()=>button.textContent='Copy',1500)};
- pre.append(button)}
-for(const table of document.querySelectorAll('table')){
- const rows=[...table.rows];if(rows.length<12)continue;
- const input=document.createElement('input');input.type='search';input.placeholder='Filter '+rows.length+' rows';
- input.setAttribute('aria-label','Filter the rows of the table below');
- input.oninput=()=>{const w=input.value.toLowerCase();
-  for(const r of rows)r.hidden=!r.querySelector('th')&&!r.textContent.toLowerCase().includes(w)};
- table.before(input)}
+addEventListener('beforeprint', () => {
+  for (const details of document.querySelectorAll('details')) details.open = true;
+});
+const scrolling = new ResizeObserver(entries => {
+  for (const { target } of entries) { // a table that scrolls must be reachable by keyboard
+    target.scrollWidth > target.clientWidth ? target.tabIndex = 0 : target.removeAttribute('tabindex');
+  }
+});
+for (const table of document.querySelectorAll('table')) scrolling.observe(table);
+for (const pre of document.querySelectorAll('pre')) {
+  const button = document.createElement('button'), text = pre.textContent;
+  button.type = 'button';
+  button.textContent = 'Copy';
+  button.onclick = async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const range = document.createRange();
+      range.selectNodeContents(pre.firstChild);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      document.execCommand('copy');
+    }
+    button.textContent = 'Copied';
+    setTimeout(() => button.textContent = 'Copy', 1500);
+  };
+  pre.append(button);
+}
+for (const table of document.querySelectorAll('table')) {
+  const rows = [...table.rows];
+  if (rows.length < 12) continue;
+  const input = document.createElement('input');
+  input.type = 'search';
+  input.placeholder = 'Filter ' + rows.length + ' rows';
+  input.setAttribute('aria-label', 'Filter the rows of the table below');
+  input.oninput = () => {
+    const wanted = input.value.toLowerCase();
+    for (const row of rows) row.hidden = !row.querySelector('th') && !row.textContent.toLowerCase().includes(wanted);
+  };
+  table.before(input);
+}
 """
 
 
 def render(result: Mapping[str, Any], version: str) -> str:
-    """The page of a result, which is the object that `--format json` prints."""
+    """Render the page of the object that `--format json` prints."""
     title = _title(result)
     return frame(title, f"<h1>{escape(title)}</h1>\n{fragment(result)}", _CSS, _SCRIPT, f"cudnn-resolve {version}")
 
 
 def frame(title: str, body: str, style: str, script: str, foot: str, *, head: str = "", menu: str = "") -> str:  # noqa: PLR0913 - its parts
-    """A whole page, which asks no other file and no network: `body` follows `menu`, and `head` is more of the head."""
+    """Assemble a page; `head` adds to its head, and `menu` precedes the body."""
     return _FRAME.format(title=escape(title), body=body, style=style, script=script, foot=escape(foot), head=head, menu=menu)
 
 
@@ -92,9 +113,11 @@ _FRAME = """<!doctype html>
 
 
 def _title(result: Mapping[str, Any]) -> str:
-    """The verb and what it was asked: `plan: torch==2.6.0, tensorflow==2.18.0`."""
+    """The command and its subject: `cudnn-resolve plan: torch==2.6.0, tensorflow==2.18.0`."""
     verb = str(result.get("schema", "")).split("/")[1:2]
-    about = [*result.get("targets", ()), *dict.fromkeys(one["what"] for one in result.get("verdicts", ()))]
-    about += [f"{result['verb']} of {result['hosts']} host{'' if result['hosts'] == 1 else 's'}"] if "verb" in result else []
-    about += [str(result["package"])] if "package" in result else []
-    return f"cudnn-resolve {verb[0] if verb else ''}" + (f": {', '.join(map(str, about))}" if about else "")
+    subjects = [*result.get("targets", ()), *dict.fromkeys(verdict["what"] for verdict in result.get("verdicts", ()))]
+    if "verb" in result:
+        subjects.append(f"{result['verb']} of {result['hosts']} host{'' if result['hosts'] == 1 else 's'}")
+    if "package" in result:
+        subjects.append(str(result["package"]))
+    return f"cudnn-resolve {verb[0] if verb else ''}" + (f": {', '.join(map(str, subjects))}" if subjects else "")
