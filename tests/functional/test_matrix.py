@@ -173,7 +173,7 @@ def test_hostile_words_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert text(capsys, "check") == "matrices: every row is well formed and every rule holds\n"
+    assert text(capsys, "check") == "matrices: all rows are well-formed and all rules hold\n"
     monkeypatch.setattr("cudnn_resolve.host.tables.check_tables", lambda *_: ())  # once is enough: it takes seconds
     assert value(capsys, "check") == {"schema": "cudnn-resolve/matrix/1", "status": "ok", "faults": []}
 

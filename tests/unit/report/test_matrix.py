@@ -48,7 +48,7 @@ def test_a_framework() -> None:
     shown = matrix.render_framework(digest(WORLD_BOOK, "alpha"), width=120)
     assert shown.startswith(
         "Alpha (alpha, alpha-gpu)\n"
-        "moves with: alpha-vision\n"
+        "companion packages: alpha-vision\n"
         "\n"
         "  version  variant  Python     CUDA  cuDNN  driver  strict  GPUs         libraries     index\n"
         "  2.0      cu124    3.0+       12.4  9.1    525.60  550.54  7.5-8.0+PTX  extra cuda\n"
@@ -110,7 +110,7 @@ def test_the_newest_build_is_a_final_gpu_build() -> None:
 def test_hostile_texts_do_not_reach_the_terminal() -> None:
     fault = Fault(file="a\x1b[31m/b.toml", place="x", message="\u202e")
     assert matrix.render_faults([fault], "m") == "a\\x1b[31m/b.toml: x: \\u202e\n1 fault\n"
-    assert matrix.render_faults([], "m").startswith("m: every row")
+    assert matrix.render_faults([], "m").startswith("m: all rows")
     page = Page(width=20)
     page.table(("a", "b"), [("\x1b[31m", "x")])
     assert "\x1b" not in page.text()
@@ -118,7 +118,7 @@ def test_hostile_texts_do_not_reach_the_terminal() -> None:
 
 def test_columns_are_dropped_in_order_and_named() -> None:
     page = Page(width=24)
-    page.table(("one", "two", "three"), [("1" * 10, "2" * 10, "3" * 10)], least=("two", "three"))
+    page.table(("one", "two", "three"), [("1" * 10, "2" * 10, "3" * 10)], droppable=("two", "three"))
     assert page.lines == ["  one         three", "  1111111111  3333333333", "  (no room for: two)"]
 
 
@@ -138,15 +138,15 @@ def test_the_stack() -> None:
     shown = matrix_stack.render_cuda(WORLD_BOOK, WORLD_BOOK.cuda_releases()[-1:])
     assert "  cublas   libcublas.so.12  nvidia-cublas-cu12  nvidia/cublas/lib\n" in shown
     assert "  R535    12.2         supported  2026-06\n" in matrix_stack.render_drivers(WORLD_BOOK.branches())
-    assert "  7.5         Turing        10.0 on  R410 on\n" in matrix_stack.render_gpus(WORLD_BOOK.architectures())
+    assert "  7.5         Turing        10.0+  R410+\n" in matrix_stack.render_gpus(WORLD_BOOK.architectures())
 
 
 def test_a_driver() -> None:
     shown = matrix_stack.render_driver(WORLD_BOOK, DriverVersion("535.104.05"))
-    assert "  runs natively                   CUDA 12.2 and older\n" in shown
-    assert "  by minor-version compatibility  CUDA 12.x\n" in shown
-    assert "  by a package, on datacenter     cuda-compat-12-4\n" in shown
-    assert "no CUDA that the tables know" in matrix_stack.render_driver(WORLD_BOOK, DriverVersion("390.1"))
+    assert "  runs natively                     CUDA 12.2 and older\n" in shown
+    assert "  with minor-version compatibility  CUDA 12.x\n" in shown
+    assert "  with a package, on datacenter     cuda-compat-12-4\n" in shown
+    assert "no CUDA release in the tables" in matrix_stack.render_driver(WORLD_BOOK, DriverVersion("390.1"))
 
 
 def test_a_gpu() -> None:
