@@ -30,8 +30,8 @@ from tests.index_server import IndexServer
 from tests.kill_world import KillWorld
 
 _SAID = {
-    "done: the environment is as planned": "planned",
-    "everything is as it was": "former",
+    "done: the environment matches the plan": "planned",
+    "everything was put back": "former",
     "before anything was changed": "former",
     "undone: the environment is as it was": "former",
 }

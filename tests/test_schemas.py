@@ -23,7 +23,7 @@ from cudnn_resolve.operations.plan import PlanResult
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.operations.validate import ValidationResult
 from cudnn_resolve.operations.why import WhyResult
-from cudnn_resolve.report.apply import history
+from cudnn_resolve.report.document import history
 from cudnn_resolve.resolution.chain import Chain, Link
 from cudnn_resolve.validation.model import Check, VisibleGpu
 from tests.lock_maker import answer, lock_of

@@ -29,7 +29,6 @@ from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_fil
 from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.planning.model import AptRepository, Plan
 from cudnn_resolve.probe.python import choose_python
-from cudnn_resolve.report.apply import history as rows
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
@@ -365,13 +364,15 @@ def undo(request: ApplyRequest, number: int | None, interaction: Interaction = D
 
 def history(python: str | None = None) -> HistoryResult:
     """Every `apply` of the environment, the newest first."""
+    from cudnn_resolve.report.document import history as documents
+
     environment = _environment(python)
     journals = Journals(environment)
     applies = journals.all()
     found = hold(environment.scheme["purelib"])
     if found is not None:
         found.release()
-    return HistoryResult(applies=rows(applies, [one.id for one in applies if journals.can_undo(one)], at_work=found is None))
+    return HistoryResult(applies=documents(applies, [one.id for one in applies if journals.can_undo(one)], is_running=found is None))
 
 
 def _environment(python: str | None) -> Environment:

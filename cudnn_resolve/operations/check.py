@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.machine_cudnn import UNLOADED
@@ -48,10 +48,9 @@ class CheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `check --format json` prints."""
-        from cudnn_resolve.report.document import VerdictDocument, VerdictsDocument, changed, document, taken
+        from cudnn_resolve.report.document import encode_verdicts
 
-        verdicts = tuple(taken(VerdictDocument, one) for one in self.verdicts)
-        return document(VerdictsDocument, self, verdicts=verdicts, changes=tuple(map(changed, self.changes)) or UNSET)
+        return encode_verdicts(self.verdicts, self.changes)
 
 
 def check(request: CheckRequest) -> CheckResult:

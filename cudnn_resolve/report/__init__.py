@@ -1,1 +1,1 @@
-"""Values as text and JSON: every function answers a text and prints nothing."""
+"""Render values as text, JSON, HTML and files of other formats; nothing here prints."""

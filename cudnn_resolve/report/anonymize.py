@@ -1,4 +1,4 @@
-"""Text made fit to be shown to strangers: without secrets, user names and the paths of one machine."""
+"""Remove secrets, user names and machine-specific paths from text that is posted in public."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _RULES = (
     (r"(?i)\bhostname=[\w.-]{1,80}", "hostname=<host>"),
     (r"(?i)(UUID: )?GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "GPU-<uuid>"),
 )
+"""Patterns and their replacements, applied in order."""
 
 
 def redact(text: str) -> str:
-    """`text` without secrets, addresses, user names and home directories."""
+    """Replace secrets, addresses, user names and home directories with placeholders."""
     text = without_logins(text, "<secret>@")
-    for pattern, instead in _RULES:
-        text = re.sub(pattern, instead, text)
+    for pattern, replacement in _RULES:
+        text = re.sub(pattern, replacement, text)
     return text

@@ -1,4 +1,4 @@
-"""A bundle, as text."""
+"""Render a bundle as text."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import Any
 from cudnn_resolve.report.text import clean, mib, wrap
 
 
-def render(found: Mapping[str, Any], *, width: int, verbose: bool, is_check: bool) -> str:
-    """What the bundle holds, and how it is used."""
-    wheels = sum(one["name"].endswith(".whl") for one in found["files"])
-    head = f"{found['path']}: {', '.join(found['locks']) or 'no lock'}; {wheels} wheels, {mib(found['bytes'])}"
-    lines = wrap(clean(f"{head}{', every file as it was written' if is_check else ''}"), width=width)
+def render(bundle: Mapping[str, Any], *, width: int, verbose: bool, is_check: bool) -> str:
+    """Summarize the JSON object of a bundle: its contents, and how to use it."""
+    files = bundle["files"]
+    wheels = sum(file["name"].endswith(".whl") for file in files)
+    head = (
+        f"{bundle['path']}: {', '.join(bundle['locks']) or 'no lock'}; {wheels} wheel{'' if wheels == 1 else 's'}, {mib(bundle['bytes'])}"
+    )
+    lines = wrap(clean(f"{head}{'; all files verified' if is_check else ''}"), width=width)
     if verbose:
-        lines += [f"  {one['sha256']}  {clean(one['name'])}  {mib(one['bytes'])}" for one in found["files"]]
-    for note in found["notes"]:
+        lines += [f"  {file['sha256']}  {clean(file['name'])}  {mib(file['bytes'])}" for file in files]
+    for note in bundle["notes"]:
         lines += wrap(clean(f"note: {note}"), width=width)
-    if not is_check and found["locks"]:
-        place = str(found["path"])
-        start = f"tar xf {place} -C DIR; sh DIR/start ENV" if place.endswith(".tar") else f"sh {place}/start ENV"
-        lines.append(clean(f"without a network: `cudnn-resolve apply {place}`; without this program, `{start}`"))
+    if not is_check and bundle["locks"]:
+        path = str(bundle["path"])
+        start = f"tar xf {path} -C DIR; sh DIR/start ENV" if path.endswith(".tar") else f"sh {path}/start ENV"
+        lines.append(clean(f"to install offline: `cudnn-resolve apply {path}`, or without this program `{start}`"))
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Verdicts as text, Markdown, SARIF, JUnit, and as annotations of GitHub."""
+"""Render verdicts as text, Markdown, SARIF, JUnit XML and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -10,225 +10,233 @@ from urllib.parse import quote
 from cudnn_resolve.diagnosis.model import Comparison, Finding, Remedy, Verdict
 from cudnn_resolve.report.text import Page, Style, clean, wrap
 
-_HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("nothing wrong was found in what was judged", "yellow")}
-_WORDS = {"runs": "runs", "breaks": "breaks", "unknown": "not known to run"}
-_COMPLAINS = "Apart from the verdict, `pip check` would complain:"
-_COMPLAINTS = 5
-"""Declared pins that are not met, and that are shown unless more is wanted."""
+_HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("no problem was found in what was judged", "yellow")}
+_STATUS_TEXT = {"runs": "runs", "breaks": "breaks", "unknown": "not known to run"}
+_COMPLAINTS_HEAD = "Apart from the verdict, `pip check` would complain:"
+_MOST_COMPLAINTS = 5
+"""Unmet declared pins to list, unless verbose."""
+_MOST_MOVED = 12
+"""Changed packages to list; the JSON has all of them."""
 _COLORS = {"error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def render(verdicts: Sequence[Verdict], *, style: Style, width: int, verbose: int = 0) -> str:
-    """The verdicts for a reader at a terminal; infos only where more is wanted. Of several machines a table comes first."""
-    parts = ["\n".join(_text(one, style, width, verbose)) + "\n" for one in verdicts]
+    """Show each verdict, below a table if there are several machines; infos are shown only if verbose."""
+    parts = ["\n".join(_verdict(verdict, style, width, verbose)) + "\n" for verdict in verdicts]
     return "\n".join([*_overview(verdicts, style, width), *parts])
 
 
 def _overview(verdicts: Sequence[Verdict], style: Style, width: int) -> Iterator[str]:
-    """Machines down, environments across."""
-    machines = list(dict.fromkeys(one.machine for one in verdicts))
+    """A table of machines by environments; nothing for a single machine."""
+    machines = list(dict.fromkeys(verdict.machine for verdict in verdicts))
     if len(machines) < 2:
         return
-    names = list(dict.fromkeys(one.what for one in verdicts))
-    if len(names) == len(verdicts):  # each machine with an environment of its own
-        names, cells = [""], {(one.machine, ""): _WORDS[one.status] for one in verdicts}
+    names = list(dict.fromkeys(verdict.what for verdict in verdicts))
+    if len(names) == len(verdicts):  # each machine with its own environment
+        names, cells = [""], {(verdict.machine, ""): _STATUS_TEXT[verdict.status] for verdict in verdicts}
     else:
-        cells = {(one.machine, one.what): _WORDS[one.status] for one in verdicts}
+        cells = {(verdict.machine, verdict.what): _STATUS_TEXT[verdict.status] for verdict in verdicts}
     page = Page(style, width)
     rows = [(machine, *(cells.get((machine, name), "") for name in names)) for machine in machines]
     page.table(("machine", *(name or "verdict" for name in names)), rows)
     yield page.text()
 
 
-def _text(one: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
-    said, color = _HEADS[one.status]
-    if one.status == "unknown" and any(finding.severity == "warning" for finding in one.findings):
-        said = "no error was found in what was judged; see the warnings"
-    yield from wrap(clean(f"{one.what}, on {one.machine}:"), width=width, rest="  ")
-    yield f"  {style(said, 'bold', color)}"
-    longest = max((len(f"{row.name} {row.version}") for row in one.frameworks), default=0)
-    for row in one.frameworks:
-        yield f"  {clean(f'{row.name} {row.version}').ljust(longest)}  {style(_WORDS[row.status], _HEADS[row.status][1])}"
-    shown = [finding for finding in one.findings if finding.severity != "info" or verbose]
+def _verdict(verdict: Verdict, style: Style, width: int, verbose: int) -> Iterator[str]:
+    head, color = _HEADS[verdict.status]
+    if verdict.status == "unknown" and any(finding.severity == "warning" for finding in verdict.findings):
+        head = "no error was found in what was judged; see the warnings"
+    yield from wrap(clean(f"{verdict.what}, on {verdict.machine}:"), width=width, rest="  ")
+    yield f"  {style(head, 'bold', color)}"
+    longest = max((len(f"{row.name} {row.version}") for row in verdict.frameworks), default=0)
+    for row in verdict.frameworks:
+        yield f"  {clean(f'{row.name} {row.version}').ljust(longest)}  {style(_STATUS_TEXT[row.status], _HEADS[row.status][1])}"
+    shown = [finding for finding in verdict.findings if finding.severity != "info" or verbose]
     for finding in shown:
         yield ""
         yield from _finding(finding, style, width)
-    if one.remedy:
+    if verdict.remedy:
+        yield from ("", style("How to fix it", "bold"), *remedy_lines(verdict.remedy, width))
+    hidden = len(verdict.findings) - len(shown)
+    if verdict.complaints:
+        complaints = verdict.complaints if verbose else verdict.complaints[:_MOST_COMPLAINTS]
+        hidden += len(verdict.complaints) - len(complaints)
         yield ""
-        yield style("What mends it", "bold")
-        yield from remedy_lines(one.remedy, width)
-    hidden = len(one.findings) - len(shown)
-    if one.complaints:
-        few = one.complaints if verbose else one.complaints[:_COMPLAINTS]
-        hidden += len(one.complaints) - len(few)
-        yield ""
-        yield from wrap(_COMPLAINS, width=width, rest="  ")
-        for text in few:
+        yield from wrap(_COMPLAINTS_HEAD, width=width, rest="  ")
+        for text in complaints:
             yield from wrap(clean(text), width=width, first="  - ", rest="    ")
-    judged = one.judged if verbose else ()
     yield ""
-    for label, texts in (("judged", judged), ("not judged", one.not_judged)):
+    for label, texts in (("judged", verdict.judged if verbose else ()), ("not judged", verdict.not_judged)):
         if texts:
             yield from wrap(clean("; ".join(texts)), width=width, first=f"{label}: ", rest="  ")
     if hidden:
-        yield f"{hidden} notes more: -v"
+        yield f"{hidden} more note{'' if hidden == 1 else 's'} (-v shows {'it' if hidden == 1 else 'them'})"
 
 
-def _finding(row: Finding, style: Style, width: int) -> Iterator[str]:
-    first, *rest = wrap(clean(f"{row.severity}: {row.summary}"), width=width, rest="  ")
-    yield first.replace(f"{row.severity}:", style(f"{row.severity}:", "bold", _COLORS[row.severity]), 1)
+def _finding(finding: Finding, style: Style, width: int) -> Iterator[str]:
+    first, *rest = wrap(clean(f"{finding.severity}: {finding.summary}"), width=width, rest="  ")
+    yield first.replace(f"{finding.severity}:", style(f"{finding.severity}:", "bold", _COLORS[finding.severity]), 1)
     yield from rest
-    for evidence in row.evidence:
+    for evidence in finding.evidence:
         yield from wrap(clean(f"{evidence.source}  {evidence.text}"), width=width, first="  ", rest="    ")
-    yield from remedy_lines(row.remedy, width)
+    yield from remedy_lines(finding.remedy, width)
 
 
 def remedy_lines(remedies: Iterable[Remedy], width: int) -> Iterator[str]:
-    """What helps, numbered, each with what to type."""
+    """Number the remedies, each with its command."""
     for number, remedy in enumerate(remedies, start=1):
         yield from wrap(clean(remedy.text), width=width, first=f"  {number}. ", rest="     ")
         if remedy.command:
             yield f"     $ {clean(remedy.command)}"
 
 
-def render_diff(changes: Sequence[Comparison], *, style: Style, width: int) -> str:
-    """What a change of a list does to each machine."""
+def render_diff(comparisons: Sequence[Comparison], *, style: Style, width: int) -> str:
+    """Show what the change of a list does to each machine."""
     parts = []
-    for one in changes:
+    for comparison in comparisons:
+        before, after = comparison.before, comparison.after
         page = Page(style, width)
-        page.table(("", "before", "after"), _rows(one))
+        page.table(("", "before", "after"), _rows(comparison))
         lines = [
-            *wrap(clean(f"{one.before.what} to {one.after.what}, on {one.after.machine}:"), width=width, rest="  "),
+            *wrap(clean(f"{before.what} to {after.what}, on {after.machine}:"), width=width, rest="  "),
             page.text().rstrip("\n"),
         ]
-        for head, findings in (("new:", one.appeared), ("gone:", one.gone)):
-            for row in findings:
-                if row.severity != "info":
-                    lines += ["", style(head, "bold"), *_finding(row, style, width)]
-        if one.after.remedy:
-            lines += ["", style("What mends it", "bold"), *remedy_lines(one.after.remedy, width)]
-        lines += ["", *wrap(clean(_moved(one)), width=width, first="changed: ", rest="  ")]
+        for head, findings in (("new:", comparison.appeared), ("gone:", comparison.gone)):
+            for finding in findings:
+                if finding.severity != "info":
+                    lines += ["", style(head, "bold"), *_finding(finding, style, width)]
+        if after.remedy:
+            lines += ["", style("How to fix it", "bold"), *remedy_lines(after.remedy, width)]
+        lines += ["", *wrap(clean(_moved(comparison)), width=width, first="changed: ", rest="  ")]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
 
-def _rows(one: Comparison) -> list[tuple[str, str, str]]:
-    """The verdict before and after, for the whole and for each framework."""
-    before = {row.name: f"{row.version}: {_WORDS[row.status]}" for row in one.before.frameworks}
-    after = {row.name: f"{row.version}: {_WORDS[row.status]}" for row in one.after.frameworks}
-    names = dict.fromkeys((*before, *after))
-    rows = [(name, before.get(name, "-"), after.get(name, "-")) for name in names]
-    return [("all", _WORDS[one.before.status], _WORDS[one.after.status]), *rows]
+def _rows(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """The verdict before and after, as a whole and for each framework."""
+    before, after = (
+        {row.name: f"{row.version}: {_STATUS_TEXT[row.status]}" for row in verdict.frameworks}
+        for verdict in (comparison.before, comparison.after)
+    )
+    rows = [(name, before.get(name, "-"), after.get(name, "-")) for name in dict.fromkeys((*before, *after))]
+    return [("all", _STATUS_TEXT[comparison.before.status], _STATUS_TEXT[comparison.after.status]), *rows]
 
 
-def _moved(one: Comparison) -> str:
-    """The packages that a change touches, those first that are on both sides."""
-    rows = sorted(one.moved, key=lambda row: (row.before is None or row.after is None, row.name))
-    signs = [
-        f"{row.name} {row.before} -> {row.after}"
-        if row.before and row.after
-        else f"{'-' if row.before else '+'}{row.name} {row.before or row.after}"
-        for row in rows
-    ]
-    more = f" and {len(signs) - _MOVED} more" if len(signs) > _MOVED else ""
-    return (", ".join(signs[:_MOVED]) + more) or "nothing"
+def _moved(comparison: Comparison) -> str:
+    """The packages that change, starting with those on both sides."""
+    texts = []
+    for row in sorted(comparison.moved, key=lambda row: (row.before is None or row.after is None, row.name)):
+        if row.before and row.after:
+            texts.append(f"{row.name} {row.before} -> {row.after}")
+        else:
+            texts.append(f"{'-' if row.before else '+'}{row.name} {row.before or row.after}")
+    more = f" and {len(texts) - _MOST_MOVED} more" if len(texts) > _MOST_MOVED else ""
+    return (", ".join(texts[:_MOST_MOVED]) + more) or "nothing"
 
 
-_MOVED = 12
-"""Changed packages that are shown; the JSON holds all of them."""
-
-
-def markdown_diff(changes: Iterable[Comparison]) -> str:
-    """What a change of a list does to each machine, for a pull request; nothing where there is none."""
+def markdown_diff(comparisons: Iterable[Comparison]) -> str:
+    """Show what the change of a list does to each machine, for a pull request; empty if there is nothing to compare."""
     parts: list[str] = []
-    for one in changes:
-        before, after = _WORDS[one.before.status], _WORDS[one.after.status]
-        parts += [f"### `{_cell(one.before.what)}` to `{_cell(one.after.what)}` on {_cell(one.after.machine)}: {before} → **{after}**", ""]
-        parts += ["| | before | after |", "| --- | --- | --- |", *(f"| {' | '.join(map(_cell, row))} |" for row in _rows(one)), ""]
-        parts += [f"- new **{row.severity}**: {_cell(row.summary)}{_because(row)}" for row in one.appeared]
-        parts += [f"- gone {row.severity}: {_cell(row.summary)}" for row in one.gone]
-        parts += ["", f"Changed: {_cell(_moved(one))}", ""]
+    for comparison in comparisons:
+        names = f"`{_escape(comparison.before.what)}` to `{_escape(comparison.after.what)}` on {_escape(comparison.after.machine)}"
+        change = f"{_STATUS_TEXT[comparison.before.status]} → **{_STATUS_TEXT[comparison.after.status]}**"
+        parts += [f"### {names}: {change}", ""]
+        parts += ["| | before | after |", "| --- | --- | --- |", *(f"| {' | '.join(map(_escape, row))} |" for row in _rows(comparison)), ""]
+        parts += [f"- new **{finding.severity}**: {_escape(finding.summary)}{_evidence(finding)}" for finding in comparison.appeared]
+        parts += [f"- gone {finding.severity}: {_escape(finding.summary)}" for finding in comparison.gone]
+        parts += ["", f"Changed: {_escape(_moved(comparison))}", ""]
     return "\n".join(parts)
 
 
 def markdown(verdicts: Iterable[Verdict]) -> str:
-    """The verdicts for a pull request."""
+    """Show the verdicts for a pull request."""
     parts: list[str] = []
-    for one in verdicts:
-        parts += [f"### `{_cell(one.what)}` on {_cell(one.machine)}: **{_WORDS[one.status]}**", ""]
-        parts += ["| framework | verdict |", "| --- | --- |"] if one.frameworks else []
-        parts += [f"| {_cell(row.name)} {_cell(row.version)} | {_WORDS[row.status]} |" for row in one.frameworks]
-        parts += ["", *(f"- **{row.severity}**: {_cell(row.summary)}" + _because(row) for row in one.findings), ""]
-        parts += [
-            f"{number}. {_cell(row.text)}" + (f": `{row.command}`" if row.command else "") for number, row in enumerate(one.remedy, 1)
-        ]
-        if one.complaints:
-            parts += ["", _COMPLAINS, "", *(f"- {_cell(text)}" for text in one.complaints)]
-        parts += ["", f"Not judged: {_cell('; '.join(one.not_judged))}", ""] if one.not_judged else []
+    for verdict in verdicts:
+        parts += [f"### `{_escape(verdict.what)}` on {_escape(verdict.machine)}: **{_STATUS_TEXT[verdict.status]}**", ""]
+        if verdict.frameworks:
+            parts += ["| framework | verdict |", "| --- | --- |"]
+        parts += [f"| {_escape(row.name)} {_escape(row.version)} | {_STATUS_TEXT[row.status]} |" for row in verdict.frameworks]
+        parts.append("")
+        parts += [f"- **{finding.severity}**: {_escape(finding.summary)}{_evidence(finding)}" for finding in verdict.findings]
+        parts.append("")
+        for number, remedy in enumerate(verdict.remedy, 1):
+            parts.append(f"{number}. {_escape(remedy.text)}" + (f": `{remedy.command}`" if remedy.command else ""))
+        if verdict.complaints:
+            parts += ["", _COMPLAINTS_HEAD, "", *(f"- {_escape(text)}" for text in verdict.complaints)]
+        if verdict.not_judged:
+            parts += ["", f"Not judged: {_escape('; '.join(verdict.not_judged))}", ""]
     return "\n".join(parts)
 
 
-def _because(row: Finding) -> str:
-    return "".join(f"<br>{_cell(one.source)}: {_cell(one.text)}" for one in row.evidence)
+def _evidence(finding: Finding) -> str:
+    return "".join(f"<br>{_escape(evidence.source)}: {_escape(evidence.text)}" for evidence in finding.evidence)
 
 
-def _cell(text: str) -> str:
-    """A text that changes nothing of the Markdown around it."""
+def _escape(text: str) -> str:
+    """Escape what Markdown would interpret, also in a cell of a table."""
     escaped = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
     return escaped.replace("*", "\\*").replace("[", "\\[")
 
 
 def github(verdicts: Iterable[Verdict]) -> str:
-    """Workflow commands, which GitHub shows on the line that holds the pin."""
+    """Workflow commands that annotate the lines with the pins on GitHub."""
     levels = {"error": "error", "warning": "warning", "info": "notice"}
     lines = []
-    for one in verdicts:
-        for row in one.findings:
-            file, line = _place(row)
-            at = [f"file={_property(file)}", f"line={line}"] if line is not None else []
-            lines.append(f"::{levels[row.severity]} {','.join([*at, f'title={_property(row.cause)}'])}::{_data(_said(one, row))}")
-        if one.status != "breaks":
-            lines.append(f"::notice::{_data(clean(f'{one.what} on {one.machine}: {_WORDS[one.status]}'))}")
+    for verdict in verdicts:
+        for finding in verdict.findings:
+            file, line = _location(finding)
+            place = [f"file={_property(file)}", f"line={line}"] if line is not None else []
+            properties = ",".join([*place, f"title={_property(finding.cause)}"])
+            lines.append(f"::{levels[finding.severity]} {properties}::{_data(_message(verdict, finding))}")
+        if verdict.status != "breaks":
+            lines.append(f"::notice::{_data(clean(f'{verdict.what} on {verdict.machine}: {_STATUS_TEXT[verdict.status]}'))}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _said(one: Verdict, row: Finding) -> str:
-    because = "; ".join(evidence.text for evidence in row.evidence)
-    return clean(f"{row.summary} ({because}); on {one.machine}")
+def _message(verdict: Verdict, finding: Finding) -> str:
+    because = "; ".join(evidence.text for evidence in finding.evidence)
+    return clean(f"{finding.summary} ({because}); on {verdict.machine}")
 
 
-def _place(row: Finding) -> tuple[str, int | None]:
-    """File and line of a finding; no line where it is about no file."""
-    for evidence in row.evidence:
+def _location(finding: Finding) -> tuple[str, int | None]:
+    """File and line of a finding; no line if it does not concern a file."""
+    for evidence in finding.evidence:
         if evidence.line is not None:
             return evidence.source.rpartition(":")[0], evidence.line
     return "", None
 
 
 def _data(text: str) -> str:
+    """Escape the data of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
+    """Escape the value of a workflow command's property."""
     return _data(clean(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def sarif(verdicts: Iterable[Verdict], version: str) -> str:
-    """SARIF 2.1.0, as code scanning takes it."""
-    rows = [(one, row) for one in verdicts for row in one.findings]
+    """SARIF 2.1.0 for code scanning."""
+    found = [(verdict, finding) for verdict in verdicts for finding in verdict.findings]
     levels = {"error": "error", "warning": "warning", "info": "note"}
-    rules = [{"id": cause} for cause in sorted({row.cause for _, row in rows})]
     results: list[dict[str, Any]] = []
-    for one, row in rows:
-        file, line = _place(row)
-        result: dict[str, Any] = {"ruleId": row.cause, "level": levels[row.severity], "message": {"text": _said(one, row)}}
-        # Code scanning refuses a result without a place: what is about no line is shown on the first one.
-        place = {
-            "artifactLocation": {"uri": quote(file or one.what.partition(" (")[0], errors="surrogateescape")},
+    for verdict, finding in found:
+        file, line = _location(finding)
+        # Code scanning rejects a result without a location: a finding that concerns no line is shown on the first one.
+        location = {
+            "artifactLocation": {"uri": quote(file or verdict.what.partition(" (")[0], errors="surrogateescape")},
             "region": {"startLine": line or 1},
         }
-        result["locations"] = [{"physicalLocation": place}]
-        results.append(result)
+        results.append(
+            {
+                "ruleId": finding.cause,
+                "level": levels[finding.severity],
+                "message": {"text": _message(verdict, finding)},
+                "locations": [{"physicalLocation": location}],
+            }
+        )
+    rules = [{"id": cause} for cause in sorted({finding.cause for _, finding in found})]
     driver = {"name": "cudnn-resolve", "version": version, "rules": rules}
     document = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -239,26 +247,27 @@ def sarif(verdicts: Iterable[Verdict], version: str) -> str:
 
 
 def junit(verdicts: Iterable[Verdict]) -> str:
-    """A test suite for each verdict and a test case for each framework; what is not known is skipped."""
+    """A test suite for each verdict and a test case for each framework; unknown ones are skipped."""
     from xml.etree.ElementTree import Element, SubElement
 
-    from cudnn_resolve.report.junit import line_of, text_of, written
+    from cudnn_resolve.report.junit import xml_document, xml_line, xml_text
 
     root = Element("testsuites", name="cudnn-resolve check")
-    for one in verdicts:
-        errors = [row for row in one.findings if row.severity == "error"]
-        names = [(f"{row.name} {row.version}", row.status) for row in one.frameworks] or [("environment", one.status)]
-        if errors and all(status != "breaks" for _, status in names):
-            names.append(("environment", "breaks"))
-        counts = {name: str(sum(of == status for _, of in names)) for name, status in (("failures", "breaks"), ("skipped", "unknown"))}
-        head = {"name": line_of(f"{one.what} on {one.machine}"), "tests": str(len(names)), "errors": "0"}
+    for verdict in verdicts:
+        errors = [finding for finding in verdict.findings if finding.severity == "error"]
+        cases = [(f"{row.name} {row.version}", row.status) for row in verdict.frameworks] or [("environment", verdict.status)]
+        if errors and all(status != "breaks" for _, status in cases):
+            cases.append(("environment", "breaks"))
+        statuses = [status for _, status in cases]
+        counts = {"failures": str(statuses.count("breaks")), "skipped": str(statuses.count("unknown"))}
+        head = {"name": xml_line(f"{verdict.what} on {verdict.machine}"), "tests": str(len(cases)), "errors": "0"}
         suite = SubElement(root, "testsuite", {**head, **counts})
-        for name, status in names:
-            case = SubElement(suite, "testcase", name=line_of(name), classname=line_of(one.what))
+        for name, status in cases:
+            case = SubElement(suite, "testcase", name=xml_line(name), classname=xml_line(verdict.what))
             if status == "breaks":
-                own = [row for row in errors if name.partition(" ")[0] in row.summary] or errors
-                failure = SubElement(case, "failure", message=line_of("; ".join(row.summary for row in own)))
-                failure.text = text_of("\n".join(_said(one, row) for row in own))
+                own = [finding for finding in errors if name.partition(" ")[0] in finding.summary] or errors
+                failure = SubElement(case, "failure", message=xml_line("; ".join(finding.summary for finding in own)))
+                failure.text = xml_text("\n".join(_message(verdict, finding) for finding in own))
             elif status == "unknown":
-                SubElement(case, "skipped", message=line_of("; ".join(one.not_judged)))
-    return written(root)
+                SubElement(case, "skipped", message=xml_line("; ".join(verdict.not_judged)))
+    return xml_document(root)

@@ -1,4 +1,4 @@
-"""What is held of the disk, as text."""
+"""Render disk usage, and what `clean` freed of it, as text."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 from cudnn_resolve.report.text import clean, mib, wrap
 
 
-def render(found: Mapping[str, Any], *, width: int) -> str:
-    """A paragraph for each part, and what was freed in all."""
+def render(usage: Mapping[str, Any], *, width: int) -> str:
+    """List each part of the JSON object of `clean`, then the totals."""
     lines = []
-    for one in found["parts"]:
-        lines.append(f"{'freed' if one['freed'] else 'held':5}  {mib(one['bytes']):>10}  {clean(one['what'])}")
-        lines += wrap(clean(f"{one['why']}; {one['path']}"), width=width, first=" " * 19)
-    held = sum(one["bytes"] for one in found["parts"] if not one["freed"])
-    lines.append(
-        f"{mib(found['freed'])} freed, {mib(held)} held"
-        + ("; `cudnn-resolve clean --all` frees what no stopped apply needs" if held else "")
-    )
+    for part in usage["parts"]:
+        lines.append(f"{'freed' if part['freed'] else 'kept':5}  {mib(part['bytes']):>10}  {clean(part['what'])}")
+        lines += wrap(clean(f"{part['why']}; {part['path']}"), width=width, first=" " * 19)
+    kept = sum(part["bytes"] for part in usage["parts"] if not part["freed"])
+    hint = "; `cudnn-resolve clean --all` frees everything that no interrupted apply needs" if kept else ""
+    lines.append(f"{mib(usage['freed'])} freed, {mib(kept)} kept{hint}")
     return "\n".join(lines) + "\n"

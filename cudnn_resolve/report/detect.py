@@ -1,4 +1,4 @@
-"""Facts as one screen of text, as it stands in a bug report."""
+"""Render facts as one screen of text, short enough for a bug report."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeVar
 
 from cudnn_resolve.facts.conflict import conflicts, covers, is_wrong
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Loader, Problem, Toolkit, Unknown, or_none
-from cudnn_resolve.report.text import Style, clean, table, wrap
+from cudnn_resolve.report.text import PLAIN, UNBROKEN, Style, clean, table, wrap
 
-_LABEL = 12
+_LABEL_WIDTH = 12
 """Columns of the labels on the left, after the mark."""
-_LETTERS, _ANY = 170, 1_000_000
-"""Letters of a problem that are shown where nobody asks for more."""
-_ROWS, _MOST_ROWS = 6, 8
-"""Rows of a section that are shown where nobody asks for more, and where more are wrong."""
+_MOST_LETTERS = 170
+"""Length of a problem's text, unless verbose."""
+_MOST_ROWS, _MOST_WRONG_ROWS = 6, 8
+"""Rows of a section to show unless verbose: any rows, and wrong ones if there are more."""
 _NAMES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL", "rocky": "Rocky Linux", "amzn": "Amazon Linux", "fedora": "Fedora"}
 _CONTAINERS = {"docker": "in a container", "colab": "Google Colab", "kaggle": "Kaggle", "wsl": "WSL"}
 _IMPLEMENTATIONS = {"cpython": "CPython", "pypy": "PyPy"}
@@ -27,17 +27,16 @@ class _Row(NamedTuple):
     """One entry of a section."""
 
     text: str
-    """One line, or several with newlines between."""
+    """One line, or several separated by newlines."""
     wrong: bool = False
 
 
-def render(facts: Facts, *, style: Style | None = None, width: int = 100, verbose: bool = False) -> str:
-    """The facts in about 40 lines of at most `width` columns, conflicts marked with `!`.
+def render(facts: Facts, *, style: Style = PLAIN, width: int = 100, verbose: bool = False) -> str:
+    """Show the facts in about 40 lines of at most `width` columns, with conflicts marked by `!`.
 
-    `verbose` shows every row of every section, and how each fact was learnt.
+    `verbose` shows every row of every section, and the source of each fact.
     """
-    style = style or Style()
-    room = width - _LABEL - 2
+    text_width = width - _LABEL_WIDTH - 2
     sections = [
         ("System", _system(facts)),
         ("Python", _python(facts)),
@@ -47,37 +46,41 @@ def render(facts: Facts, *, style: Style | None = None, width: int = 100, verbos
         ("cuDNN", _known(facts.cudnn, _cudnn)),
         ("Frameworks", _known(facts.frameworks, _frameworks)),
         ("Loader", _known(facts.loader, _loader)),
-        ("Problems", _problems(facts, _ANY if verbose else _LETTERS)),
+        ("Problems", _problems(facts, UNBROKEN if verbose else _MOST_LETTERS)),
     ]
     if verbose:
-        sections.append(("Known from", [_Row(f"{clean(fact)}: {clean(how)}") for fact, how in facts.sources.items()]))
-    limit = 1_000_000 if verbose else _ROWS
-    lines = [line for label, rows in sections for line in _section(label, rows, limit, room, style)]
+        sections.append(("Sources", [_Row(f"{clean(fact)}: {clean(source)}") for fact, source in facts.sources.items()]))
+    lines: list[str] = []
+    for label, rows in sections:
+        lines += _section(label, rows if verbose else _most_important(rows), text_width, style)
     return "\n".join(lines) + "\n"
 
 
-def _section(label: str, rows: Sequence[_Row], limit: int, room: int, style: Style) -> Iterator[str]:
-    """The lines of one section: the wrong rows are never among those left out."""
-    left_out = 0
-    if len(rows) > limit:
-        spare = limit - min(limit, sum(row.wrong for row in rows))
-        shown = []
-        for row in rows:
-            spare -= not row.wrong
-            if row.wrong or spare >= 0:
-                shown.append(row)
-        left_out = len(rows) - len(shown)
-        rows = [*shown[:_MOST_ROWS], _Row(f"and {left_out + len(shown[_MOST_ROWS:])} more (-v shows them)")]
+def _section(label: str, rows: Sequence[_Row], text_width: int, style: Style) -> Iterator[str]:
     for row in rows:
         mark = style("!", "bold", "red") if row.wrong else " "
         for line in row.text.split("\n"):
-            for text in wrap(line, width=room, rest="  "):
-                yield f"{mark} {style(label.ljust(_LABEL), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
+            for text in wrap(line, width=text_width, rest="  "):
+                yield f"{mark} {style(label.ljust(_LABEL_WIDTH), 'bold')}{style(text, 'yellow') if row.wrong else text}".rstrip()
                 label, mark = "", " "
 
 
+def _most_important(rows: Sequence[_Row]) -> Sequence[_Row]:
+    """Shorten a long section, keeping wrong rows before others, and count the rest."""
+    if len(rows) <= _MOST_ROWS:
+        return rows
+    spare = max(_MOST_ROWS - sum(row.wrong for row in rows), 0)
+    shown = []
+    for row in rows:
+        if row.wrong or spare > 0:
+            shown.append(row)
+            spare -= not row.wrong
+    shown = shown[:_MOST_WRONG_ROWS]
+    return [*shown, _Row(f"and {len(rows) - len(shown)} more (-v shows them)")]
+
+
 def _known(value: T | Unknown | None, rows: Callable[[T], list[_Row]], none: str = "none") -> list[_Row]:
-    """The rows of a section, or what stands there where nothing is known, or there is nothing."""
+    """The rows of a section, or one row that says that the value is unknown or absent."""
     known = or_none(value)
     return rows(known) if known else [_Row("unknown" if isinstance(value, Unknown) else none)]
 
@@ -178,7 +181,7 @@ def _framework(row: InstalledFramework) -> tuple[str, ...]:
 
 
 def _would_load(row: InstalledFramework) -> str:
-    """A second line for a framework: which libcudnn it would load, from where, and by which rule of the loader."""
+    """A second line for a framework: the libcudnn it would load, its path, and the loader rule that finds it."""
     load = row.would_load
     if load is None:
         return ""
@@ -188,22 +191,22 @@ def _would_load(row: InstalledFramework) -> str:
 
 def _loader(loader: Loader) -> list[_Row]:
     count = len(loader.ldconfig)
-    cached = f"{count or 'no'} CUDA {'library' if count < 2 else 'libraries'} in the linker cache"
+    cached = f"{count or 'no'} CUDA {'library' if count == 1 else 'libraries'} in the linker cache"
     name = "LD_LIBRARY_PATH"
     rows = [_Row(clean(f"{'' if index else name + '=':<16}{path}")) for index, path in enumerate(loader.ld_library_path)]
     return [*(rows or [_Row(f"{name} is not set")]), _Row(cached)]
 
 
 def _problems(facts: Facts, most: int) -> list[_Row]:
-    """What cannot work, marked, then what could not be asked; each in at most so many letters."""
-    seen = conflicts(facts)
-    wrong = [problem for problem in facts.problems if any(covers(problem, conflict) for conflict in seen)]
-    wrong.extend(conflict for conflict in seen if not any(covers(problem, conflict) for problem in wrong))
-    rows = [_Row(_told(problem, most), True) for problem in wrong]
-    rows.extend(_Row(_told(problem, most)) for problem in facts.problems if problem not in wrong)
+    """Conflicts, marked as wrong, then facts that could not be determined; each in at most `most` letters."""
+    found = conflicts(facts)
+    wrong = [problem for problem in facts.problems if any(covers(problem, conflict) for conflict in found)]
+    wrong.extend(conflict for conflict in found if not any(covers(problem, conflict) for problem in wrong))
+    rows = [_Row(_problem_text(problem, most), True) for problem in wrong]
+    rows.extend(_Row(_problem_text(problem, most)) for problem in facts.problems if problem not in wrong)
     return rows or [_Row("none")]
 
 
-def _told(problem: Problem, most: int) -> str:
+def _problem_text(problem: Problem, most: int) -> str:
     text = f"{problem.what}: {problem.why}"
     return clean(text if len(text) <= most else f"{text[:most].rpartition(' ')[0] or text[:most]} (-v shows all of it)")

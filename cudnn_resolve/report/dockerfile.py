@@ -1,4 +1,4 @@
-"""A plan as a Dockerfile: a base that fits, and layers that change as rarely as what is in them."""
+"""Render a plan as a Dockerfile: a matching base image, and layers ordered by how rarely their content changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import preload_files
-from cudnn_resolve.report.pins import folder_groups, groups, looks
+from cudnn_resolve.report.pins import comparison_program, folder_groups, groups
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
@@ -26,32 +26,37 @@ _SYSTEM_PYTHON = {
     "debian12": "3.11",
     "debian13": "3.13",
 }
-"""Python of each release: its package python3."""
+"""Version of the package python3 in each release."""
 _CODENAME = {"debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie"}
 _GLIBC = {"bullseye": (2, 31), "bookworm": (2, 36), "trixie": (2, 41)}
-"""C library of each Debian on which images of Python are made."""
+"""C library of each Debian release that the official Python images use."""
 _LIBRARIES = re.compile(r"(?:nvidia|triton|cuda)[-_a-z0-9.]*(?:==| @ )")
 
 
 def render(plan: Plan) -> str:
-    """The Dockerfile; InputError where no base has both this Python and these packages of the system."""
+    """Return the Dockerfile; raises InputError if no base image has both the Python and the system packages of the plan."""
     minor = python_minor(plan)
     if minor is None:
-        raise InputError("the plan is for no known Python", code="dockerfile-python", hint="say --python-version 3.11")
-    apt = [one for one in plan.steps if one.kind in ("apt", "apt-repository")]
-    name = f"{plan.facts.platform.distribution}{plan.facts.platform.release}"
-    on_system = bool(apt) or (name not in _CODENAME and _SYSTEM_PYTHON.get(name) == minor)
-    base, setup = _system_base(plan, minor) if on_system else (f"python:{minor}-slim-{_release(plan, minor)}", [])
-    stated = plan.facts.platform.distribution
-    beside = (
-        [] if on_system or not stated or name in _CODENAME else [f"# {clean(name)} has no Python {minor}: the base is a Debian that has"]
-    )
+        raise InputError(
+            "a Dockerfile needs a known Python version", code="dockerfile-python", hint="name one, for example --python-version 3.11"
+        )
+    platform = plan.facts.platform
+    release = f"{platform.distribution}{platform.release}"
+    needs_apt = any(step.kind in ("apt", "apt-repository") for step in plan.steps)
     lines = [
         "# syntax=docker/dockerfile:1",
         f"# {clean(', '.join(plan.targets))}",
         f"# for {machine_line(plan)}",
-        *(f"# {clean(one.message)}" for one in plan.warnings),
-        *beside,
+        *(f"# {clean(warning.message)}" for warning in plan.warnings),
+    ]
+    setup: list[str] = []
+    if needs_apt or (release not in _CODENAME and _SYSTEM_PYTHON.get(release) == minor):
+        base, setup = _system_base(plan, release, minor), [*_system_setup(plan, needs_apt=needs_apt)]
+    else:
+        base = f"python:{minor}-slim-{_debian_release(plan, release, minor)}"
+        if platform.distribution and release not in _CODENAME:
+            lines.append(f"# {clean(release)} has no Python {minor}, so the base is a Debian image that has it")
+    lines += [
         f"FROM {base}",
         'SHELL ["/bin/bash", "-o", "pipefail", "-c"]',
         "ENV NVIDIA_VISIBLE_DEVICES=all \\",
@@ -59,96 +64,99 @@ def render(plan: Plan) -> str:
         "    PIP_NO_CACHE_DIR=1 \\",
         "    PIP_DISABLE_PIP_VERSION_CHECK=1 \\",
         "    PIP_ROOT_USER_ACTION=ignore",
-        *_required(plan),
+        *_host_requirements(plan),
+        *setup,
+        *_environment(plan),
+        *_packages(plan),
+        *_preload(plan),
+        *(f"RUN python3 {clean(shlex.join(step.argv[1:]))}" for step in plan.steps if step.kind == "kernel" and step.argv),
+        "",
+        "# verify the result",
+        *_heredoc(f"{_FOLDER}/look.py", comparison_program(plan).splitlines()),
+        f"RUN python3 -I {_FOLDER}/look.py",
     ]
-    lines += setup
-    lines += _environment(plan)
-    lines += _pip(plan)
-    lines += _preload(plan)
-    lines += [f"RUN python3 {clean(shlex.join(one.argv[1:]))}" for one in plan.steps if one.kind == "kernel" and one.argv]
-    lines += ["", "# is everything as planned", *_heredoc(f"{_FOLDER}/look.py", looks(plan).rstrip().split("\n"))]
-    lines.append(f"RUN python3 -I {_FOLDER}/look.py")
     return "\n".join(lines) + "\n"
 
 
 def _environment(plan: Plan) -> list[str]:
-    """The new environment of `--env`, which is then the Python of all that follows."""
+    """The new environment of `--env`, whose Python all later instructions use."""
     folder = new_folder(plan)
     if folder is None or plan.facts.python.path != f"{folder}/bin/python":
         return []
-    place = clean(shlex.quote(folder))
-    return [f"RUN python3 -m venv {place}", f'ENV VIRTUAL_ENV={place} PATH="{clean(folder)}/bin:$PATH"']
+    quoted = clean(shlex.quote(folder))
+    return [f"RUN python3 -m venv {quoted}", f'ENV VIRTUAL_ENV={quoted} PATH="{clean(folder)}/bin:$PATH"']
 
 
-def _required(plan: Plan) -> Iterator[str]:
-    """What NVIDIA's container runtime holds the host against before it starts the image, and the same for readers."""
+def _host_requirements(plan: Plan) -> Iterator[str]:
+    """Conditions that NVIDIA's container runtime checks before it starts the image, and a label with the same for readers."""
     stack = plan.stack
     if stack is None or not stack.driver_min:
         return
     driver = clean(stack.driver_min)
-    major = driver.partition(".")[0]  # the runtime compares branches, as in NVIDIA's own images
-    requirements = [f'NVIDIA_REQUIRE_DRIVER="driver>={major}"']
+    branch = driver.partition(".")[0]  # the runtime compares branches, as in NVIDIA's own images
+    requirements = [f'NVIDIA_REQUIRE_DRIVER="driver>={branch}"']
     if stack.cuda:
-        line, _, point = clean(stack.cuda).partition(".")
-        # By minor-version compatibility, which begins with CUDA 11, a driver of the same major runs it.
-        least = f"{line}.0" if stack.driver_policy == "minor" and line.isdigit() and int(line) >= 11 else f"{line}.{point or 0}"
-        requirements.insert(0, f'NVIDIA_REQUIRE_CUDA="cuda>={least}"')
+        major, _, minor = clean(stack.cuda).partition(".")
+        # Minor-version compatibility, from CUDA 11 on: any driver of the same major runs it.
+        oldest = f"{major}.0" if stack.driver_policy == "minor" and major.isdigit() and int(major) >= 11 else f"{major}.{minor or 0}"
+        requirements.insert(0, f'NVIDIA_REQUIRE_CUDA="cuda>={oldest}"')
     yield "ENV " + " \\\n    ".join(requirements)
     yield f'LABEL com.nvidia.driver.minimum="{driver}"'
 
 
-def _release(plan: Plan, minor: str) -> str:
-    """The Debian of the base: the one that is asked for, else one with a C library that is new enough for the files of the plan."""
-    platform = plan.facts.platform
-    named = _CODENAME.get(f"{platform.distribution}{platform.release}")
+def _debian_release(plan: Plan, release: str, minor: str) -> str:
+    """Debian codename of the base: the one in the facts, else one whose C library is new enough for the files of the plan."""
     if int(minor.partition(".")[2]) < 7:  # images of the oldest Pythons end with Debian 11
         return "bullseye"
-    glibc = tuple(int(part) for part in (platform.glibc or "2.36").split(".")[:2])
-    return named or ("bookworm" if glibc <= _GLIBC["bookworm"] else "trixie")
+    if release in _CODENAME:
+        return _CODENAME[release]
+    glibc = tuple(int(part) for part in (plan.facts.platform.glibc or "2.36").split(".")[:2])
+    return "bookworm" if glibc <= _GLIBC["bookworm"] else "trixie"
 
 
-def _system_base(plan: Plan, minor: str) -> tuple[str, list[str]]:
-    platform = plan.facts.platform
-    name = f"{platform.distribution}{platform.release}"
-    if _SYSTEM_PYTHON.get(name) != minor:
+def _system_base(plan: Plan, release: str, minor: str) -> str:
+    """Image of the distribution itself; raises InputError unless its own Python is the one of the plan."""
+    if _SYSTEM_PYTHON.get(release) != minor:
         raise InputError(
-            f"{name} has the packages of the system and Python {_SYSTEM_PYTHON.get(name, 'unknown')}, and the plan is for {minor}",
+            f"the plan is for Python {minor} and installs system packages, but Python on {release} is "
+            f"{_SYSTEM_PYTHON.get(release, 'of unknown version')}",
             code="dockerfile-base",
             hint="plan with --channel pip, or with the Python of that release",
         )
-    base = f"debian:{_CODENAME[name]}-slim" if name in _CODENAME else f"{platform.distribution}:{platform.release}"
-    lines = [
+    platform = plan.facts.platform
+    return f"debian:{_CODENAME[release]}-slim" if release in _CODENAME else f"{platform.distribution}:{platform.release}"
+
+
+def _system_setup(plan: Plan, *, needs_apt: bool) -> Iterator[str]:
+    """Instructions that install Python and the system packages of the plan."""
+    yield from (
         "ENV DEBIAN_FRONTEND=noninteractive PIP_BREAK_SYSTEM_PACKAGES=1",
-        "# the newest of the release: what is pinned stands below",
+        "# the newest versions of the release; pinned packages follow below",
         "# hadolint ignore=DL3008",
         "RUN apt-get update \\",
         " && apt-get install -y --no-install-recommends ca-certificates curl gnupg python3 python3-pip \\",
         " && rm -rf /var/lib/apt/lists/*",
-    ]
-    commands = []
-    for step in plan.steps:
-        if step.repository is not None:
-            commands += repository_commands(step.repository)
+    )
+    if not needs_apt:
+        return
+    commands = [command for step in plan.steps if step.repository is not None for command in repository_commands(step.repository)]
     commands.append("apt-get update")
     commands += [clean(shlex.join(step.argv)) for step in plan.steps if step.kind == "apt" and step.argv is not None]
     commands.append("rm -rf /var/lib/apt/lists/*")
-    if not any(step.kind in ("apt", "apt-repository") for step in plan.steps):
-        return base, lines
-    lines += ["# hadolint ignore=DL4001", "RUN " + " \\\n && ".join(commands)]
-    return base, lines
+    yield from ("# hadolint ignore=DL4001", "RUN " + " \\\n && ".join(commands))
 
 
-def _pip(plan: Plan) -> Iterator[str]:
-    """Layers in the order in which they change: the libraries, the rest, what the installer chooses."""
+def _packages(plan: Plan) -> Iterator[str]:
+    """Layers from the rarest to the most frequent change: CUDA libraries, other packages, packages without a pin."""
     number = 0
-    for group in groups(plan, kept=True):
-        libraries = tuple(line for line in group.lines if _LIBRARIES.match(line))
-        rest = tuple(line for line in group.lines if line not in libraries)
-        for what, lines in (("the CUDA libraries, which change least", libraries), ("the frameworks and what they need", rest)):
+    for group in groups(plan, fresh=True):
+        libraries = [line for line in group.lines if _LIBRARIES.match(line)]
+        others = [line for line in group.lines if not _LIBRARIES.match(line)]
+        for title, lines in (("CUDA libraries, which change least often", libraries), ("frameworks and their dependencies", others)):
             if lines:
                 number += 1
                 path = f"{_FOLDER}/pins-{number}.txt"
-                yield from ("", f"# {what}", *_heredoc(path, list(lines)))
+                yield from ("", f"# {title}", *_heredoc(path, lines))
                 yield f"RUN python3 -m pip install {clean(shlex.join(group.options))} -r {path}"
     if plan.unpinned:
         yield f"RUN python3 -m pip install {shlex.join(clean(line) for line in plan.left_open)}"
@@ -174,4 +182,4 @@ def _heredoc(path: str, lines: list[str]) -> Iterator[str]:
     yield f"COPY <<'{_END}' {path}"
     yield from lines
     yield _END
-    yield ""  # what reads Dockerfiles as they were before here-documents wants it
+    yield ""  # parsers that predate here-documents need it

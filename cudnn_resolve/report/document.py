@@ -1,18 +1,18 @@
-"""What `--format json` prints, as types: the JSON Schemas of `docs/schema/` are made of them.
+"""The objects that `--format json` prints, as types; `scripts/schema.py` makes the JSON Schemas of `docs/schema/` from them.
 
-A document takes from a value the fields that it names. Fields may be added, and never change meaning.
+A document takes the fields that it declares from a value. Fields may be added, but never change their meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.model import CheckedFramework, Comparison, Finding, Moved, Remedy
+from cudnn_resolve.diagnosis.model import CheckedFramework, Comparison, Finding, Moved, Remedy, Verdict
 from cudnn_resolve.errors import CudnnResolveError
 from cudnn_resolve.execution.model import Done, Execution, Status, Trouble
 from cudnn_resolve.locking.change import Change
@@ -24,27 +24,29 @@ from cudnn_resolve.resolution.model import AptPin, Cause, Override, Range
 from cudnn_resolve.validation import model as validation
 from cudnn_resolve.validation.model import Validation
 
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.journal import PastApply
+
 D = TypeVar("D", bound=Struct)
 FACTS = Annotated[Any, Meta(extra_json_schema={"$ref": "detect.json"})]
 PLAN_OBJECT = Annotated[Any, Meta(extra_json_schema={"anyOf": [{"$ref": "plan.json"}, {"type": "null"}]})]
 Texts = tuple[str, ...]
+_OMITTED_IF_EMPTY = frozenset({"overlays", "ranges"})
 
 
-_SPARED = frozenset({"overlays", "ranges"})
-"""Fields that are left out where there is nothing to say."""
+def from_value(kind: type[D], value: object, **extra: Any) -> D:
+    """Make a document from the attributes of a value; `extra` adds or replaces fields."""
+    fields = {}
+    for name, key in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True):
+        content = extra.get(name, getattr(value, name, UNSET))
+        if content is not UNSET and (content or name not in _OMITTED_IF_EMPTY):
+            fields[key] = content
+    return msgspec.convert(fields, kind, from_attributes=True)
 
 
-def taken(kind: type[D], value: object, **more: Any) -> D:
-    """The document of a value: `more` are fields that it does not have."""
-    said = {name: more.get(name, getattr(value, name, UNSET)) for name in kind.__struct_fields__}
-    keys = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
-    told = {keys[name]: one for name, one in said.items() if one is not UNSET and (one or name not in _SPARED)}
-    return msgspec.convert(told, kind, from_attributes=True)
-
-
-def document(kind: type[Struct], value: object, **more: Any) -> dict[str, Any]:
-    """The document of a value as an object of JSON."""
-    return encoded(taken(kind, value, **more))
+def document(kind: type[Struct], value: object, **extra: Any) -> dict[str, Any]:
+    """Make a document and convert it to an object for `json.dumps`."""
+    return encoded(from_value(kind, value, **extra))
 
 
 class FileDocument(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class PipDocument(Struct, frozen=True, kw_only=True):
 
 
 class StepDocument(Struct, frozen=True, kw_only=True):
-    """One thing to do."""
+    """One step of a plan."""
 
     id: str
     kind: str
@@ -79,7 +81,7 @@ class StepDocument(Struct, frozen=True, kw_only=True):
 
 
 class RelaxationDocument(Struct, frozen=True, kw_only=True):
-    """A change that would make the request satisfiable, and the command that has it."""
+    """A change that would make the request satisfiable, and the command with that change."""
 
     change: str
     result: str
@@ -87,7 +89,7 @@ class RelaxationDocument(Struct, frozen=True, kw_only=True):
 
 
 class ConflictDocument(Struct, frozen=True, kw_only=True):
-    """Why there is no consistent choice, and what would work, the nearest first."""
+    """Why no consistent choice exists, and what would work, smallest change first."""
 
     message: str
     causes: tuple[Cause, ...]
@@ -113,14 +115,14 @@ class PlanDocument(Struct, frozen=True, kw_only=True):
     proven: tuple[dict[str, Any], ...] | UnsetType = UNSET
     command: str | UnsetType | None = UNSET
     ranges: tuple[Range, ...] | UnsetType = UNSET
-    """Where a picture was asked for: the versions that each party allows."""
+    """For a picture: the versions that each party allows."""
 
 
-def encode_plan(plan: Plan, facts: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The plan with its facts, already encoded, ready for `json.dumps`; `more` are fields that it does not have."""
-    proven = UNSET if plan.proven is None else tuple({**_record(one), "here": one.is_of(plan.facts)} for one in plan.proven)
+def encode_plan(plan: Plan, facts: dict[str, Any], **extra: Any) -> dict[str, Any]:
+    """Encode a plan with its facts, which are encoded already."""
+    proven = UNSET if plan.proven is None else tuple({**_record(proof), "here": proof.is_of(plan.facts)} for proof in plan.proven)
     status = "ok" if plan.is_satisfiable else "unsatisfiable"
-    return {**document(PlanDocument, plan, status=status, facts=None, proven=proven, **more), "facts": facts}
+    return {**document(PlanDocument, plan, status=status, facts=None, proven=proven, **extra), "facts": facts}
 
 
 def _record(proof: Proof) -> dict[str, Any]:
@@ -154,7 +156,7 @@ class PackageDocument(Struct, frozen=True, kw_only=True):
 
 
 class LockDocument(Struct, frozen=True, kw_only=True):
-    """`lock --format json`: the lock that was made, or the conflict."""
+    """`lock --format json`: the new lock, or the conflict."""
 
     schema: Literal["cudnn-resolve/lock/1"] = "cudnn-resolve/lock/1"
     status: Literal["ok", "unsatisfiable"]
@@ -172,29 +174,32 @@ class LockDocument(Struct, frozen=True, kw_only=True):
     ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
-def encode_lock(lock: Lock, **more: Any) -> dict[str, Any]:
-    """A lock that was made, ready for `json.dumps`; `more` are fields that it does not have."""
-    tool = lock.tool
-    if tool is not None:
-        platforms = tuple(taken(PlatformDocument, one) for one in tool.stacks)
-        more |= {"targets": tool.asked.targets, "python": tool.python, "matrix": tool.matrix, "platforms": platforms}
-        more["driver_policy"] = tool.asked.driver_policy
+def encode_lock(lock: Lock, **extra: Any) -> dict[str, Any]:
+    """Encode a new lock; `extra` are fields that it lacks, such as its path."""
+    if lock.tool is not None:
+        extra |= {
+            "targets": lock.tool.asked.targets,
+            "python": lock.tool.python,
+            "matrix": lock.tool.matrix,
+            "driver_policy": lock.tool.asked.driver_policy,
+            "platforms": tuple(from_value(PlatformDocument, stack) for stack in lock.tool.stacks),
+        }
     packages = tuple(
         PackageDocument(
-            name=one.name,
-            version=version_of(one),
-            marker=marker_text(one.marker),
-            index=one.index,
-            files=tuple(name_of(file) for file in files_of(one)),
-            because=because_of(one),
+            name=package.name,
+            version=version_of(package),
+            marker=marker_text(package.marker),
+            index=package.index,
+            files=tuple(name_of(file) for file in files_of(package)),
+            because=because_of(package),
         )
-        for one in lock.packages
+        for package in lock.packages
     )
-    return document(LockDocument, None, status="ok", packages=packages, **more)
+    return document(LockDocument, None, status="ok", packages=packages, **extra)
 
 
 class DifferenceDocument(Struct, frozen=True, kw_only=True):
-    """One thing that is no longer as the lock has it, or not here as it needs it."""
+    """One difference between the lock and the present, or the machine."""
 
     what: str
     locked: str
@@ -203,7 +208,7 @@ class DifferenceDocument(Struct, frozen=True, kw_only=True):
 
 
 class LockCheckDocument(Struct, frozen=True, kw_only=True):
-    """`lock --check --format json`: every way in which a lock is not current, and the records of tests that it passed."""
+    """`lock --check --format json`: every way in which a lock is not current, and its validation records."""
 
     schema: Literal["cudnn-resolve/lock/1"] = "cudnn-resolve/lock/1"
     status: Literal["current", "outdated"]
@@ -212,15 +217,15 @@ class LockCheckDocument(Struct, frozen=True, kw_only=True):
     overlays: Texts | UnsetType = UNSET
 
 
-def encode_check(lock: Lock, found: Sequence[Difference], overlays: Texts = ()) -> dict[str, Any]:
-    """Whether a lock is current, every way in which it is not, and the records of tests that it passed."""
-    proven = tuple(_record(one) for one in proofs(lock))
-    status = "outdated" if found else "current"
-    return document(LockCheckDocument, None, status=status, differences=tuple(found), proven=proven, overlays=overlays)
+def encode_check(lock: Lock, differences: Sequence[Difference], overlays: Texts = ()) -> dict[str, Any]:
+    """Encode the result of `lock --check`."""
+    proven = tuple(_record(proof) for proof in proofs(lock))
+    status = "outdated" if differences else "current"
+    return document(LockCheckDocument, None, status=status, differences=tuple(differences), proven=proven, overlays=overlays)
 
 
 class ApplyDocument(Struct, frozen=True, kw_only=True):
-    """`apply --format json`: what became of it, and the plan."""
+    """`apply --format json`: the outcome, and the plan."""
 
     schema: Literal["cudnn-resolve/apply/1"] = "cudnn-resolve/apply/1"
     status: Status | Literal["unsatisfiable"]
@@ -240,10 +245,10 @@ class ApplyDocument(Struct, frozen=True, kw_only=True):
 
 
 def encode_apply(done: Execution | None, plan: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The execution, None where there is no plan, with the plan that it carried out."""
+    """Encode an execution, None if the request is unsatisfiable, with its plan, which is encoded already."""
     if done is None:
         return document(ApplyDocument, None, status="unsatisfiable", plan=plan)
-    steps = tuple(Done(what=one.what, seconds=round(one.seconds, 3)) for one in done.steps)
+    steps = tuple(Done(what=step.what, seconds=round(step.seconds, 3)) for step in done.steps)
     return document(ApplyDocument, done, plan=plan, steps=steps, error=done.trouble)
 
 
@@ -260,14 +265,57 @@ class PastDocument(Struct, frozen=True, kw_only=True):
 
 
 class HistoryDocument(Struct, frozen=True, kw_only=True):
-    """`apply --history --format json`: every `apply` of an environment, the newest first."""
+    """`apply --history --format json`: every `apply` of an environment, newest first."""
 
     schema: Literal["cudnn-resolve/apply-history/1"] = "cudnn-resolve/apply-history/1"
     applies: tuple[PastDocument, ...]
 
 
+def history(applies: Sequence[PastApply], undoable: Sequence[int], *, is_running: bool = False) -> tuple[PastDocument, ...]:
+    """Describe every `apply` of an environment, newest first; `is_running`: the last one has not ended."""
+    from cudnn_resolve.execution.journal import OPEN
+
+    return tuple(
+        PastDocument(
+            id=past.id,
+            at=str(past.begin.get("at", "")),
+            state="at work" if is_running and past is applies[-1] and past.state in OPEN else _past_state(past),
+            targets=tuple(past.begin.get("targets", [])),
+            changes=(
+                *(_past_change(*row) for row in past.begin.get("install", [])),
+                *(f"- {name}" for name in past.begin.get("remove", [])),
+                *(f"{_past_change(*row)} (apt)" for row in _past_system_changes(past)),
+            ),
+            can_undo=past.id in undoable,
+            log=past.log,
+        )
+        for past in reversed(applies)
+    )
+
+
+def _past_state(past: PastApply) -> str:
+    """The state in a user's terms."""
+    reverted = past.last("revert")
+    if past.state == "reverted" and reverted is not None and reverted.get("why") == "undo":
+        return "undone"
+    return {"begun": "interrupted", "changing": "interrupted", "dropped": "failed before a change"}.get(past.state, past.state)
+
+
+def _past_system_changes(past: PastApply) -> Iterator[tuple[str, str, str | None]]:
+    """Name, new and old version of the system packages that it changed, as far as the journal is readable."""
+    record = past.last("apt") or {}
+    packages, along = record.get("packages"), record.get("along")
+    rows = [tuple(row) for row in packages if isinstance(row, list)] if isinstance(packages, list) else []
+    rows += [(name, *row) for name, row in along.items() if isinstance(row, list)] if isinstance(along, dict) else []
+    yield from (row for row in rows if len(row) == 3 and row[1] != row[2])
+
+
+def _past_change(name: str, version: str, before: str | None) -> str:
+    return f"+ {name} {version}" if before is None else f"{name} {before} -> {version}"
+
+
 class CheckDocument(Struct, frozen=True, kw_only=True):
-    """One thing that was tried and judged."""
+    """One check of a validation, and its result."""
 
     id: str
     framework: str | None
@@ -281,7 +329,7 @@ class CheckDocument(Struct, frozen=True, kw_only=True):
 
 
 class GpuDocument(Struct, frozen=True, kw_only=True):
-    """One GPU that was to be used."""
+    """One GPU that the validation was to use."""
 
     index: int
     name: str | None
@@ -290,7 +338,7 @@ class GpuDocument(Struct, frozen=True, kw_only=True):
 
 
 class ValidateDocument(Struct, frozen=True, kw_only=True):
-    """`validate --format json`: the checks, and what they were about."""
+    """`validate --format json`: the checks, and what they ran on."""
 
     schema: Literal["cudnn-resolve/validate/1"] = "cudnn-resolve/validate/1"
     status: Literal["passed", "failed", "skipped"]
@@ -302,14 +350,15 @@ class ValidateDocument(Struct, frozen=True, kw_only=True):
     ranges: tuple[Range, ...] | UnsetType = UNSET
 
 
-def encode_validation(found: Validation) -> dict[str, Any]:
-    """The JSON form of a validation."""
-    checks = tuple(one if one.seconds is None else replace(one, seconds=round(one.seconds, 6)) for one in found.checks)
-    return document(ValidateDocument, found, checks=checks, frameworks=dict(found.frameworks), loaded=dict(found.loaded))
+def encode_validation(validation: Validation) -> dict[str, Any]:
+    """Encode a validation."""
+    checks = tuple(check if check.seconds is None else replace(check, seconds=round(check.seconds, 6)) for check in validation.checks)
+    frameworks, loaded = dict(validation.frameworks), dict(validation.loaded)
+    return document(ValidateDocument, validation, checks=checks, frameworks=frameworks, loaded=loaded)
 
 
 class DoctorDocument(Struct, frozen=True, kw_only=True):
-    """`doctor --format json`: the findings, the most likely cause first."""
+    """`doctor --format json`: the findings, most likely cause first."""
 
     schema: Literal["cudnn-resolve/doctor/1"] = "cudnn-resolve/doctor/1"
     findings: tuple[Finding, ...]
@@ -318,7 +367,7 @@ class DoctorDocument(Struct, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Struct, frozen=True, kw_only=True):
-    """What is said of one thing that was checked."""
+    """The verdict on one environment, lock or list."""
 
     what: str
     machine: str | None
@@ -326,17 +375,17 @@ class VerdictDocument(Struct, frozen=True, kw_only=True):
     frameworks: tuple[CheckedFramework, ...]
     findings: tuple[Finding, ...]
     remedy: tuple[Remedy, ...]
-    """What mends all that breaks together, the smallest change first."""
+    """Fixes for everything that breaks, smallest change first."""
     judged: Texts
     not_judged: Texts
     complaints: Texts
-    """What `pip check` says besides: packages that declare of one another what is not met. It is no part of the verdict."""
+    """Declared requirements of installed packages that are not met, as `pip check` reports them; not part of the verdict."""
     ranges: tuple[Range, ...] | UnsetType = UNSET
-    """For a picture."""
+    """For a picture: the versions that each party allows."""
 
 
 class ComparisonDocument(Struct, frozen=True, kw_only=True):
-    """What the step from one list to another does to a machine."""
+    """What the change from one list to another does to a machine."""
 
     machine: str | None
     before: Literal["runs", "breaks", "unknown"]
@@ -344,36 +393,43 @@ class ComparisonDocument(Struct, frozen=True, kw_only=True):
     frameworks_before: tuple[CheckedFramework, ...]
     frameworks_after: tuple[CheckedFramework, ...]
     appeared: tuple[Finding, ...]
-    """Findings that the new list has and the old one has not."""
+    """Findings of the new list only."""
     gone: tuple[Finding, ...]
+    """Findings of the old list only."""
     packages: tuple[Moved, ...]
 
 
 class VerdictsDocument(Struct, frozen=True, kw_only=True):
-    """`check --format json`: a verdict for each thing that was named."""
+    """`check --format json`: a verdict for each file, or for the environment."""
 
     schema: Literal["cudnn-resolve/check/1"] = "cudnn-resolve/check/1"
     verdicts: tuple[VerdictDocument, ...]
     changes: tuple[ComparisonDocument, ...] | UnsetType = UNSET
-    """With `--diff`, for each machine; the verdicts are those on the new list."""
+    """With `--diff`: one for each machine; the verdicts are those on the new list."""
 
 
-def changed(one: Comparison) -> ComparisonDocument:
-    """What a change does to a machine, as a document has it."""
+def encode_verdicts(verdicts: Sequence[Verdict], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Encode the result of `check`."""
+    documents = tuple(from_value(VerdictDocument, verdict) for verdict in verdicts)
+    return document(VerdictsDocument, None, verdicts=documents, changes=tuple(map(_comparison, comparisons)) or UNSET)
+
+
+def _comparison(comparison: Comparison) -> ComparisonDocument:
+    before, after = comparison.before, comparison.after
     return ComparisonDocument(
-        machine=one.after.machine,
-        before=one.before.status,
-        after=one.after.status,
-        frameworks_before=one.before.frameworks,
-        frameworks_after=one.after.frameworks,
-        appeared=one.appeared,
-        gone=one.gone,
-        packages=one.moved,
+        machine=after.machine,
+        before=before.status,
+        after=after.status,
+        frameworks_before=before.frameworks,
+        frameworks_after=after.frameworks,
+        appeared=comparison.appeared,
+        gone=comparison.gone,
+        packages=comparison.moved,
     )
 
 
 class ReasonDocument(Struct, frozen=True, kw_only=True):
-    """One requirement in a chain, and the reasons behind the package that brought it."""
+    """One requirement in a chain, and the reasons for the package that declares it."""
 
     text: str = field(name="wants")
     because: str
@@ -383,7 +439,7 @@ class ReasonDocument(Struct, frozen=True, kw_only=True):
 
 
 class WhyDocument(Struct, frozen=True, kw_only=True):
-    """`why --format json`: the chain of reasons behind a package, or behind its absence."""
+    """`why --format json`: the chain of reasons for a package, or for its absence."""
 
     schema: Literal["cudnn-resolve/why/1"] = "cudnn-resolve/why/1"
     package: str
@@ -404,7 +460,7 @@ class ErrorFields(Struct, frozen=True, kw_only=True):
 
 
 class ErrorDocument(Struct, frozen=True, kw_only=True):
-    """What every verb prints with `--format json` in the place of its own document where it ends with an error."""
+    """What every command prints with `--format json` instead of its own document if it ends with an error."""
 
     schema: Literal["cudnn-resolve/error/1"] = "cudnn-resolve/error/1"
     status: Literal["error"] = "error"
@@ -413,5 +469,5 @@ class ErrorDocument(Struct, frozen=True, kw_only=True):
 
 
 def encode_error(error: CudnnResolveError) -> dict[str, Any]:
-    """The object of an error."""
-    return document(ErrorDocument, None, exit_code=int(error.exit_code), error=taken(ErrorFields, error))
+    """Encode an error."""
+    return document(ErrorDocument, None, exit_code=int(error.exit_code), error=from_value(ErrorFields, error))

@@ -1,7 +1,8 @@
-"""Answers for many machines as text and as JSON."""
+"""Render an answer for many machines as text and as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -9,22 +10,29 @@ from msgspec import UNSET, Struct, UnsetType
 from cudnn_resolve.facts.codec import encode as encode_facts
 from cudnn_resolve.fleet.classes import ranges
 from cudnn_resolve.fleet.model import Change, ClassAnswer, FleetAnswer, HostFault, OneLock, Outcome, Spread, Status
-from cudnn_resolve.report.document import FACTS, PLAN_OBJECT, VerdictDocument, document, encode_plan, taken
+from cudnn_resolve.report.document import FACTS, PLAN_OBJECT, VerdictDocument, document, encode_plan, from_value
 from cudnn_resolve.report.plan import verdict
 from cudnn_resolve.report.text import Page, Style
 
+_MOST_ROWS = 20
+"""Rows of one kind to show, unless verbose."""
+_MOST_SPREADS = 5
+"""Facts in which the hosts of a class differ, and values of one such fact, to show unless verbose."""
+_STATUS_TEXT = {"check": {"ok": "runs", "no": "breaks", "unknown": "not known"}, "detect": {"ok": ""}}
+"""Verb to the words for its statuses."""
+
 
 class ClassDocument(Struct, frozen=True, kw_only=True):
-    """One class of hosts, and what the verb says of it."""
+    """One class of hosts, and the answer for it."""
 
     name: str
     hosts: tuple[str, ...]
     about: dict[str, str]
-    """The facts that make the class, each in words."""
+    """The facts that define the class, as text."""
     status: Status
     message: str
     facts: FACTS
-    """Of the host that stands for the class."""
+    """Those of the host that stands for the class."""
     differences: tuple[Spread, ...]
     plan: PLAN_OBJECT = None
     lock: str | None = None
@@ -39,117 +47,104 @@ class FleetDocument(Struct, frozen=True, kw_only=True):
     verb: str
     status: Status
     hosts: int
-    """Hosts that were named, those that did not answer among them."""
+    """Hosts that were named, including those that did not answer."""
     classes: tuple[ClassDocument, ...]
     faults: tuple[HostFault, ...]
     """Hosts that could not be asked, or whose facts cannot be read."""
     one_lock: OneLock | UnsetType = UNSET
     changes: tuple[Change, ...] | UnsetType = UNSET
-    """Since the run that `--since` names."""
+    """Changes since the run that `--since` names."""
     notes: tuple[str, ...]
 
 
-def encode(found: FleetAnswer) -> dict[str, Any]:
-    """The answer, ready for `json.dumps`."""
-    one, changes = (UNSET if each is None else each for each in (found.one, found.changes))
-    return document(FleetDocument, found, classes=tuple(map(_class, found.classes)), one_lock=one, changes=changes)
+def encode(answer: FleetAnswer) -> dict[str, Any]:
+    """Encode the answer as an object for `json.dumps`."""
+    one, changes = (UNSET if part is None else part for part in (answer.one, answer.changes))
+    return document(FleetDocument, answer, classes=tuple(map(_class_document, answer.classes)), one_lock=one, changes=changes)
 
 
-def _class(one: ClassAnswer) -> ClassDocument:
-    facts = encode_facts(one.group.facts)
+def _class_document(answer: ClassAnswer) -> ClassDocument:
+    group = answer.group
+    facts = encode_facts(group.facts)
     return ClassDocument(
-        name=one.group.name,
-        hosts=one.group.hosts,
-        about=dict(one.group.about),
-        status=one.status,
-        message=one.message,
+        name=group.name,
+        hosts=group.hosts,
+        about=dict(group.about),
+        status=answer.status,
+        message=answer.message,
         facts=facts,
-        differences=one.group.spreads,
-        plan=None if one.plan is None else encode_plan(one.plan, facts, command=None, ranges=one.ranges),
-        lock=one.lock,
-        verdicts=tuple(taken(VerdictDocument, each) for each in one.verdicts) or UNSET,
-        outcomes=one.outcomes or UNSET,
+        differences=group.spreads,
+        plan=None if answer.plan is None else encode_plan(answer.plan, facts, command=None, ranges=answer.ranges),
+        lock=answer.lock,
+        verdicts=tuple(from_value(VerdictDocument, each) for each in answer.verdicts) or UNSET,
+        outcomes=answer.outcomes or UNSET,
     )
 
 
-def render(found: FleetAnswer, *, style: Style, width: int, verbose: bool = False) -> str:
-    """The answer for a reader at a terminal: a table of the classes, what is said of each, and what is not as it should be."""
+def render(answer: FleetAnswer, *, style: Style, width: int, verbose: bool = False) -> str:
+    """Show a table of the classes, then the details of each, changes, and hosts that did not answer."""
     page = Page(style, width)
-    facts = tuple(dict.fromkeys(name for one in found.classes for name in one.group.about))
+    names = tuple(dict.fromkeys(name for one in answer.classes for name in one.group.about))
     rows = (
         (
             one.group.name,
-            _word(found, one),
+            _STATUS_TEXT.get(answer.verb, {}).get(one.status, one.status),
             str(len(one.group.hosts)),
-            *(one.group.about.get(name, "") for name in facts),
+            *(one.group.about.get(name, "") for name in names),
             ranges(one.group.hosts),
         )
-        for one in found.classes
+        for one in answer.classes
     )
-    page.table(("class", "", "hosts", *facts, "names"), rows, least=("platform", "glibc", "python"))
-    if found.one is not None:
-        page.title(f"one lock: {found.one.path}" if found.one.path is not None else "one lock: there is none")
-        page.say(found.one.message)
-        for way in found.one.ways:
-            page.say(f"{way.change}: {way.result}", first="  - ")
-    for one in found.classes:
-        _class_text(page, one, verbose=verbose)
-    if found.changes is not None:
-        page.title("changed since then" if found.changes else "nothing changed since then")
-        page.rows((one.fact, f"{one.before} -> {one.now}", ranges(one.hosts)) for one in found.changes[: None if verbose else _FEW])
-        _more(page, len(found.changes), verbose=verbose)
-    if found.faults:
-        page.title("hosts that say nothing of themselves")
-        page.rows((one.host, " ".join(one.why.split())) for one in found.faults[: None if verbose else _FEW])
-        _more(page, len(found.faults), verbose=verbose)
-    for note in found.notes:
-        page.say(note, first="note: ")
+    page.table(("class", "", "hosts", *names, "names"), rows, droppable=("platform", "glibc", "python"))
+    if answer.one is not None:
+        page.title(f"one lock: {answer.one.path}" if answer.one.path is not None else "one lock: none fits every host")
+        page.paragraph(answer.one.message)
+        for way in answer.one.ways:
+            page.paragraph(f"{way.change}: {way.result}", first="  - ")
+    for one in answer.classes:
+        lines = [line for line in _class_lines(one, verbose=verbose) if line]
+        if lines:
+            page.title(one.group.name)
+            for line in lines:
+                page.paragraph(line)
+    if answer.changes is not None:
+        changes = [(one.fact, f"{one.before} -> {one.now}", ranges(one.hosts)) for one in answer.changes]
+        _first_rows(page, "changed since then" if changes else "nothing changed since then", changes, verbose=verbose)
+    if answer.faults:
+        faults = [(fault.host, " ".join(fault.why.split())) for fault in answer.faults]
+        _first_rows(page, "hosts without facts", faults, verbose=verbose)
+    for note in answer.notes:
+        page.paragraph(note, first="note: ")
     return page.text()
 
 
-_FEW = 20
-"""Rows of a kind that are shown, unless more is asked for."""
-_WORDS = {"check": {"ok": "runs", "no": "breaks", "unknown": "not known"}, "detect": {"ok": ""}}
+def _first_rows(page: Page, title: str, rows: Sequence[Sequence[str]], *, verbose: bool) -> None:
+    page.title(title)
+    page.rows(rows if verbose else rows[:_MOST_ROWS])
+    if len(rows) > _MOST_ROWS and not verbose:
+        page.paragraph(f"and {len(rows) - _MOST_ROWS} more (-v shows them)")
 
 
-def _word(found: FleetAnswer, one: ClassAnswer) -> str:
-    return _WORDS.get(found.verb, {}).get(one.status, one.status)
+def _class_lines(answer: ClassAnswer, *, verbose: bool) -> Iterator[str]:
+    """The lock, plan or outcomes of one class, and the facts in which its hosts differ."""
+    yield ": ".join(filter(None, (f"lock {answer.lock}" if answer.lock else "", answer.message)))
+    if answer.plan is not None:
+        yield verdict(answer.plan).strip()
+        if answer.plan.conflict is not None:
+            yield from (f"{way.change}: {way.result}" for way in answer.plan.conflict.relaxations[:3])
+    hosts_by_outcome: dict[tuple[str, str], list[str]] = {}
+    for outcome in answer.outcomes:
+        hosts_by_outcome.setdefault((outcome.status, outcome.detail), []).append(outcome.host)
+    for (status, detail), hosts in list(hosts_by_outcome.items())[: None if verbose else _MOST_ROWS]:
+        yield f"{ranges(hosts)}: {status}{detail and ': ' + detail}"
+    spreads = answer.group.spreads
+    shown = spreads if verbose else spreads[:_MOST_SPREADS]
+    yield from (f"hosts differ in {spread.fact}: {_values(spread)}" for spread in shown)
+    if len(shown) < len(spreads):
+        yield f"and in {len(spreads) - len(shown)} more facts (-v shows them)"
 
 
-def _more(page: Page, count: int, *, verbose: bool) -> None:
-    if count > _FEW and not verbose:
-        page.say(f"and {count - _FEW} more: -v")
-
-
-def _class_text(page: Page, one: ClassAnswer, *, verbose: bool) -> None:
-    """What is said of one class: its lock, plan or verdict, and in what its hosts differ."""
-    lines = [f"lock {one.lock}: {one.message}" if one.lock and one.message else one.message or (one.lock and f"lock {one.lock}") or ""]
-    if one.plan is not None:
-        lines.append(verdict(one.plan).strip())
-        conflict = one.plan.conflict
-        lines += [f"{way.change}: {way.result}" for way in (conflict.relaxations[:3] if conflict is not None else ())]
-    differ: dict[tuple[str, str], list[str]] = {}
-    for outcome in one.outcomes:
-        differ.setdefault((outcome.status, outcome.detail), []).append(outcome.host)
-    lines += [
-        f"{ranges(hosts)}: {status}{detail and ': ' + detail}"
-        for (status, detail), hosts in list(differ.items())[: None if verbose else _FEW]
-    ]
-    spreads = one.group.spreads if verbose else one.group.spreads[:_SPREADS]
-    lines += [f"hosts differ in {row.fact}: {_values(row)}" for row in spreads]
-    if len(spreads) < len(one.group.spreads):
-        lines.append(f"and in {len(one.group.spreads) - len(spreads)} facts more: -v")
-    if any(lines):
-        page.title(one.group.name)
-        for line in filter(None, lines):
-            page.say(line)
-
-
-_SPREADS = 5
-"""Facts in which hosts of one class differ, and that are shown unless more is asked for."""
-
-
-def _values(row: Spread) -> str:
-    texts = [f"{value} on {ranges(hosts)}" for value, hosts in list(row.values.items())[:_SPREADS]]
-    more = len(row.values) - len(texts)
-    return "; ".join(texts) + (f"; and {more} values more" if more else "")
+def _values(spread: Spread) -> str:
+    texts = [f"{value} on {ranges(hosts)}" for value, hosts in list(spread.values.items())[:_MOST_SPREADS]]
+    more = len(spread.values) - len(texts)
+    return "; ".join(texts) + (f"; and {more} more values" if more else "")

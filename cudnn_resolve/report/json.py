@@ -1,4 +1,4 @@
-"""Any JSON value as text, and values as JSON."""
+"""Encode values as JSON."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import msgspec
 
 
 def plain(value: Any) -> Any:
-    """The JSON form of structs, tuples and mappings: dictionaries, lists, texts and numbers."""
+    """Convert structs, tuples and mappings to dictionaries, lists, strings and numbers."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value, enc_hook=dict))
-    except UnicodeEncodeError:  # a path that is no UTF-8
+    except UnicodeEncodeError:  # a path that is not UTF-8
         return json.loads(json.dumps(msgspec.to_builtins(value, enc_hook=dict)))
 
 
 def encoded(document: msgspec.Struct) -> dict[str, Any]:
-    """The object of a struct, ready for `json.dumps`."""
+    """Convert a struct to an object for `json.dumps`."""
     found: dict[str, Any] = plain(document)
     return found
 
 
 def render(value: Any) -> str:
-    """The value as indented JSON with a newline at the end; ASCII only, so that no byte of it can upset a terminal or an encoding."""
+    """Format as indented JSON with a final newline; ASCII only, so that it is safe for any terminal and encoding."""
     return json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False) + "\n"

@@ -1,4 +1,4 @@
-"""A lock in words: what it holds, what it changes, and what is wrong with it."""
+"""Render a lock as text: its contents, its changes, and whether it is current."""
 
 from __future__ import annotations
 
@@ -9,58 +9,58 @@ from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.proof import Proof, proofs
 from cudnn_resolve.report.text import Style, clean, wrap
 
-_SHOWN = 12
-"""Changes that are named one by one, unless more is asked for."""
+_MOST_CHANGES = 12
+"""Changes to list before counting the rest, unless verbose."""
 
 
 def summary(lock: Lock) -> str:
-    """What a lock holds, in one line."""
+    """Describe the contents of a lock in one line."""
     count = len(lock.packages)
-    words = f"{count} package{'' if count == 1 else 's'}"
+    text = f"{count} package{'' if count == 1 else 's'}"
     if lock.tool is not None:
-        words += f" for Python {lock.tool.python} on {', '.join(one.platform for one in lock.tool.stacks)}"
-    return words
+        text += f" for Python {lock.tool.python} on {', '.join(stack.platform for stack in lock.tool.stacks)}"
+    return text
 
 
 def change_lines(changes: Sequence[Change], *, verbose: bool) -> Iterator[str]:
-    """What a new lock changes against the old one, a line for each package."""
-    shown = changes if verbose or len(changes) <= _SHOWN else changes[: _SHOWN - 1]
-    for one in shown:
-        if one.action in ("added", "removed"):
-            yield f"  {one.action} {one.name} {one.new or one.old}"
-        elif one.action == "files":
-            yield f"  {one.name} {one.new}: other files"
-        elif one.action == "replaced":
-            yield f"  {one.name} {one.new}: the index gives other contents under the same name"
+    """Describe the changes of a renewed lock, one line for each package."""
+    shown = changes if verbose or len(changes) <= _MOST_CHANGES else changes[: _MOST_CHANGES - 1]
+    for change in shown:
+        if change.action in ("added", "removed"):
+            yield f"  {change.action} {change.name} {change.new or change.old}"
+        elif change.action == "files":
+            yield f"  {change.name} {change.new}: other files"
+        elif change.action == "replaced":
+            yield f"  {change.name} {change.new}: the index now serves different content under the same file name"
         else:
-            yield f"  {one.action} {one.name} {one.old} -> {one.new}"
+            yield f"  {change.action} {change.name} {change.old} -> {change.new}"
     if len(shown) < len(changes):
-        yield f"  and {len(changes) - len(shown)} more; -v names them"
+        yield f"  and {len(changes) - len(shown)} more (-v lists them)"
 
 
-def proof_lines(one: Proof, width: int) -> list[str]:
-    """On what a lock was tested, and why that counts no more."""
-    if one.because is None:
-        return wrap(clean(one.words), width=width, first="  proven on ")
-    first = "  recorded on " if one.is_open else "  no longer proven on "
-    return wrap(clean(f"{one.words}: {one.because}"), width=width, first=first, rest="      ")
+def _proof_lines(proof: Proof, width: int) -> list[str]:
+    """Describe one validation record, with the reason if it does not prove the current pins."""
+    if proof.because is None:
+        return wrap(clean(proof.words), width=width, first="  proven on ")
+    first = "  recorded on " if proof.is_open else "  no longer proven on "
+    return wrap(clean(f"{proof.words}: {proof.because}"), width=width, first=first, rest="      ")
 
 
-def render_check(lock: Lock, found: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
-    """Whether the lock at `path` is current, and every way in which it is not."""
+def render_check(lock: Lock, differences: Sequence[Difference], path: str, *, style: Style, width: int) -> str:
+    """Show whether the lock at `path` is current, and every way in which it is not."""
     name = clean(path)
-    proven = [line for one in proofs(lock) for line in proof_lines(one, width)]
-    if not found:
+    proven = [line for proof in proofs(lock) for line in _proof_lines(proof, width)]
+    if not differences:
         return "\n".join([f"{name} is {style('current', 'green')}: {summary(lock)}", *proven]) + "\n"
-    count = "one difference" if len(found) == 1 else f"{len(found)} differences"
+    count = "1 difference" if len(differences) == 1 else f"{len(differences)} differences"
     lines = [f"{name} is {style('outdated', 'red', 'bold')}: {count}"]
-    for one in found:
-        lines += wrap(f"{clean(one.what)}: {clean(one.locked)}", width=width, first="  ", rest="      ")
-        lines += wrap(f"now {clean(one.now)}", width=width, first="      ")
-        if one.because:
-            lines += wrap(f"because {clean(one.because)}", width=width, first="      ")
-    if any(not one.machine for one in found):
-        lines.append("`cudnn-resolve lock` writes it anew; pins that can stay do.")
+    for difference in differences:
+        lines += wrap(f"{clean(difference.what)}: {clean(difference.locked)}", width=width, first="  ", rest="      ")
+        lines += wrap(f"now {clean(difference.now)}", width=width, first="      ")
+        if difference.because:
+            lines += wrap(f"because {clean(difference.because)}", width=width, first="      ")
+    if any(not difference.machine for difference in differences):
+        lines.append("`cudnn-resolve lock` renews it, changing only the pins that must change.")
     else:
-        lines.append("The lock is right, but not for this machine; --no-facts leaves the machine out.")
+        lines.append("The lock is valid, but not for this machine; --no-facts ignores the machine.")
     return "\n".join([*lines, *proven]) + "\n"

@@ -1,4 +1,4 @@
-"""A plan as a notebook: a cell that sets the environment up, and one that looks at it; neither needs this program."""
+"""Render a plan as a notebook with a setup cell and a check cell; neither needs this program."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from typing import Any
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import folder_actions, preload_files
-from cudnn_resolve.report.pins import folder_groups, groups, looks
+from cudnn_resolve.report.pins import comparison_program, folder_groups, groups
 from cudnn_resolve.report.plan import machine_line
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
 
 
 def render(plan: Plan) -> str:
-    """The notebook as nbformat 4.5 JSON."""
+    """Return the notebook as nbformat 4.5 JSON."""
     folder = new_folder(plan) if plan.facts.sources.get("python") == "--env" else None
-    look = looks(plan) + "print('the environment is as planned')\n"
-    cells = [_cell("markdown", "about", _about(plan))]
-    if folder is None:
-        cells += [_cell("code", "setup", setup_cell(plan)), _cell("code", "look", look)]
-    else:
-        words = [clean(word) for step in plan.steps if step.kind == "venv" for word in step.argv or () if word != "--seed"]
-        made = _NEW.format(python=f"{folder}/bin/python", words=words, setup=setup_cell(plan))
-        inside = f"%%script {clean(shlex.quote(folder))}/bin/python -u\n"
-        cells += [_cell("code", "setup", made), _cell("code", "look", f"{inside}# cells that begin so run in the new environment\n{look}")]
+    setup = setup_cell(plan)
+    check = comparison_program(plan) + "print('the environment matches the plan')\n"
+    if folder is not None:
+        command = [clean(word) for step in plan.steps if step.kind == "venv" for word in step.argv or () if word != "--seed"]
+        setup = _NEW_ENVIRONMENT.format(python=f"{folder}/bin/python", command=command, setup=setup)
+        magic = f"%%script {clean(shlex.quote(folder))}/bin/python -u"
+        check = f"{magic}\n# cells that begin with the line above run in the new environment\n{check}"
     book = {
-        "cells": cells,
+        "cells": [_cell("markdown", "about", _about(plan)), _cell("code", "setup", setup), _cell("code", "look", check)],
         "metadata": {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
@@ -41,22 +39,22 @@ def render(plan: Plan) -> str:
     return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 
-_NEW = """import os, subprocess, sys
+_NEW_ENVIRONMENT = """import os, subprocess, sys
 
 PYTHON = {python!r}
 SETUP = {setup!r}
 if not os.path.exists(PYTHON):
-    make = {words!r}
-    if make[0] == "uv":
+    command = {command!r}
+    if command[0] == "uv":
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "uv"], check=True)
-        make = [sys.executable, "-m", "uv", "venv", "-q", "--seed", *make[2:]]
-    subprocess.run(make, check=True)
+        command = [sys.executable, "-m", "uv", "venv", "-q", "--seed", *command[2:]]
+    subprocess.run(command, check=True)
 done = subprocess.run([PYTHON, "-u", "-c", SETUP], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 print(done.stdout)
 if done.returncode:
-    raise SystemExit("failed: nothing of the kernel itself was changed")
+    raise SystemExit("setup failed; the kernel's own environment was not changed")
 """
-"""The cell that makes an environment and sets it up: the kernel's own Python stays as it is."""
+"""The cell that creates an environment and sets it up, leaving the kernel's own Python alone."""
 
 
 def _cell(kind: str, name: str, text: str) -> dict[str, Any]:
@@ -70,53 +68,53 @@ def _about(plan: Plan) -> str:
     lines = [f"# {clean(', '.join(plan.targets))}", "", f"For {machine_line(plan)}."]
     if plan.stack and plan.stack.driver_min:
         lines += ["", f"Needs NVIDIA driver {plan.stack.driver_min} or newer."]
-    lines += [f"- {clean(one.message)}" for one in plan.warnings]
+    lines += [f"- {clean(warning.message)}" for warning in plan.warnings]
     if plan.facts.container == "colab":
-        lines += ["", "On Colab: choose a GPU under *Runtime > Change runtime type* first. The image has imported none of these packages"]
-        lines[-1] += " when a session begins; where the first cell asks for a restart, take *Runtime > Restart session*, which keeps"
-        lines[-1] += " what was installed. A new session starts from the image again, and needs the first cell again."
-    lines += ["", "Run the first cell; where it asks for it, restart the kernel and run it again. The second time it changes nothing."]
+        text = (
+            "On Colab, first choose a GPU under *Runtime > Change runtime type*. At the start of a session none of these packages has been "
+            "imported yet. If the first cell asks for a restart, use *Runtime > Restart session*, which keeps the installed packages. "
+            "A new session starts from the original image, so run the first cell again."
+        )
+        lines += ["", text]
+    lines += ["", "Run the first cell. If it asks you to, restart the kernel and run it again; the second run changes nothing."]
     return "\n".join(lines)
 
 
 def setup_cell(plan: Plan) -> str:
-    """The source of the cell: checks the driver, installs pins with hashes by the kernel's own pip, says where a restart is needed."""
-    apart = list(zip(folder_actions(plan.environment), folder_groups(plan), strict=False))
-    packages = [[list(group.options), list(group.lines)] for group in groups(plan, kept=True)]
-    apt = [list(one.argv) for one in plan.steps if one.kind == "apt" and one.argv is not None]
-    repositories = [repository_commands(one.repository) for one in plan.steps if one.repository is not None]
+    """Source of the cell that checks the driver, installs hashed pins with the kernel's own pip, and says if a restart is needed."""
+    separate = zip(folder_actions(plan.environment), folder_groups(plan), strict=False)
     values = {
         "MINOR": python_minor(plan),
         "DRIVER": plan.stack.driver_min if plan.stack else None,
-        "PACKAGES": packages,
-        "PINS": {one.name: one.version for one in plan.pip if one.action != "remove"},
-        "REMOVE": sorted(one.name for one in plan.pip if one.action == "remove"),
-        "FREE": list(plan.left_open),
+        "PACKAGES": [[list(group.options), list(group.lines)] for group in groups(plan, fresh=True)],
+        "PINS": {action.name: action.version for action in plan.pip if action.action != "remove"},
+        "REMOVE": sorted(action.name for action in plan.pip if action.action == "remove"),
+        "UNPINNED": list(plan.left_open),
         "FILES": preload_files(plan.environment),
-        "APART": [[one.pin, list(group.options), list(group.lines)] for one, group in apart],
-        "REPOSITORIES": [" && ".join(commands) for commands in repositories],
-        "APT": apt,
+        "SEPARATE": [[action.pin, list(group.options), list(group.lines)] for action, group in separate],
+        "REPOSITORIES": [" && ".join(repository_commands(step.repository)) for step in plan.steps if step.repository is not None],
+        "APT": [list(step.argv) for step in plan.steps if step.kind == "apt" and step.argv is not None],
     }
-    how = " (Runtime > Restart session)" if plan.facts.container == "colab" else ""
     needed = {name for name, value in values.items() if value} | {"PINS"}
     head = "".join(f"{name} = {value!r}\n" for name, value in values.items() if name in needed)
-    return f"{head}\n{program_for(needed).replace('FOLDER', FOLDER).replace('HOW', how)}"
+    restart = " (Runtime > Restart session)" if plan.facts.container == "colab" else ""
+    return f"{head}\n{program_for(needed).replace('FOLDER', FOLDER).replace('HOW', restart)}"
 
 
 def program_for(needed: Collection[str]) -> str:
-    """The program of the cell with the parts alone that these values are for: each is shown to a reader, who should meet nothing idle."""
-    out, wanted = [], True
+    """The cell's program without the parts for other values than those named, so that readers see no idle code."""
+    lines, is_needed = [], True
     for line in _SETUP.splitlines(keepends=True):
         mark = _PART.fullmatch(line)
         if mark is not None:
-            wanted = not mark[1] or bool(set(mark[1].split()) & set(needed))
-        elif wanted:
-            out.append(line)
-    return "".join(out)
+            is_needed = not mark[1] or not set(mark[1].split()).isdisjoint(needed)
+        elif is_needed:
+            lines.append(line)
+    return "".join(lines)
 
 
 _PART = re.compile(r"#:([A-Z ]*)\n")
-"""A line before what the values of these names are for; without names, for what is always there."""
+"""Begins a part of `_SETUP` that is for the values of these names; without names, a part that is always present."""
 _SETUP = """import os
 import re
 import subprocess
@@ -126,7 +124,7 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 
 
-def here(name):
+def installed(name):
     try:
         return version(name)
     except PackageNotFoundError:
@@ -141,18 +139,18 @@ def run(*words):
 
 
 #:DRIVER
-def driver():
+def driver_version():
     try:
         with open(os.environ.get("NVIDIA_VERSION_FILE", "/proc/driver/nvidia/version")) as file:
-            said = file.read()
+            text = file.read()
     except OSError:
         try:
-            said = "Module " + subprocess.run(
+            text = "Module " + subprocess.run(
                 ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], stdout=subprocess.PIPE, universal_newlines=True
             ).stdout
         except OSError:
-            said = ""
-    found = re.search(r"Module\\D* (\\d+(?:\\.\\d+)+)", said)
+            text = ""
+    found = re.search(r"Module\\D* (\\d+(?:\\.\\d+)+)", text)
     return found.group(1) if found else None
 
 
@@ -162,7 +160,7 @@ def numbers(text):
 
 #:
 def in_use(name):
-    # What this kernel has of a package: its modules that are imported, and its libraries that are mapped.
+    # Has this kernel imported modules of the package, or mapped its libraries?
     try:
         files = distribution(name).files or ()
     except PackageNotFoundError:
@@ -170,7 +168,7 @@ def in_use(name):
     for file in files:
         top = file.parts[0] if file.parts else ""
         module = top[:-3] if top.endswith(".py") else top
-        # A folder such as `nvidia` is shared by many packages: there the library counts.
+        # Many packages share a folder such as `nvidia`: there only the libraries count.
         if module in sys.modules and (len(file.parts) == 1 or file.parts[1] == "__init__.py"):
             return True
         if ".so" in file.name and os.path.realpath(str(file.locate())) in mapped:
@@ -179,25 +177,25 @@ def in_use(name):
 
 
 #:DRIVER
-there = driver()
-if there is None:
-    print("no NVIDIA driver is seen here: the plan needs %s or newer" % DRIVER)
-elif numbers(there) < numbers(DRIVER):
-    raise SystemExit("the NVIDIA driver is %s; the plan needs %s or newer" % (there, DRIVER))
+driver = driver_version()
+if driver is None:
+    print("no NVIDIA driver was found here; the plan needs %s or newer" % DRIVER)
+elif numbers(driver) < numbers(DRIVER):
+    raise SystemExit("the NVIDIA driver is %s; the plan needs %s or newer" % (driver, DRIVER))
 #:MINOR
 if MINOR != "%d.%d" % sys.version_info[:2]:
     raise SystemExit("this kernel is Python %d.%d; the plan is for %s" % (sys.version_info[0], sys.version_info[1], MINOR))
 #:
-changed = [name for name, wanted in PINS.items() if here(name) != wanted]
+changed = [name for name, wanted in PINS.items() if installed(name) != wanted]
 #:REMOVE
-changed += [name for name in REMOVE if here(name)]
-#:APART FILES
+changed += [name for name in REMOVE if installed(name)]
+#:SEPARATE FILES
 folder = sysconfig.get_paths()["purelib"]
-#:APART
-apart = os.path.join(folder, "FOLDER")
-there = {(one.metadata["Name"], one.version) for one in distributions(path=[apart])}
-missing = [(name, options, lines) for name, options, lines in APART if tuple(name.split("==")) not in there]
-changed += [name for name, _, _ in missing]
+#:SEPARATE
+separate = os.path.join(folder, "FOLDER")
+present = {(dist.metadata["Name"], dist.version) for dist in distributions(path=[separate])}
+missing = [(pin, options, lines) for pin, options, lines in SEPARATE if tuple(pin.split("==")) not in present]
+changed += [pin for pin, _, _ in missing]
 #:FILES
 for name, text in FILES.items():
     path = os.path.join(folder, name)
@@ -207,14 +205,14 @@ for name, text in FILES.items():
         changed.append(name)
 #:
 if not changed:
-    print("nothing to do: the environment is as planned")
+    print("nothing to do: the environment already matches the plan")
 else:
     try:
         with open("/proc/self/maps") as file:
             mapped = {line.split(None, 5)[5].rstrip("\\n") for line in file if line.count(" /")}
     except OSError:
         mapped = set()
-    loaded = [name for name in changed if in_use(name)]  # before their files move
+    loaded = [name for name in changed if in_use(name)]  # before their files are replaced
 #:APT REPOSITORIES
     sudo = [] if os.geteuid() == 0 else ["sudo"]
 #:REPOSITORIES
@@ -225,7 +223,7 @@ else:
     for words in APT:
         run(*sudo, *words)
 #:REMOVE
-    if any(here(name) for name in REMOVE):
+    if any(installed(name) for name in REMOVE):
         run(sys.executable, "-m", "pip", "uninstall", "-y", *REMOVE)
 #:PACKAGES
     for options, lines in PACKAGES:
@@ -233,16 +231,16 @@ else:
             file.write("\\n".join(lines) + "\\n")
         run(sys.executable, "-m", "pip", "install", "-q", *options, "-r", file.name)
         os.unlink(file.name)
-#:FREE
-    run(sys.executable, "-m", "pip", "install", "-q", *FREE)
-#:APART
+#:UNPINNED
+    run(sys.executable, "-m", "pip", "install", "-q", *UNPINNED)
+#:SEPARATE
     for _, options, lines in missing:
         with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as file:
             file.write("\\n".join(lines) + "\\n")
-        run(sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", apart, *options, "-r", file.name)
+        run(sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", separate, *options, "-r", file.name)
         os.unlink(file.name)
 #:
     print("done: %d package%s changed" % (len(changed), "" if len(changed) == 1 else "s"))
     if loaded:
-        print("RESTART the kernelHOW: it has loaded %s already and keeps the old one until then" % ", ".join(loaded))
+        print("RESTART the kernelHOW: it has already loaded %s and keeps using the old version until then" % ", ".join(loaded))
 """

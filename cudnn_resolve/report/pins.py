@@ -1,4 +1,4 @@
-"""The packages of a plan as lines of requirements files, with the hashes of their files."""
+"""Render the packages of a plan as lines of requirements files, with the hashes of their files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Group(Struct, frozen=True, kw_only=True):
     """Packages that one call of pip installs."""
 
     index: str | None
-    """Address of the index that they must come from; None = the configured one."""
-    page: bool
-    again: bool
-    """True where they are laid down again."""
+    """URL of the index that they must come from; None = the configured one."""
+    is_page: bool
+    """The URL is a page of links (`--find-links`)."""
+    reinstall: bool
     hashed: bool
     lines: tuple[str, ...]
     words: tuple[str, ...]
@@ -27,56 +27,58 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What pip is told besides the file."""
-        source = () if self.index is None else ("--find-links" if self.page else "--index-url", self.index)
-        again = ("--force-reinstall",) if self.again else ()
-        return ("--no-deps", *(("--require-hashes",) if self.hashed else ()), *again, *source)
+        """Options of `pip install` for the group."""
+        source = () if self.index is None else ("--find-links" if self.is_page else "--index-url", self.index)
+        reinstall = ("--force-reinstall",) if self.reinstall else ()
+        return ("--no-deps", *(("--require-hashes",) if self.hashed else ()), *reinstall, *source)
 
 
-def groups(plan: Plan, *, kept: bool = False) -> Iterator[Group]:
-    """The packages to install by the index that they come from; `kept`: as for a fresh environment, those that are there, too."""
-    yield from _groups([one for one in plan.pip if one.action != "remove" and (kept or one.action != "keep")], kept=kept)
+def groups(plan: Plan, *, fresh: bool = False) -> Iterator[Group]:
+    """Group the packages to install by their index; for a `fresh` environment, kept packages are installed, too."""
+    yield from _groups([action for action in plan.pip if action.action != "remove" and (fresh or action.action != "keep")], fresh=fresh)
 
 
 def folder_groups(plan: Plan) -> Iterator[Group]:
-    """The wheels for the folder of their own, likewise."""
-    yield from _groups(folder_actions(plan.environment), kept=True)
+    """Group the wheels that are unpacked into the separate folder."""
+    yield from _groups(folder_actions(plan.environment), fresh=True)
 
 
-def _groups(actions: Sequence[PipAction], *, kept: bool) -> Iterator[Group]:
-    for index, page, again in dict.fromkeys((one.index, one.page, one.reinstall and not kept) for one in actions):
-        members = [one for one in actions if (one.index, one.page, one.reinstall and not kept) == (index, page, again)]
-        hashed = all(digest_of(one) for one in members)
-        lines = tuple(pin_line(one, hashed=hashed) for one in members)
-        words = tuple(clean(word) for one in members for word in wanted(one))
-        yield Group(index=index, page=page, again=again, hashed=hashed, lines=lines, words=words)
+def _groups(actions: Sequence[PipAction], *, fresh: bool) -> Iterator[Group]:
+    members: dict[tuple[str | None, bool, bool], list[PipAction]] = {}
+    for action in actions:
+        members.setdefault((action.index, action.page, action.reinstall and not fresh), []).append(action)
+    for (index, is_page, reinstall), found in members.items():
+        hashed = all(digest_of(action) for action in found)
+        lines = tuple(pin_line(action, hashed=hashed) for action in found)
+        words = tuple(clean(word) for action in found for word in wanted(action))
+        yield Group(index=index, is_page=is_page, reinstall=reinstall, hashed=hashed, lines=lines, words=words)
 
 
 def pin_line(action: PipAction, *, hashed: bool) -> str:
-    """The line of one package."""
+    """The requirements line of one package."""
     text = " ".join(wanted(action))
     return clean(f"{text} --hash=sha256:{digest_of(action)}" if hashed else text)
 
 
 def digest_of(action: PipAction) -> str | None:
-    """The sha256 of the file that is to be installed, as far as it is known; a folder has none."""
+    """SHA-256 of the file to install; None if unknown, or for a project folder."""
     if action.file is None or (action.direct is not None and action.direct.folder is not None):
         return None
     return action.file.hashes.get("sha256")
 
 
-def looks(plan: Plan) -> str:
-    """A program for the target's interpreter that compares what is installed with the plan, and ends with status 1 where it differs."""
-    pinned = {one.name: one.version for one in plan.pip if one.action != "remove"}
-    gone = sorted(one.name for one in plan.pip if one.action == "remove")
-    return _LOOK.replace("PINNED", _literal(pinned)).replace("GONE", repr(gone))
+def comparison_program(plan: Plan) -> str:
+    """A program for the target interpreter that compares the installed versions with the plan and exits with status 1 if they differ."""
+    pinned = {action.name: action.version for action in plan.pip if action.action != "remove"}
+    removed = sorted(action.name for action in plan.pip if action.action == "remove")
+    return _COMPARE.replace("PINNED", _literal(pinned)).replace("REMOVED", repr(removed))
 
 
 def _literal(pins: dict[str, str]) -> str:
     return "{" + ", ".join(f"{clean(name)!r}: {clean(version)!r}" for name, version in pins.items()) + "}"
 
 
-_LOOK = """import sys
+_COMPARE = """import sys
 try:
     from importlib.metadata import PackageNotFoundError, version
 except ImportError:
@@ -90,12 +92,12 @@ for name, wanted in PINNED.items():
     except PackageNotFoundError:
         found = None
     if found != wanted and (found or "").partition("+")[0] != wanted.partition("+")[0]:
-        wrong.append("{} is {}, not {}".format(name, found or "not there", wanted))
-for name in GONE:
+        wrong.append("{} is {}, not {}".format(name, found or "not installed", wanted))
+for name in REMOVED:
     try:
-        wrong.append("{} {} is still there".format(name, version(name)))
+        wrong.append("{} {} is still installed".format(name, version(name)))
     except PackageNotFoundError:
         pass
 if wrong:
-    sys.exit("not as planned: " + "; ".join(wrong))
+    sys.exit("the environment does not match the plan: " + "; ".join(wrong))
 """

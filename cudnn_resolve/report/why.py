@@ -1,17 +1,15 @@
-"""The chain behind a pin as an indented list."""
+"""Render the chain of reasons behind a pin as an indented list."""
 
 from __future__ import annotations
 
-from cudnn_resolve.report.text import Style, clean, wrap
+from cudnn_resolve.report.text import PLAIN, Style, clean, wrap
 from cudnn_resolve.resolution.chain import Chain, Link
 
-_DEPTH = 8
-"""Levels that are shown."""
+_MAX_DEPTH = 8
 
 
-def render(chain: Chain, *, style: Style | None = None, width: int = 100) -> str:
-    """The package with its version, and under it who wants what because of what, up to the user's own words."""
-    style = style or Style()
+def render(chain: Chain, *, style: Style = PLAIN, width: int = 100) -> str:
+    """Show the package with its version and, below it, who requires what and why, up to the user's own targets."""
     if chain.chosen is None:
         return "\n".join(wrap(clean(f"{chain.package} is not part of the plan: {chain.absence}"), width=width)) + "\n"
     head = f"{chain.package}: this machine has none" if chain.chosen == "none" else f"{chain.package} {chain.chosen}"
@@ -23,14 +21,17 @@ def render(chain: Chain, *, style: Style | None = None, width: int = 100) -> str
 
 
 def _lines(link: Link, depth: int, width: int, seen: set[Link]) -> list[str]:
+    if link.because in link.text:  # the text already names who requires it
+        text = link.text
+    elif link.because == "asked for":
+        text = f"{link.text}, asked for"
+    else:
+        text = f"{link.text}{'' if link.obeyed else ' (overridden)'}: {link.because}"
     indent = "  " * depth
-    left = "" if link.obeyed else " (left: an override)"
-    text = f"{link.text}, asked for" if link.because == "asked for" else f"{link.text}{left}: {link.because}"
-    text = link.text if link.because in link.text else text  # the sentence names who wants it
     lines = wrap(clean(text), width=width, first=f"{indent}<- ", rest=f"{indent}   ")
-    if depth >= _DEPTH or (link in seen and link.links):
+    if depth >= _MAX_DEPTH or (link in seen and link.links):
         return lines
     seen.add(link)
-    for above in link.links:
-        lines += _lines(above, depth + 1, width, seen)
+    for parent in link.links:
+        lines += _lines(parent, depth + 1, width, seen)
     return lines

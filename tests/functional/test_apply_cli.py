@@ -78,11 +78,11 @@ def test_the_lock_that_lies_here_is_installed_undone_and_listed(bench: Bench) ->
 
     first = bench("-q")
     assert (first.returncode, first.stderr) == (0, ""), first
-    assert first.stdout.startswith("done: the environment is as planned\n")
+    assert first.stdout.startswith("done: the environment matches the plan\n")
     assert subprocess.run([bench.venv / "bin/demo"], capture_output=True, text=True, check=True).stdout == "1.0\n"
     after = tree(bench.venv, compiled=False)
     second = bench("-q")
-    assert second.stdout == "nothing to do: the environment is as planned\n"
+    assert second.stdout == "nothing to do: the environment already matches the plan\n"
     assert tree(bench.venv, compiled=False) == after
     listed = json.loads(bench("--history", "--format", "json").stdout)
     assert [(one["id"], one["state"], one["can_undo"]) for one in listed["applies"]] == [(1, "committed", True)]
@@ -250,7 +250,7 @@ def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: B
 
     assert done.returncode == 0, done
     assert done.stdout.startswith("done: ")
-    assert bench(str(lock), "-q").stdout == "nothing to do: the environment is as planned\n"
+    assert bench(str(lock), "-q").stdout == "nothing to do: the environment already matches the plan\n"
 
 
 def test_an_index_that_dies_midway_changes_nothing_and_what_came_is_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,7 +338,7 @@ def test_a_disk_that_fills_up_in_the_middle_and_one_that_cannot_be_written(bench
     bench.venv.mkdir()
     words = ["unshare", "-m", "sh", "-c", SMALL_DISK.replace("shift 2", "cp -a as-it-was/. venv && shift 2"), "sh", "4m", str(bench.venv)]
     done = bench.start(*words, sys.executable, "-c", FILLED)
-    assert "it failed, and everything is as it was" in done.stdout, done
+    assert "failed; everything was put back" in done.stdout, done
     assert done.stdout.endswith("4 []\n"), done
     assert tree(bench.base / "as-it-was") == before
 
@@ -351,7 +351,7 @@ def test_whoever_says_no_is_told_that_nothing_was_changed(bench: Bench, monkeypa
 
     done = bench()
 
-    assert (done.returncode, done.stdout) == (1, "nothing was changed: the answer was no\n"), done
+    assert (done.returncode, done.stdout) == (1, "nothing was changed: not confirmed\n"), done
     assert tree(bench.venv) == before
 
 
@@ -375,7 +375,7 @@ def test_a_lock_that_lies_here_wins_over_settings_and_where_they_disagree_is_sai
     again = bench("--force", "-v")
     told = json.loads(bench("--force", "--format", "json", "-q").stdout)
 
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done: the environment is as planned"), done
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "done: the environment matches the plan"), done
     assert (bench.venv / "bin/torch").exists()
     said = " ".join(done.stderr.split())
     assert "torch==2.6.0 is asked for, and pylock.toml holds torch 2.5.1: the lock counts" in said
@@ -422,7 +422,7 @@ def test_check_tells_each_damage_with_its_owner(bench: Bench) -> None:
     site = next(bench.venv.glob("lib/python3*/site-packages"))
 
     whole = bench(verb="check").stdout
-    assert "nothing wrong was found in what was judged" in whole
+    assert "no problem was found in what was judged" in whole
     assert "not judged: " in whole
 
     (site / "demo/__init__.py").write_text("")

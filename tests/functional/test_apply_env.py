@@ -98,7 +98,7 @@ def test_an_environment_is_made_brought_up_to_date_and_removed(making: Making) -
     before = tree(making.made, compiled=False)
 
     again = making.env("--kernel", "small")
-    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "nothing to do: the environment is as planned")
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, "nothing to do: the environment already matches the plan")
     assert tree(making.made, compiled=False) == before
 
     making.lock(("demo", "1.1"), ("other", "2.0"))
@@ -325,7 +325,7 @@ def test_the_script_of_a_plan_touches_no_folder_of_others(making: Making) -> Non
     done = making.start("bash", "setup.sh")
 
     assert done.returncode == 1, done
-    assert "is there and is not empty" in done.stderr
+    assert "exists and is not empty" in done.stderr
     assert [one.name for one in making.made.iterdir()] == ["pyvenv.cfg"]
 
 

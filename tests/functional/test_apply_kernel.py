@@ -113,9 +113,9 @@ def test_a_kernel_is_restarted_when_told_to_and_the_cell_is_a_no_op_then(kernel:
     assert done.returncode == 0, done.stderr
     first, applied, _, again, last = json.loads(done.stdout)
     assert (first, last) == ("2.5.0\n", "2.6.0\n")
-    assert "done: the environment is as planned" in applied
+    assert "done: the environment matches the plan" in applied
     assert "this kernel has imported torch already" in applied
-    assert "nothing to do: the environment is as planned" in again
+    assert "nothing to do: the environment already matches the plan" in again
 
 
 EXECUTE = """
@@ -143,8 +143,8 @@ def test_the_notebook_of_a_plan_is_executed(kernel: Path, project: Path) -> None
 
     assert done.returncode == 0, done.stderr
     first, second = (json.loads(line) for line in done.stdout.splitlines())
-    assert first == ["done: 1 package changed\n", "the environment is as planned\n"]
-    assert second == ["nothing to do: the environment is as planned\n", "the environment is as planned\n"]
+    assert first == ["done: 1 package changed\n", "the environment matches the plan\n"]
+    assert second == ["nothing to do: the environment already matches the plan\n", "the environment matches the plan\n"]
 
 
 def test_cells_run_in_another_environment_and_doctor_judges_the_last_error(kernel: Path, tmp_path: Path) -> None:

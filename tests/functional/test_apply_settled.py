@@ -17,7 +17,7 @@ from tests.functional.test_apply_cli import Bench
 from tests.program import Done, run
 
 pytestmark = pytest.mark.slow
-NOTHING = "nothing to do: the environment is as planned\n"
+NOTHING = "nothing to do: the environment already matches the plan\n"
 
 
 class Settled(Bench):

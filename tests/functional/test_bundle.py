@@ -87,8 +87,8 @@ def test_a_bundle_is_installed_by_apply_and_by_its_start_script(bench: Bundling)
     second = bench("b", "-q")
     started = bench.by_script("made")
 
-    assert first.stdout.startswith("done: the environment is as planned\n"), first
-    assert second.stdout == "nothing to do: the environment is as planned\n"
+    assert first.stdout.startswith("done: the environment matches the plan\n"), first
+    assert second.stdout == "nothing to do: the environment already matches the plan\n"
     assert started.returncode == 0, started.stderr
     for python in (bench.venv / "bin/python", bench.base / "made/bin/python"):
         said = subprocess.run(

@@ -43,7 +43,7 @@ def test_a_shared_folder_takes_what_is_fetched_and_gives_it_back(bench: Bundling
         fetched = len(index.paths())
     later = bench("--bundle-dir", "share", "-q")  # the index is gone
 
-    assert [text.splitlines()[0] for text in said] == ["done: the environment is as planned"] * 2
+    assert [text.splitlines()[0] for text in said] == ["done: the environment matches the plan"] * 2
     assert later.stdout.startswith("done: "), later
     assert fetched
     assert sorted(path.name for path in (bench.base / "share").iterdir()) == [".lock", "SHA256SUMS", "wheels"]

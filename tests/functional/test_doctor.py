@@ -110,7 +110,7 @@ def test_harmless_lines_end_with_exit_code_0() -> None:
     done = run("doctor", "-", "--no-facts", text=noise)
     assert done.returncode == 0
     assert "harmless" in done.stdout
-    assert run("doctor", "-", "--no-facts", text="epoch 1\n").stdout == "Nothing wrong was found in 1 line of the log.\n"
+    assert run("doctor", "-", "--no-facts", text="epoch 1\n").stdout == "No problem was found in 1 line of the log.\n"
 
 
 def test_a_warning_that_stands_alone_is_mentioned_and_beside_a_failure_it_is_the_cause(tmp_path: Path) -> None:

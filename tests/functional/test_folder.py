@@ -67,7 +67,7 @@ def test_the_wheel_of_a_folder_is_fetched_where_all_else_lies_on_this_disk(bench
 
     assert first.stdout.startswith("done: "), first
     assert library(bench).read_bytes() == b"of the folder"
-    assert second.stdout == "nothing to do: the environment is as planned\n"
+    assert second.stdout == "nothing to do: the environment already matches the plan\n"
     assert bench("--undo", "-q").returncode == 0
     assert not library(bench).exists()
 
@@ -132,7 +132,7 @@ def test_a_bundle_has_the_wheel_of_a_folder_and_puts_it_there(bench: Bench, inde
 
     assert first.stdout.startswith("done: "), first
     assert library(bench).read_bytes() == b"of the folder"
-    assert second.stdout == "nothing to do: the environment is as planned\n"
+    assert second.stdout == "nothing to do: the environment already matches the plan\n"
     assert run("bundle", "--check", place, environ=bench.environ, cwd=bench.base).returncode == 0
     assert len(index.paths()) == asked
     if place == "b":
@@ -152,7 +152,7 @@ def test_the_start_script_lays_the_wheel_of_a_folder_down_as_apply_does(bench: B
     for name in ("_cudnn_resolve_preload.py", f"{FOLDER}/nvidia/cudnn/lib/libcudnn.so.8"):
         assert (by_script / name).read_bytes() == (by_apply / name).read_bytes()
     bench.venv = bench.base / "venv2"
-    assert bench("b", "-q", "--no-validate").stdout == "nothing to do: the environment is as planned\n"
+    assert bench("b", "-q", "--no-validate").stdout == "nothing to do: the environment already matches the plan\n"
 
 
 @pytest.mark.parametrize("url", ["wheels/../../x.whl", "https://example.org/x.whl"])

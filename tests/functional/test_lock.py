@@ -180,7 +180,7 @@ def test_a_machine_that_the_lock_is_not_for_is_told_point_by_point(locked: Proje
 def test_a_wheel_that_changed_is_found(locked: Project) -> None:
     made_wheel(locked.wheels, "numpy", "1.26.4", "something-else; python_version < '3'")
 
-    assert "the index gives other contents under the same name" in locked().stderr
+    assert "the index now serves different content under the same file name" in locked().stderr
 
 
 def test_a_version_that_is_gone_is_found(locked: Project) -> None:

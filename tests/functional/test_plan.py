@@ -343,7 +343,7 @@ def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(pr
     card = {"gpus": [{"name": "Tesla T4"}], "driver": {"version": "550.54.15"}}
     (program.cwd / "here.json").write_text(json.dumps({**facts, **card}), "utf-8")
     text = program("plan", "pylock.toml", "--facts", "here.json", "--offline").stdout
-    assert "  proven on Tesla T4, driver 550.54.15 (2026-11-21): a card like this machine's, with its driver\n" in text
+    assert "  proven on Tesla T4, driver 550.54.15 (2026-11-21), the same GPU model and driver as here\n" in text
     misfit = program("plan", "pylock.toml", "--facts", "other.json")
     assert (misfit.returncode, misfit.stdout) == (1, "")
     assert "3.6.1" in misfit.stderr

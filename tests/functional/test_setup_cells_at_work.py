@@ -116,8 +116,8 @@ def test_a_setup_cell_does_what_it_says(words: str, cell: str, tmp_path: Path, s
 
     first, again, shown = place.run(cell, cell, seen)
 
-    assert "done: the environment is as planned" in first or ("env" not in options and "nothing to do" in first), first
-    assert "nothing to do: the environment is as planned" in again, again
+    assert "done: the environment matches the plan" in first or ("env" not in options and "nothing to do" in first), first
+    assert "nothing to do: the environment already matches the plan" in again, again
     for one in targets:
         assert one.partition("==")[2] in shown, shown
     if "kernel" in options:

@@ -170,7 +170,7 @@ def test_the_environment_of_the_folder_is_meant_and_named_with_the_reason(progra
     assert f"  into {sys.executable} (the Python that runs cudnn-resolve)\n" in own
     assert f"  into {program.folder}/.venv/bin/python (the virtual environment of this folder)\n" in local
     assert f"  into {program.folder}/active/bin/python (the active virtual environment)\n" in active
-    assert "active/bin/python (as --python says)\n" in named
+    assert "active/bin/python (from --python)\n" in named
     assert "  into a new environment\n" in program("plan", *TORCH, *ELSEWHERE).stdout
 
 

@@ -9,8 +9,9 @@ import pytest
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
-from cudnn_resolve.report.apply import history, render, render_history
+from cudnn_resolve.report.apply import render, render_history
 from cudnn_resolve.report.document import encode_apply as encode
+from cudnn_resolve.report.document import history
 
 TROUBLE = Trouble(message="uv failed: \x1b[31mred", code="installer-failed", hint="look")
 
@@ -20,7 +21,7 @@ TROUBLE = Trouble(message="uv failed: \x1b[31mred", code="installer-failed", hin
     [
         (Execution(status="nothing"), ["nothing to do"]),
         (Execution(status="done", id=3, steps=(Done(what="2 packages installed with uv", seconds=1.25),)), ["1.2 s", "apply --undo 3"]),
-        (Execution(status="reverted", id=3, trouble=TROUBLE, log="/log.txt"), ["everything is as it was", "hint: look", "/log.txt"]),
+        (Execution(status="reverted", id=3, trouble=TROUBLE, log="/log.txt"), ["everything was put back", "hint: look", "/log.txt"]),
         (
             Execution(status="broken", id=3, trouble=TROUBLE, left=("a.py: in use",)),
             ["not everything", "left: a.py: in use", "apply --undo"],
@@ -43,7 +44,7 @@ def test_text(done: Execution, said: list[str]) -> None:
 
 def test_nothing_to_undo() -> None:
     done = render(Execution(status="done", id=3), python="my env/bin/python")
-    assert "`cudnn-resolve apply --undo 3 --python 'my env/bin/python'` puts back" in done
+    assert "`cudnn-resolve apply --undo 3 --python 'my env/bin/python'` undoes this apply" in done
     assert render(Execution(status="nothing"), head="nothing to undo").startswith("nothing to undo\n")
 
 
@@ -86,8 +87,8 @@ def test_history() -> None:
         "+ libcudnn9-cuda-12 9.3.0.75-1 (apt)",
         "cudart 1 -> 2 (apt)",
     ]
-    assert history(applies, [1], at_work=True)[0].state == "at work"
+    assert history(applies, [1], is_running=True)[0].state == "at work"
     undone = PastApply(folder="/j/000001", id=1, state="reverted", records=({**begin}, {"kind": "revert", "why": "undo"}))
     assert [row.state for row in history([undone], [])] == ["undone"]
-    assert "cannot be undone" in render_history(history(applies, []))
-    assert render_history([]) == "no apply has been carried out in this environment\n"
+    assert "can no longer be undone" in render_history(history(applies, []))
+    assert render_history([]) == "no apply has run in this environment\n"

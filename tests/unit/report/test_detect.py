@@ -121,7 +121,7 @@ def test_a_hopeless_machine_still_fits_a_screen() -> None:
 def test_verbose_says_how_each_fact_was_learnt() -> None:
     text = render(machine("notebook"), verbose=True)
 
-    assert "  Known from  driver.version: libnvidia-ml.so.1\n" in text
+    assert "  Sources     driver.version: libnvidia-ml.so.1\n" in text
 
 
 def test_hostile_names_reach_no_terminal() -> None:

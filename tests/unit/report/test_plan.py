@@ -70,7 +70,7 @@ def test_a_plan_with_many_warnings_is_read_in_15_lines() -> None:
     assert len(short.splitlines()) == 15
     assert COMPANION.message in short, "what the plan leaves broken stands before what is said aside"
     hidden = sum(one.message not in short for one in many.warnings)
-    assert f"{hidden} more warnings: -v shows them" in short
+    assert f"{hidden} more warnings (-v shows them)" in short
     whole = text_report.render(many, width=1000, verbose=True)
     assert all(one.message in whole for one in many.warnings)
 
@@ -79,7 +79,7 @@ def test_a_plan_of_a_preload_alone_is_not_nothing() -> None:
     found = planned("south-gpu", python={"version": "3.10"}, gpus=None)
     kept = replace(found, pip=tuple(replace(one, action="keep") for one in found.pip))
     alone = replace(kept, steps=tuple(one for one in kept.steps if one.kind == "preload"))
-    assert "no package changes, and `apply` sees to: the preload" in text_report.render(alone)
+    assert "no package changes, but `apply` sets up the preload" in text_report.render(alone)
     assert "nothing to do" in text_report.render(replace(kept, steps=()))
 
 

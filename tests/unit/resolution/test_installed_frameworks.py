@@ -75,7 +75,7 @@ def test_a_wheel_that_would_take_the_installed_cudnn_away_lies_in_a_folder_of_it
     assert [step.kind for step in found.steps][-1] == "folder"
     assert found.stack is not None
     assert [(one.name, one.cudnn, one.libraries) for one in found.stack.frameworks if one.asked] == [("south", "8.9.7.29", "pip")]
-    assert "libcudnn.so.8 for south alone, in a folder of its own" in render(found)
+    assert "libcudnn.so.8 for south only, in a separate folder" in render(found)
 
 
 def test_no_framework_loses_the_cudnn_that_lies_in_the_folder() -> None:
