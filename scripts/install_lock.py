@@ -101,7 +101,7 @@ def install(tool: str, lock: Path, python: Path, home: Path) -> None:
     if not pip.exists():
         run([sys.executable, "-m", "venv", str(pip)])
         run([str(pip / "bin/python"), "-m", "pip", "install", "-q", "pip>=26.1"])
-    deps = ["--no-deps"] if "# pip needs --no-deps" in lock.read_text("utf-8") else []
+    deps = ["--no-deps"] if "# With pip, add --no-deps" in lock.read_text("utf-8") else []
     run([str(pip / "bin/python"), "-m", "pip", "--python", str(python), "install", "-q", "--no-cache-dir", *deps, "-r", str(lock)])
 
 

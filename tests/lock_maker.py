@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cudnn_resolve.locking.merge import Answer, merge
-from cudnn_resolve.locking.model import CREATED_BY, TOOL, Asked, Environment, Lock, Tool, version_of
+from cudnn_resolve.locking.model import CREATED_BY, TOOL, Environment, Lock, LockedRequest, Tool, version_of
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import machine_of
@@ -44,10 +44,10 @@ def answer(
     return Answer(resolution=found, stack=stack_of(found, FOUND, book))
 
 
-def lock_of(*answers: Answer, asked: Asked | None = None, base: str = "/project") -> Lock:
+def lock_of(*answers: Answer, asked: LockedRequest | None = None, base: str = "/project") -> Lock:
     """The lock of these answers."""
     targets = tuple(one.text for one in answers[0].resolution.request.targets)
-    return merge(answers, asked=asked or Asked(targets=targets, said=targets), matrix="2026-01-01.00000000", base=base)
+    return merge(answers, request=asked or LockedRequest(targets=targets, direct_targets=targets), matrix="2026-01-01.00000000", base=base)
 
 
 def pins(lock: Lock) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from cudnn_resolve.cli.arguments import request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.locking.merge import Answer, merge
-from cudnn_resolve.locking.model import Asked, Lock
+from cudnn_resolve.locking.model import Lock, LockedRequest
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import Question, gather_question
@@ -59,7 +59,7 @@ def locked(asked: Question, plan: Plan, resolution: Resolution) -> Lock:
     """The lock of a resolution; offline nobody knows its files, so each package has one that fits everywhere."""
     pins = tuple(with_file(pin) for pin in resolution.pip if pin.version is not None)
     answer = Answer(resolution=replace(resolution, pip=pins), stack=stack_of(resolution, plan.environment, asked.book))
-    return merge([answer], asked=Asked(), matrix=None, base="/project")
+    return merge([answer], request=LockedRequest(), matrix=None, base="/project")
 
 
 def with_file(pin: PipPin) -> PipPin:

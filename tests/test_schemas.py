@@ -13,7 +13,7 @@ import cudnn_resolve
 from cudnn_resolve.diagnosis.model import CheckedFramework, Verdict
 from cudnn_resolve.execution.journal import PastApply
 from cudnn_resolve.execution.model import Done, Execution, Trouble
-from cudnn_resolve.locking.check import outdated
+from cudnn_resolve.locking.check import resolution_differences
 from cudnn_resolve.operations.apply import ApplyResult, HistoryResult
 from cudnn_resolve.operations.bundle import BundledFile, BundleResult
 from cudnn_resolve.operations.check import CheckResult
@@ -52,7 +52,7 @@ def locked() -> LockResult:
 
 def checked() -> LockCheckResult:
     lock, now = lock_of(answer("north")), answer("south")
-    return LockCheckResult(lock=lock, differences=outdated(lock, [now]), overlays=("o",))
+    return LockCheckResult(lock=lock, differences=resolution_differences(lock, [now]), overlays=("o",))
 
 
 RESULTS: dict[str, Callable[[], Result]] = {

@@ -1,1 +1,1 @@
-"""The lock: a resolution as a committed file (PEP 751), written, read back, and held against a machine."""
+"""Locks: a resolution as a committed file (PEP 751), written, read back, and compared with a machine; and the lists of other tools."""

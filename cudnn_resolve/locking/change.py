@@ -1,7 +1,8 @@
-"""What a new lock changes against the old one."""
+"""Compare a new lock with the old one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,37 +16,33 @@ if TYPE_CHECKING:
 
 
 class Change(Struct, frozen=True):
-    """What happens to one package."""
+    """The change of one package."""
 
     name: str
     action: str
     """`added`, `removed`, `upgraded`, `downgraded`, `files` (the same version has other files) or `replaced`.
 
-    `replaced`: a file of the same name has other contents, which no index should do.
+    `replaced`: a file of the same name has other content, which no index should allow.
     """
     old: str | None
     new: str | None
 
 
 def changes(old: Lock | None, new: Lock) -> tuple[Change, ...]:
-    """What the new lock changes, by name."""
+    """The changes from the old lock to the new one, by name."""
     before = _by_name(old) if old is not None else {}
     after = _by_name(new)
     out = []
     for name in sorted({*before, *after}):
-        here, there = before.get(name), after.get(name)
-        if here is None or there is None:
-            out.append(Change(name, "added" if here is None else "removed", _versions(here), _versions(there)))
-        elif _versions(here) != _versions(there):
-            out.append(Change(name, _direction(here, there), _versions(here), _versions(there)))
-        elif _proof(here) != _proof(there):
-            action = "replaced" if _replaced(here, there) else "files"
-            out.append(Change(name, action, _versions(here), _versions(there)))
+        old_entries, new_entries = before.get(name, []), after.get(name, [])
+        action = _action(old_entries, new_entries)
+        if action is not None:
+            out.append(Change(name, action, _versions(old_entries), _versions(new_entries)))
     return tuple(out)
 
 
-def with_records(new: Lock, old: Lock | None) -> Lock:
-    """The new lock with the records of tests of the old one, where both install the very same files."""
+def keep_records(new: Lock, old: Lock | None) -> Lock:
+    """Keep the validation records of the old lock if both locks install the very same files."""
     if old is None or old.tool is None or new.tool is None or not old.tool.validation or changes(old, new):
         return new
     return replace(new, tool=replace(new.tool, validation=old.tool.validation))
@@ -58,32 +55,46 @@ def _by_name(lock: Lock) -> dict[str, list[Package]]:
     return out
 
 
-def _versions(entries: list[Package] | None) -> str | None:
-    """The versions of the entries of one name, `1.26.4` or `2.6.0, 2.6.0+cu126`; `local` for projects without one."""
-    if not entries:
-        return None
-    return ", ".join(dict.fromkeys(version_of(one) or "local" for one in entries))
+def _action(old: Sequence[Package], new: Sequence[Package]) -> str | None:
+    """What happens to the entries of one name; None if they stay."""
+    if not old:
+        return "added"
+    if not new:
+        return "removed"
+    if _versions(old) != _versions(new):
+        return "downgraded" if _newest(new) < _newest(old) else "upgraded"
+    if _content(old) != _content(new):
+        return "replaced" if _has_replaced_file(old, new) else "files"
+    return None
 
 
-def _proof(entries: list[Package]) -> object:
-    """What the entries install: digests and places, but not the addresses that files are taken from."""
+def _versions(entries: Sequence[Package]) -> str | None:
+    """Versions of the entries, such as `1.26.4` or `2.6.0, 2.6.0+cu126`; `local` for projects without one."""
+    return ", ".join(dict.fromkeys(version_of(entry) or "local" for entry in entries)) or None
+
+
+def _newest(entries: Sequence[Package]) -> Version:
+    return max(entry.version or Version("0") for entry in entries)
+
+
+def _content(entries: Sequence[Package]) -> object:
+    """What the entries install: hashes and local places, but not the URLs of files."""
     return [
-        (marker_text(one.marker), sorted((name_of(file), sorted(file.hashes.items())) for file in files_of(one)), one.directory, one.vcs)
-        for one in entries
+        (
+            marker_text(entry.marker),
+            sorted((name_of(file), sorted(file.hashes.items())) for file in files_of(entry)),
+            entry.directory,
+            entry.vcs,
+        )
+        for entry in entries
     ]
 
 
-def _replaced(old: list[Package], new: list[Package]) -> bool:
-    """True where a file of one name has two contents."""
-    before = {name_of(file): file.hashes for one in old for file in files_of(one)}
-    for file in (file for one in new for file in files_of(one)):
+def _has_replaced_file(old: Sequence[Package], new: Sequence[Package]) -> bool:
+    """True if a file of one name has two contents."""
+    before = {name_of(file): file.hashes for entry in old for file in files_of(entry)}
+    for file in (file for entry in new for file in files_of(entry)):
         known = before.get(name_of(file), {})
         if any(known.get(name, digest) != digest for name, digest in file.hashes.items()):
             return True
     return False
-
-
-def _direction(old: list[Package], new: list[Package]) -> str:
-    before = max(one.version or Version("0") for one in old)
-    after = max(one.version or Version("0") for one in new)
-    return "downgraded" if after < before else "upgraded"

@@ -1,6 +1,6 @@
-"""What other tools say is installed, or will be: their locks, lists, notebooks and images, recognised by content.
+"""Read what other tools install: their locks, lists, notebooks and images, recognized by content.
 
-From a lock for several platforms and groups the packages are taken that the tool itself would install on the machine.
+Of a lock for several platforms and groups, only the packages are read that its tool would install on the machine.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.check_pylock import parse_toml
-from cudnn_resolve.locking.listing import Choice, Listed, PackageList, Reading, dicts
+from cudnn_resolve.locking.package_list import ListedPackage, PackageList, PartSelection, ReadContext, dicts
+from cudnn_resolve.locking.pep751 import parse_toml
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.resolution.marker import marker_environment
 
@@ -24,89 +24,94 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
 
 LIMIT_BYTES = 64 << 20
-_PACKAGES = 50_000
-_ALL = Choice()
+_MOST_PACKAGES = 50_000
+_DEFAULT_PARTS = PartSelection()
 
 
-def read_list(text: str, where: str, machine: Machine, choice: Choice = _ALL, open_: Reader | None = None) -> PackageList:
-    """The packages that a file lists for a machine; InputError where it is of no known form, or names none.
+def read_list(
+    text: str, where: str, machine: Machine, selection: PartSelection = _DEFAULT_PARTS, open_: Reader | None = None
+) -> PackageList:
+    """Read the packages that a file lists for a machine; raises InputError if the format is unknown or nothing is listed.
 
-    `open_` gives the files that it names itself.
+    `open_` reads the files that it refers to.
     """
     text = text.replace("\r\n", "\n").removeprefix("\ufeff")
-    kind, found = _recognised(text, where)
-    reading = Reading(where, marker_environment(machine), choice, open_)
-    rows = list(_reader(kind)(found, reading))
-    if len(rows) > _PACKAGES:
-        raise InputError(f"{where} lists more than {_PACKAGES} packages", code="list-too-long")
-    if not rows and not reading.loose:
-        context = "; ".join((*reading.gaps, *reading.notes)) or None
-        if kind in ("notebook", "Dockerfile"):
-            hint = "in the environment that it makes, `cudnn-resolve check` judges what is there"
-            raise InputError(f"{where} installs nothing that can be judged ({kind})", code="list-empty", context=context, hint=hint)
-        raise InputError(f"{where} names no package for this machine ({kind})", code="list-empty", context=context)
-    if (choice.extras or choice.groups) and kind not in WITH_PARTS:
-        raise InputError(
-            f"{where} has no extras or groups ({kind})", code="list-part", hint=f"they are for {', '.join(sorted(WITH_PARTS))}"
-        )
-    lines = _lines(text, is_lock=kind.endswith((".lock", ".toml")))
-    packages: dict[str, Listed] = {}
-    for one in rows:
-        known = packages.get(one.name)
+    kind, content = _recognize(text, where)
+    context = ReadContext(where, marker_environment(machine), selection, open_)
+    rows = list(_reader(kind)(content, context))
+    if len(rows) > _MOST_PACKAGES:
+        raise InputError(f"{where} lists more than {_MOST_PACKAGES} packages", code="list-too-long")
+    if not rows and not context.loose:
+        raise _empty(kind, context)
+    if (selection.extras or selection.groups) and kind not in _WITH_PARTS:
+        hint = f"they are for {', '.join(sorted(_WITH_PARTS))}"
+        raise InputError(f"{where} has no extras or groups ({kind})", code="list-part", hint=hint)
+    line_of = _line_finder(text, is_lock=kind.endswith((".lock", ".toml")))
+    packages: dict[str, ListedPackage] = {}
+    for row in rows:
+        known = packages.get(row.name)
         if known is None:
-            packages[one.name] = one if one.line is not None or one.file else replace(one, line=lines(one.name, one.version))
-        elif known.version != one.version:
-            reading.gap(f"{one.name} is listed twice, as {known.version} and {one.version}: the first counts")
+            packages[row.name] = row if row.line is not None or row.file else replace(row, line=line_of(row.name, row.version))
+        elif known.version != row.version:
+            context.gap(f"{row.name} is listed twice, as {known.version} and {row.version}: the first one counts")
     return PackageList(
         kind=kind,
         packages=tuple(packages.values()),
-        loose=tuple(reading.loose.values()),
-        constraints=tuple(reading.constraints),
-        clash=reading.clash,
-        base=reading.base,
-        python=reading.python,
-        partial=reading.partial,
-        notes=tuple(reading.notes),
-        gaps=reading.gaps,
+        loose=tuple(context.loose.values()),
+        constraints=tuple(context.constraints),
+        clash=context.clash,
+        base=context.base,
+        python=context.python,
+        partial=context.partial,
+        notes=tuple(context.notes),
+        gaps=context.gaps,
     )
+
+
+def _empty(kind: str, context: ReadContext) -> InputError:
+    remarks = "; ".join((*context.gaps, *context.notes)) or None
+    if kind in ("notebook", "Dockerfile"):
+        hint = "run `cudnn-resolve check` inside the environment that it creates"
+        return InputError(f"{context.where} installs nothing that can be judged ({kind})", code="list-empty", context=remarks, hint=hint)
+    return InputError(f"{context.where} lists no package for this machine ({kind})", code="list-empty", context=remarks)
 
 
 # ---- recognition
 
 
 def kind_of(text: str) -> str | None:
-    """What wrote a text; None for requirements, and where nobody knows."""
+    """The format of a text; None for requirements, and if it is unknown."""
     try:
-        kind, _ = _recognised(text.replace("\r\n", "\n"), "")
+        kind, _ = _recognize(text.replace("\r\n", "\n"), "")
     except InputError:
         return None
     return kind if kind != "requirements file" else None
 
 
 def not_a_pylock(text: str, where: str) -> InputError | None:
-    """The refusal of a file that another tool wrote, where a `pylock.toml` is wanted; None where it is not known as one."""
+    """The error for a file of another tool in place of a `pylock.toml`; None if it is not recognized as one."""
     kind = kind_of(text)
     if kind is None or kind == "pylock.toml":
         return None
-    more = "`uv export --format pylock.toml -o pylock.toml`" if kind == "uv.lock" else "`cudnn-resolve lock`"
-    hint = f"`cudnn-resolve check {shlex.quote(where)}` judges it; {more} makes a lock that plan and apply take"
-    what = f"of the form of `{kind}`" if " " in kind else f"a{'n' if kind[0] in 'aeio' else ''} {kind}"
-    return InputError(f"{where} is {what}, and a pylock.toml is wanted", code="lock-form", hint=hint)
+    command = "`uv export --format pylock.toml -o pylock.toml`" if kind == "uv.lock" else "`cudnn-resolve lock`"
+    hint = f"`cudnn-resolve check {shlex.quote(where)}` judges it; {command} makes a lock that plan and apply accept"
+    form = f"output of `{kind}`" if " " in kind else f"a{'n' if kind[0] in 'aeio' else ''} {kind}"
+    return InputError(f"{where} is {form}, not a pylock.toml", code="lock-form", hint=hint)
 
 
-def _recognised(text: str, where: str) -> tuple[str, Any]:
-    """What wrote a text, and the text parsed as far as that takes."""
+def _recognize(text: str, where: str) -> tuple[str, Any]:
+    """The format of a text, and its content, parsed if it is JSON or TOML."""
     start = text.lstrip("\ufeff \t\r\n")
     if re.match(r"\{|\[\s*[\]{]", start):
-        kind = _json_kind(found := _json(start, where))
+        kind = _json_kind(found := _parse_json(start, where))
         if kind is None:
-            raise _no_form(where, "JSON", "known are Pipfile.lock, a notebook, `pip list --format json` and `conda list --json`")
+            raise _unknown_format(where, "JSON", "known are Pipfile.lock, notebooks, `pip list --format json` and `conda list --json`")
         return kind, found
     if re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*(?:\[\[?[\w.-]+\]\]?[ \t]*(?:#.*)?(?:\n|\Z)|[\w-]+\s*=\s*[\[{\"'\d])", text):
         found = parse_toml(text, where)
         kind = _toml_kind(found)
         if kind is None:
-            raise _no_form(where, "TOML", "`cudnn-resolve plan -r FILE` resolves what a pyproject.toml asks for")
+            raise _unknown_format(where, "TOML", "`cudnn-resolve plan -r FILE` resolves the requirements of a pyproject.toml")
         return kind, found
     return next((kind for kind, sign in _TEXTS if sign.search(text)), "requirements file"), text
 
@@ -122,21 +127,21 @@ _TEXTS = (
 )
 
 
-def _no_form(where: str, what: str, hint: str) -> InputError:
-    return InputError(f"{where} is {what} of no known form", code="list-form", hint=hint)
+def _unknown_format(where: str, language: str, hint: str) -> InputError:
+    return InputError(f"{where} is {language} of an unknown format", code="list-form", hint=hint)
 
 
-def _json(text: str, where: str) -> Any:
+def _parse_json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where} is not JSON: {error!s:.200}", code="list-form") from None
+        raise InputError(f"{where} is not valid JSON: {error!s:.200}", code="list-form") from None
 
 
 def _json_kind(found: Any) -> str | None:
     if isinstance(found, list):
-        rows = [one for one in found if isinstance(one, dict)]
-        return "conda list --json" if any("channel" in one or "build_string" in one for one in rows) else "pip list --format json"
+        is_conda = any("channel" in row or "build_string" in row for row in found if isinstance(row, dict))
+        return "conda list --json" if is_conda else "pip list --format json"
     if "nbformat" in found:
         return "notebook"
     if isinstance(found.get("_meta"), dict) and isinstance(found.get("default"), dict):
@@ -158,24 +163,25 @@ def _toml_kind(found: Mapping[str, Any]) -> str | None:
     return None
 
 
-_IN_LOCKS = re.compile(r"""\s*(?:name\s*=\s*["']|["'])([A-Za-z0-9][\w.-]{0,120})["']""")
-_IN_LISTS = re.compile(r"""[\s\[{-]*(?:"?name"?\s*:\s*"?)?([A-Za-z0-9][\w.-]{0,120})""")
+_NAME_IN_LOCK = re.compile(r"""\s*(?:name\s*=\s*["']|["'])([A-Za-z0-9][\w.-]{0,120})["']""")
+_NAME_IN_LIST = re.compile(r"""[\s\[{-]*(?:"?name"?\s*:\s*"?)?([A-Za-z0-9][\w.-]{0,120})""")
 
 
-def _lines(text: str, *, is_lock: bool) -> Callable[[str, str], int | None]:
-    """A function that finds the line on which a package is pinned; in a lock that is where its name stands."""
+def _line_finder(text: str, *, is_lock: bool) -> Callable[[str, str], int | None]:
+    """Return a function that finds the line on which a package is pinned; in a lock, the line of its name."""
     lines = text.split("\n")
-    by_name: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
+    pattern = _NAME_IN_LOCK if is_lock else _NAME_IN_LIST
     for number, line in enumerate(lines, start=1):
-        found = (_IN_LOCKS if is_lock else _IN_LISTS).match(line[:400])
+        found = pattern.match(line[:400])
         if found:
-            by_name.setdefault(canonicalize_name(found[1]), []).append(number)
+            numbers.setdefault(canonicalize_name(found[1]), []).append(number)
 
     def line_of(name: str, version: str) -> int | None:
-        places = by_name.get(name, [])
-        after = 1 if is_lock else 0
-        exact = (number for number in places if any(version in line for line in lines[number - 1 : number + after]))
-        return next(exact, places[0] if places else None)
+        candidates = numbers.get(name, [])
+        following = 1 if is_lock else 0
+        exact = (number for number in candidates if any(version in line for line in lines[number - 1 : number + following]))
+        return next(exact, candidates[0] if candidates else None)
 
     return line_of
 
@@ -183,31 +189,32 @@ def _lines(text: str, *, is_lock: bool) -> Callable[[str, str], int | None]:
 # ---- readers
 
 
-def _pip_json(found: list[Any], reading: Reading) -> Iterator[Listed]:
-    for one in dicts(found):
-        yield from reading.row(one.get("name"), one.get("version"))
+def _pip_json(found: list[Any], context: ReadContext) -> Iterator[ListedPackage]:
+    for row in dicts(found):
+        yield from context.package(row.get("name"), row.get("version"))
 
 
-def _pip_list(text: str, reading: Reading) -> Iterator[Listed]:
+def _pip_list(text: str, context: ReadContext) -> Iterator[ListedPackage]:
     lines = iter(text.splitlines())
     for line in lines:
         if re.match(r"-{3,} +-{3,}", line):
             break
     for line in lines:
         words = line.split()
-        if len(words) > 1 and re.fullmatch(r"[A-Za-z0-9][\w.-]*", words[0]):  # no name: `[notice] A new release`, `WARNING: x`, a prompt
-            yield from reading.row(words[0], words[1])
+        # Other lines are `[notice] A new release`, `WARNING: x`, or a prompt.
+        if len(words) > 1 and re.fullmatch(r"[A-Za-z0-9][\w.-]*", words[0]):
+            yield from context.package(words[0], words[1])
 
 
-WITH_PARTS = frozenset({"pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "conda-lock.yml", "pixi.lock"})
-"""Kinds with extras, groups, categories or environments."""
+_WITH_PARTS = frozenset({"pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "conda-lock.yml", "pixi.lock"})
+"""Formats with extras, groups, categories or environments."""
 
 
-def _reader(kind: str) -> Callable[[Any, Reading], Iterator[Listed]]:
-    """The reader of a kind; each is imported where a file of it is read."""
+def _reader(kind: str) -> Callable[[Any, ReadContext], Iterator[ListedPackage]]:
+    """The reader of a format; the readers are imported only when a file is read."""
     from cudnn_resolve.locking import conda, dockerfile, install_lines, notebook, tool_locks
 
-    readers: dict[str, Callable[[Any, Reading], Iterator[Listed]]] = {
+    readers: dict[str, Callable[[Any, ReadContext], Iterator[ListedPackage]]] = {
         "pylock.toml": tool_locks.read_pylock,
         "uv.lock": tool_locks.read_uv,
         "poetry.lock": tool_locks.read_poetry,

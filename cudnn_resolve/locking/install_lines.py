@@ -1,4 +1,4 @@
-"""What lines install, one after the other: requirements files, and the words of `pip install`. A later line overrides an earlier one."""
+"""Simulate what requirements files and `pip install` commands install, one after the other; later ones override earlier ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import InvalidVersion
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.check_pylock import parse_toml
-from cudnn_resolve.locking.listing import LONGEST_NAME, Listed, Loose, Reading, table
+from cudnn_resolve.locking.package_list import LONGEST_NAME, ListedPackage, LooseRequirement, ReadContext, table
+from cudnn_resolve.locking.pep751 import parse_toml
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.matrix.toml import texts
 from cudnn_resolve.requirement.file import FILES, LONGEST, logical_lines
@@ -25,296 +25,305 @@ from cudnn_resolve.resolution.release import version_within
 _PIN = re.compile(r"={2,3}\s*[^*\s,;]+")
 _OPTIONS = re.compile(r"(?:^|\s)#|\s(?=--?[a-z])")
 VARIANT = re.compile(r"/(cu\d{2,3}|cpu|xpu|rocm[\d.]*)(?=/|$)")
-"""An index of one variant, in its address."""
+"""The variant in the URL of an index."""
 _BACKEND = re.compile(r"--torch-backend[=\s]\s*(\S+)")
 _FILE = re.compile(r"(?:(--requirements?|--constraints?)[=\s]|(-[rc])[=\s]?)\s*(\S.*)")
 _INDEX = re.compile(r"(?:--(?:index-url|default-index|index|extra-index-url|find-links)[=\s]|-[if][=\s]?)\s*[\"']?([^\s\"']+)[\"']?")
-_IDLE = re.compile(
+_IRRELEVANT = re.compile(
     r"--(?:pre|no-index|prefer-binary|require-hashes|(?:no-binary|only-binary|trusted-host|use-feature|config-settings)\b.*)(?:\s|$).*"
 )
 _VALUED = frozenset(
     {"-r", "--requirement", "--requirements", "-c", "--constraint", "--constraints", "-i", "--index-url", "--extra-index-url", "-f"}
     | {"--find-links", "--default-index", "--index", "-e", "--editable", "--torch-backend"}
 )
-"""Options of `pip install` with a value that decides what is installed."""
+"""Options of `pip install` whose value decides what is installed."""
 _SKIPPED = frozenset(
     {"-t", "--target", "--prefix", "--root", "--src", "--platform", "--python-version", "--python", "-p", "--implementation", "--abi"}
     | {"--timeout", "--retries", "--trusted-host", "--cache-dir", "--progress-bar", "--no-binary", "--only-binary", "--log", "--proxy"}
     | {"--cert", "--client-cert", "--root-user-action", "--upgrade-strategy", "--exists-action", "--use-feature", "--index-strategy"}
     | {"--resolution", "--prerelease", "--exclude-newer", "--config-settings", "-C", "--no-build-isolation-package"}
 )
-"""Options with a value that does not."""
+"""Options whose value does not."""
 _GLOBAL = frozenset({"--keyring-provider", "--use-deprecated", "--directory", "--project", "--config-file", "--color"})
-"""Further ones, before the command."""
+"""Further options with a value, before the command."""
 _NO_INSTALL = frozenset(
     {"", "uninstall", "config", "cache", "list", "freeze", "show", "check", "download", "wheel", "debug", "hash", "inspect", "index"}
 )
+"""Commands of pip that install nothing."""
 
 
 class Line(NamedTuple):
-    """One requirement, and where it stands."""
+    """One line of a requirements file, or one argument of a command."""
 
     text: str
     line: int | None
     file: str | None
-    is_limit: bool
+    is_constraint: bool
 
 
 class _Command(NamedTuple):
-    """What counts for all requirements of one command."""
+    """State and options of one command."""
 
+    number: int
     variants: tuple[str, ...]
-    limits: Mapping[str, Sequence[Requirement]]
-    """Its constraints, by the names of the packages."""
-    mine: set[str]
-    """Packages that it pinned so far."""
+    constraints: Mapping[str, Sequence[Requirement]]
+    """Constraints by package."""
+    pinned: set[str]
+    """Packages that it has pinned so far."""
     loose: set[str]
-    """Packages that it asked for without a version so far."""
+    """Packages that it has requested without a version so far."""
     upgrade: bool
     alone: bool
-    number: int
 
 
-class Installs:
-    """What an environment holds while lines install into it."""
+class SimulatedInstalls:
+    """The content of an environment while commands install into it."""
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        self._pins: dict[str, Listed] = {}
-        self._nameless: list[str] = []
+    def __init__(self, context: ReadContext) -> None:
+        self.context = context
+        self._pins: dict[str, ListedPackage] = {}
+        self._without_version: list[str] = []
         self._commands = 0
 
-    def put(self, row: Listed) -> None:
-        """Install a version in the place of another one."""
-        self.reading.loose.pop(row.name, None)
-        self._pins[row.name] = row
+    def pin(self, package: ListedPackage) -> None:
+        """Install a version, replacing any other."""
+        self.context.loose.pop(package.name, None)
+        self._pins[package.name] = package
 
-    def loosen(self, loose: Loose) -> None:
-        """Leave the version to the installer."""
-        self._pins.pop(loose.name, None)
-        self.reading.loose[loose.name] = loose
+    def loosen(self, requirement: LooseRequirement) -> None:
+        """Install a version that the installer chooses."""
+        self._pins.pop(requirement.name, None)
+        self.context.loose[requirement.name] = requirement
 
     def remove(self, names: Iterable[str]) -> None:
-        """Take packages out."""
+        """Uninstall packages."""
         for name in map(canonicalize_name, names):
             self._pins.pop(name, None)
-            self.reading.loose.pop(name, None)
+            self.context.loose.pop(name, None)
 
-    def rows(self) -> Iterator[Listed]:
-        """What is there in the end."""
-        if self._nameless:
-            self.reading.gap(f"of no known version, so not judged: {_few(self._nameless)}")
+    def packages(self) -> Iterator[ListedPackage]:
+        """The pinned packages after all commands."""
+        if self._without_version:
+            shown = ", ".join(name[:60] for name in self._without_version[:6])
+            more = f" and {len(self._without_version) - 6} more" if len(self._without_version) > 6 else ""
+            self.context.gap(f"without a known version, so not judged: {shown}{more}")
         yield from self._pins.values()
 
-    def take(self, lines: Iterable[Line], *, upgrade: bool = False, alone: bool = False) -> None:
-        """Carry out one command: its requirements, the files that they name, and the indexes that count for all of them.
+    def install(self, lines: Iterable[Line], *, upgrade: bool = False, alone: bool = False) -> None:
+        """Run one command: its requirements, the files that they include, and the indexes that apply to all of them.
 
-        `alone`: what they require is not installed.
+        `alone`: without dependencies.
         """
         addresses: list[str] = []
-        flat = list(self._flat(lines, addresses))
+        flat = list(self._flatten(lines, addresses))
         variants = tuple(dict.fromkeys(found[1] for found in map(VARIANT.search, addresses) if found))
         for address in addresses:
             if not VARIANT.search(address):
-                self.reading.note(f"packages come from {without_logins(address)[:80]}, too: judged by name and version")
+                self.context.note(f"packages also come from {without_logins(address)[:80]} (judged by name and version only)")
         self._commands += 1
-        command = _Command(variants, self._limits(one for one in flat if one.is_limit), set(), set(), upgrade, alone, self._commands)
-        for one in flat:
-            if not one.is_limit:
-                self._requirement(one, command)
+        command = _Command(
+            number=self._commands,
+            variants=variants,
+            constraints=self._constraints(line for line in flat if line.is_constraint),
+            pinned=set(),
+            loose=set(),
+            upgrade=upgrade,
+            alone=alone,
+        )
+        for line in flat:
+            if not line.is_constraint:
+                self._install_line(line, command)
 
-    def _flat(self, lines: Iterable[Line], addresses: list[str]) -> Iterator[Line]:
-        """The requirements, those of the files that they name in their place; what says where packages come from goes to `addresses`."""
+    def _flatten(self, lines: Iterable[Line], addresses: list[str]) -> Iterator[Line]:
+        """The requirements with included files expanded in place; URLs of indexes are added to `addresses`."""
         waiting = [iter(lines)]
         seen: set[tuple[str, str, bool]] = set()
         while waiting:
-            one = next(waiting[-1], None)
-            if one is None:
+            line = next(waiting[-1], None)
+            if line is None:
                 waiting.pop()
                 continue
-            found = _FILE.fullmatch(one.text)
+            found = _FILE.fullmatch(line.text)
             if found is not None:
-                is_limit = one.is_limit or (found[1] or found[2]).startswith(("-c", "--c"))
+                is_constraint = line.is_constraint or (found[1] or found[2]).startswith(("-c", "--c"))
                 if len(seen) < FILES:
-                    waiting.append(iter(self._lines_of(found[3].strip(), one.file, seen, is_limit=is_limit)))
+                    waiting.append(iter(self._lines_of(found[3].strip(), line.file, seen, is_constraint=is_constraint)))
                 else:
-                    self.reading.gap(f"not followed: more than {FILES} files that name one another")
-            elif index := _INDEX.fullmatch(one.text):
+                    self.context.gap(f"not followed: more than {FILES} files that include one another")
+            elif index := _INDEX.fullmatch(line.text):
                 addresses.append(index[1])
-            elif backend := _BACKEND.fullmatch(one.text):
-                self.backend(backend[1], addresses)
-            elif not _IDLE.fullmatch(one.text):
-                yield one
+            elif backend := _BACKEND.fullmatch(line.text):
+                address = f"/{backend[1]}"  # the end of the index that uv chooses, unless the building machine decides
+                if VARIANT.fullmatch(address):
+                    addresses.append(address)
+                else:
+                    self.context.gap(f"`--torch-backend {backend[1][:40]}` chooses the build of torch during installation")
+            elif not _IRRELEVANT.fullmatch(line.text):
+                yield line
 
-    def backend(self, name: str, addresses: list[str]) -> None:
-        """Take packages from the index that uv's `--torch-backend` chooses; one that the machine of the build decides is not known."""
-        address = f"/{name}"
-        if VARIANT.fullmatch(address):
-            addresses.append(address)
-        else:
-            self.reading.gap(f"which build of torch `--torch-backend {name[:40]}` takes is decided where it is installed")
-
-    def _lines_of(self, name: str, base: str | None, seen: set[tuple[str, str, bool]], *, is_limit: bool) -> Sequence[Line]:
-        reading = self.reading
-        option = "-c" if is_limit else "-r"
-        if reading.open is None:
-            reading.gap(f"not followed: {option} {name[:60]}")
+    def _lines_of(self, name: str, base: str | None, seen: set[tuple[str, str, bool]], *, is_constraint: bool) -> Sequence[Line]:
+        """The lines of an included file; none if it cannot be read, which is a gap, or was included already."""
+        context = self.context
+        option = "-c" if is_constraint else "-r"
+        if context.open is None:
+            context.gap(f"not followed: {option} {name[:60]}")
             return ()
         try:
-            path, text = reading.open(name, base or reading.where)
+            path, text = context.open(name, base or context.where)
         except InputError as error:
-            reading.gap(f"not followed: {option} {name[:60]} ({error.message[:120]})")
+            context.gap(f"not followed: {option} {name[:60]} ({error.message[:120]})")
             return ()
-        if (path, text, is_limit) in seen:
+        if (path, text, is_constraint) in seen:
             return ()
-        seen.add((path, text, is_limit))
-        if path.endswith("pyproject.toml"):  # as uv takes it
-            return [Line(one[:LONGEST], None, path, is_limit) for one in self._project(text, path)]
-        return [Line(line[:LONGEST], number, path, is_limit) for number, line in logical_lines(text.replace("\r\n", "\n"))]
+        seen.add((path, text, is_constraint))
+        if path.endswith("pyproject.toml"):  # uv accepts one, too
+            return [Line(requirement[:LONGEST], None, path, is_constraint) for requirement in self._project_requirements(text, path)]
+        return [Line(line[:LONGEST], number, path, is_constraint) for number, line in logical_lines(text.replace("\r\n", "\n"))]
 
-    def _project(self, text: str, path: str) -> list[str]:
-        """What a project requires."""
+    def _project_requirements(self, text: str, path: str) -> list[str]:
         try:
             project = table(parse_toml(text, path).get("project"))
         except InputError as error:
-            self.reading.gap(f"not followed: {error.message[:120]}")
+            self.context.gap(f"not followed: {error.message[:120]}")
             return []
         if "dependencies" in texts(project.get("dynamic")):
-            self.reading.gap(f"what {path[-60:]} requires is worked out when it is built")
+            self.context.gap(f"the dependencies of {path[-60:]} are dynamic: only a build determines them")
         return texts(project.get("dependencies"))
 
-    def line(self, text: str, number: int | None) -> None:
-        """Take one requirement as a command of its own."""
-        self.take([Line(text.strip(), number, None, is_limit=False)])
-
-    def _words(self, one: Line) -> str:
-        """What is asked for in a line, without its comment and options; nothing where that is not followed."""
-        words, *options = (part.strip() for part in _OPTIONS.split(one.text, maxsplit=1))
-        if words.startswith("-"):
-            self.reading.gap(f"not followed: {words[:60]}")
+    def _requirement_text(self, line: Line) -> str:
+        """The requirement in a line without its comment and options; empty if it is not supported."""
+        text, *options = (part.strip() for part in _OPTIONS.split(line.text, maxsplit=1))
+        if text.startswith("-"):
+            self.context.gap(f"not followed: {text[:60]}")
             return ""
         if options and (index := _INDEX.match(options[0])):
-            self.reading.note(f"pip takes no index on the line of a requirement: {without_logins(index[1])[:80]} is passed over")
-        return words
+            self.context.note(f"pip ignores an index on the line of a requirement: {without_logins(index[1])[:80]}")
+        return text
 
-    def _limits(self, lines: Iterable[Line]) -> dict[str, list[Requirement]]:
-        """The constraints that hold on the machine."""
+    def _constraints(self, lines: Iterable[Line]) -> dict[str, list[Requirement]]:
+        """The constraints that apply on the machine, by package."""
         found: dict[str, list[Requirement]] = {}
-        for one in lines:
-            words = self._words(one)
+        for line in lines:
+            text = self._requirement_text(line)
+            if not text:
+                continue
             try:
-                requirement = Requirement(words) if words else None
+                requirement = Requirement(text)
             except (InvalidRequirement, ValueError, RecursionError):
-                requirement = None
-            version = pinned(requirement) if requirement is not None else None
-            if requirement is None or (requirement.url is not None and version is None):
-                if words:
-                    self.reading.gap(f"not followed: -c {words[:60]}")
-            elif requirement.marker is None or self.reading.holds(str(requirement.marker)):
+                self.context.gap(f"not followed: -c {text[:60]}")
+                continue
+            version = pinned(requirement)
+            if requirement.url is not None and version is None:
+                self.context.gap(f"not followed: -c {text[:60]}")
+            elif requirement.marker is None or self.context.holds(str(requirement.marker)):
                 name = canonicalize_name(requirement.name)
-                limit = Requirement(f"{name}=={version}" if requirement.url is not None else f"{name}{requirement.specifier}")
-                self.reading.constraints.setdefault(str(limit))
-                found.setdefault(name, []).append(limit)
+                constraint = Requirement(f"{name}=={version}" if requirement.url is not None else f"{name}{requirement.specifier}")
+                self.context.constraints.setdefault(str(constraint))
+                found.setdefault(name, []).append(constraint)
         return found
 
-    def _requirement(self, one: Line, command: _Command) -> None:
-        reading, words = self.reading, self._words(one)
-        if not words:
+    def _install_line(self, line: Line, command: _Command) -> None:
+        text = self._requirement_text(line)
+        if not text:
             return
         try:
-            requirement = _parsed(words)
+            requirement = _parsed(text)
         except (InvalidRequirement, ValueError, RecursionError):
-            self._archive(words, one, command)
+            self._install_wheel_url(text, line, command)
             return
-        if requirement.marker is not None and not reading.holds(str(requirement.marker)):
-            return
-        version, name = pinned(requirement), canonicalize_name(requirement.name)
+        if requirement.marker is None or self.context.holds(str(requirement.marker)):
+            self._install_requirement(requirement, line, command)
+
+    def _install_requirement(self, requirement: Requirement, line: Line, command: _Command) -> None:
+        context, name = self.context, canonicalize_name(requirement.name)
+        version = pinned(requirement)
         if requirement.url is not None and version is None:
-            self._nameless.append(name)
+            self._without_version.append(name)
             return
-        inside = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-        limits = command.limits.get(name, ())
-        version = self._limited(requirement, version, limits)
-        before = reading.loose.get(name) if name in command.loose else None
+        extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+        version = self._constrained(requirement, version, command.constraints.get(name, ()))
         if version is None:
-            loose = Loose(
+            self._install_loose(requirement, extras, line, command)
+            return
+        if name in command.loose and name in context.loose:
+            loose = context.loose[name]
+            if not _admits(Requirement(loose.text), version):
+                context.refuse(f"{requirement} and {loose.text} exclude each other")
+        for package in context.package(name, version, extras=extras, line=line.line, file=line.file, variants=command.variants):
+            self._install_pin(replace(package, command=command.number, alone=command.alone), command.pinned)
+
+    def _install_loose(self, requirement: Requirement, extras: str, line: Line, command: _Command) -> None:
+        """Install a requirement that admits several versions, within the constraints of its command."""
+        name, specifier = canonicalize_name(requirement.name), requirement.specifier
+        for constraint in command.constraints.get(name, ()):
+            specifier &= constraint.specifier
+        if name in command.loose and name in self.context.loose:
+            specifier &= Requirement(self.context.loose[name].text).specifier
+        if specifier and version_within(specifier) is None:
+            self.context.refuse(f"no version of {requirement.name} satisfies {specifier}")
+        pin = self._pins.get(name)
+        is_satisfied = pin is not None and specifier.contains(pin.version, prereleases=True)
+        if pin is not None and name in command.pinned and not is_satisfied:
+            self.context.refuse(f"{requirement} and {name}=={pin.version} exclude each other")
+        if command.upgrade or pin is None or not is_satisfied:
+            loose = LooseRequirement(
                 name=name,
-                text=inside,
-                line=one.line,
-                file=one.file,
+                text=f"{requirement.name}{extras}{specifier}",
+                line=line.line,
+                file=line.file,
                 variants=command.variants,
                 command=command.number,
                 alone=command.alone,
             )
-            self._loosened(requirement, loose, command)
-            return
-        if before is not None and not _admits(Requirement(before.text), version):
-            reading.refuse(f"{requirement} and {before.text} exclude each other")
-        for row in reading.row(name, version, extras=inside, line=one.line, file=one.file, variants=command.variants):
-            self._pin(replace(row, command=command.number, alone=command.alone), command.mine)
-
-    def _loosened(self, requirement: Requirement, loose: Loose, command: _Command) -> None:
-        """Take what admits several versions, within the limits of its command; `loose` has the extras for a text."""
-        name, specifier = loose.name, requirement.specifier
-        for limit in command.limits.get(name, ()):
-            specifier &= limit.specifier
-        before = self.reading.loose.get(name) if name in command.loose else None
-        if before is not None:
-            specifier &= Requirement(before.text).specifier
-        if specifier and version_within(specifier) is None:
-            self.reading.refuse(f"no version of {requirement.name} is {specifier}")
-        pin = self._pins.get(name)
-        if pin is not None and name in command.mine and not specifier.contains(pin.version, prereleases=True):
-            self.reading.refuse(f"{requirement} and {name}=={pin.version} exclude each other")
-        if command.upgrade or pin is None or not specifier.contains(pin.version, prereleases=True):
             command.loose.add(name)
-            self._left_behind(pin, loose)
-            self.loosen(replace(loose, text=f"{requirement.name}{loose.text}{specifier}"))
+            self._note_orphans(pin, loose)
+            self.loosen(loose)
         elif not command.alone:
-            self._pins[name] = replace(pin, alone=False)  # pip installs what an installed package lacks
+            self._pins[name] = replace(pin, alone=False)  # pip installs the missing dependencies of an installed package
 
-    def _limited(self, requirement: Requirement, version: str | None, limits: Sequence[Requirement]) -> str | None:
-        """The version that is asked for, or the one that a constraint pins; where they exclude each other, that is a clash."""
-        for limit in limits:
-            fixed = pinned(limit)
+    def _constrained(self, requirement: Requirement, version: str | None, constraints: Sequence[Requirement]) -> str | None:
+        """The requested version, or the one that a constraint pins; refuses the list if they exclude each other."""
+        for constraint in constraints:
+            fixed = pinned(constraint)
             if fixed is not None:
                 is_admitted = requirement.url is None and _admits(requirement, fixed)
                 if version is None and not is_admitted:
-                    self.reading.refuse(f"{requirement.name}{requirement.specifier} is excluded by the constraint {limit}")
+                    self.context.refuse(f"{requirement.name}{requirement.specifier} is excluded by the constraint {constraint}")
                 if version is None or is_admitted:
-                    version = fixed  # of `2.6.0` and a constraint to `2.6.0+cu118` the latter is meant
-        against = next((limit for limit in limits if version is not None and not _admits(limit, version)), None)
+                    version = fixed  # with `2.6.0` and a constraint to `2.6.0+cu118`, the latter is meant
+        against = next((one for one in constraints if version is not None and not _admits(one, version)), None)
         if against is not None:
-            self.reading.refuse(f"{requirement.name}=={version} is excluded by the constraint {against}")
+            self.context.refuse(f"{requirement.name}=={version} is excluded by the constraint {against}")
         return version
 
-    def _pin(self, row: Listed, mine: set[str]) -> None:
-        known = self._pins.get(row.name)
-        if known is not None and row.name in mine and known.version != row.version:
-            self.reading.gap(f"{row.name} is listed twice, as {known.version} and {row.version}: the first counts")
+    def _install_pin(self, package: ListedPackage, pinned_by_command: set[str]) -> None:
+        known = self._pins.get(package.name)
+        if known is not None and package.name in pinned_by_command and known.version != package.version:
+            self.context.gap(f"{package.name} is listed twice, as {known.version} and {package.version}: the first one counts")
             return
-        mine.add(row.name)
-        if known is not None and known.version == row.version and not known.alone:
-            row = replace(row, alone=False)  # what it requires came with it before
-        self._left_behind(known, row)
-        self.put(row)
+        pinned_by_command.add(package.name)
+        if known is not None and known.version == package.version and not known.alone:
+            package = replace(package, alone=False)  # its dependencies were installed before
+        self._note_orphans(known, package)
+        self.pin(package)
 
-    def _left_behind(self, known: Listed | None, other: Listed | Loose) -> None:
-        """Say that what a package brought stays where another version of it comes alone."""
-        if known is not None and other.alone and not known.alone:
-            self.reading.gap(f"another {known.name} replaces {known.version} with --no-deps: what that one brought is not judged")
+    def _note_orphans(self, known: ListedPackage | None, new: ListedPackage | LooseRequirement) -> None:
+        """Note that dependencies of the old version stay if the new one is installed without dependencies."""
+        if known is not None and new.alone and not known.alone:
+            self.context.gap(f"{known.name} {known.version} is replaced with --no-deps: what it required before is not judged")
 
-    def _archive(self, words: str, one: Line, command: _Command) -> None:
-        """A wheel that is named by its address alone."""
-        found = wheel_at(words)
+    def _install_wheel_url(self, text: str, line: Line, command: _Command) -> None:
+        """Install a wheel from its bare URL or path."""
+        found = wheel_at(text)
         if found is None:
-            self.reading.gap(f"not followed: {words[:60]}" if re.match(r"[./~]|\w+[:+]", words) else f"no requirement: {words[:60]!r}")
+            is_place = re.match(r"[./~]|\w+[:+]", text)
+            self.context.gap(f"not followed: {text[:60]}" if is_place else f"not a requirement: {text[:60]!r}")
             return
-        for row in self.reading.row(*found, line=one.line, file=one.file, command=command.number, alone=command.alone):
-            self._pin(row, command.mine)
+        for package in self.context.package(*found, line=line.line, file=line.file, command=command.number, alone=command.alone):
+            self._install_pin(package, command.pinned)
 
     def pip(self, words: Sequence[str], number: int | None, file: str | None = None) -> bool:
-        """Carry out the words after `pip`; False where the command is not known."""
+        """Run the words after `pip`; False if the command is unknown."""
         at = 0
         while at < len(words) and words[at].startswith("-"):
             at += 2 if words[at] in _SKIPPED or words[at] in _GLOBAL else 1
@@ -332,37 +341,34 @@ class Installs:
             elif word.startswith("-"):
                 upgrade = upgrade or word in ("-U", "--upgrade", "--force-reinstall")
                 alone = alone or word in ("--no-deps", "--no-dependencies")
-                lines += [word] if word.partition("=")[0] in _VALUED else []
-                lines += [f"{word[:2]} {word[2:]}"] if word[:2] in ("-r", "-c", "-i", "-f") and len(word) > 2 else []
+                if word.partition("=")[0] in _VALUED:
+                    lines.append(word)
+                if word[:2] in ("-r", "-c", "-i", "-f") and len(word) > 2:
+                    lines.append(f"{word[:2]} {word[2:]}")
             else:
                 lines.append(f"-r {word}" if command == "sync" else word)
-        self.take([Line(line, number, file, is_limit=False) for line in lines], upgrade=upgrade, alone=alone)
+        self.install([Line(line, number, file, is_constraint=False) for line in lines], upgrade=upgrade, alone=alone)
         return True
 
 
 @lru_cache(maxsize=1024)
-def _parsed(words: str) -> Requirement:
-    requirement = Requirement(words)
+def _parsed(text: str) -> Requirement:
+    requirement = Requirement(text)
     if len(requirement.name) > LONGEST_NAME:
         raise InvalidRequirement("the name is too long for a package")
     return requirement
 
 
 def _admits(requirement: Requirement, version: str) -> bool:
-    """Whether a requirement admits a version; one that cannot be read is told elsewhere."""
+    """True if a requirement admits a version; an invalid version is reported elsewhere."""
     try:
         return requirement.specifier.contains(version, prereleases=True)
     except (InvalidVersion, ValueError):
         return True
 
 
-def _few(names: Sequence[str]) -> str:
-    shown = [name[:60] for name in names[:6]]
-    return ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-
-
 def wheel_at(address: str) -> tuple[str, str] | None:
-    """Name and version in an address of a wheel."""
+    """Name and version in the URL or path of a wheel."""
     try:
         name, version, *_ = parse_wheel_filename(unquote(address.partition("#")[0].partition("?")[0].rpartition("/")[2]))
     except (InvalidWheelFilename, InvalidVersion, ValueError):
@@ -371,7 +377,7 @@ def wheel_at(address: str) -> tuple[str, str] | None:
 
 
 def pinned(requirement: Requirement) -> str | None:
-    """The one version that a requirement admits: `==2.6.0`, or the wheel at its address."""
+    """The only version that a requirement admits: of `==2.6.0`, or of the wheel at its URL."""
     if requirement.url is not None:
         found = wheel_at(requirement.url)
         return found[1] if found is not None else None
@@ -380,19 +386,19 @@ def pinned(requirement: Requirement) -> str | None:
     return str(requirement.specifier).lstrip("=").strip()
 
 
-def read_requirements(text: str, reading: Reading) -> Iterator[Listed]:
-    """A requirements file: what it pins, what it leaves open, and the files that it names."""
-    installs = Installs(reading)
-    installs.take(Line(line, number, None, is_limit=False) for number, line in logical_lines(text))
-    reading.partial = True
-    yield from installs.rows()
+def read_requirements(text: str, context: ReadContext) -> Iterator[ListedPackage]:
+    """A requirements file: its pins, its loose requirements, and the files that it includes."""
+    installs = SimulatedInstalls(context)
+    installs.install(Line(line, number, None, is_constraint=False) for number, line in logical_lines(text))
+    context.partial = True
+    yield from installs.packages()
 
 
 _UNTIL_COMMENT = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?P<comment>(?:^|(?<=[\s;&|()]))#[^\n]*)|[^\\'\"#]+|.", re.DOTALL)
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a shell's line, operators apart and without its comment; ValueError where its quotes do not close."""
+def shell_words(text: str) -> list[str]:
+    """Split a shell line into words and operators, without its comment; raises ValueError for unclosed quotes."""
     if "#" in text:
         text = _UNTIL_COMMENT.sub(lambda found: "" if found["comment"] else found[0], text)
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)

@@ -1,8 +1,8 @@
-"""Records of tests that passed: on which cards the pins of a lock are proven to work, and whether they still are those pins.
+"""Validation records of a lock: the GPUs on which its pins are proven to work, and whether they are still those pins.
 
-A record is a table of texts, numbers, truth values and lists of them. `gpu` (its name), `driver` and `date` say what is shown of it, `pins`
-what the lock was when it was tested, `frameworks` and `loaded` which versions were at work; the rest is whoever's who wrote it. A record
-without `pins` proves nothing: it is shown as what somebody wrote.
+A record is a table of strings, numbers, booleans and lists of them. `gpu` (its name), `driver` and `date` are shown; `pins` identifies
+the lock that was tested, and `frameworks` and `loaded` the versions in use. The rest belongs to whoever wrote it. A record without
+`pins` proves nothing, and is shown as an unverified statement.
 """
 
 from __future__ import annotations
@@ -20,136 +20,139 @@ from cudnn_resolve.version import CudnnVersion
 if TYPE_CHECKING:
     from packaging.pylock import Package
 
+_NO_PINS = "the record does not say for which pins"
+_NO_GPU = "the record does not say on which GPU"
+
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """One record, and what it is worth now."""
+    """One record, and what it proves now."""
 
     words: str
-    """The card, its driver and the day, `Tesla T4, driver 550.54.15 (2026-11-21)`."""
+    """GPU, driver and date: `Tesla T4, driver 550.54.15 (2026-11-21)`."""
     record: Mapping[str, Any]
     because: str | None = None
-    """Why it does not speak of the pins that the lock has now; None where it speaks of these."""
+    """Why it does not prove the current pins of the lock; None if it does."""
     is_open: bool = False
-    """True where it does not say what was tested, so that nobody knows whether it speaks of these pins."""
+    """It does not say what was tested, so that it may or may not prove the current pins."""
 
     @property
     def fits(self) -> bool:
-        """True where the pins are those that were tested."""
+        """True if the current pins are those that were tested."""
         return self.because is None
 
     def is_of(self, facts: Facts) -> bool:
-        """True where it was tested on a card like one of this machine, with its driver."""
+        """True if it was tested on a GPU model and a driver of this machine."""
         gpus = () if isinstance(facts.gpus, Unknown) else facts.gpus
         driver = facts.driver.version if isinstance(facts.driver, Driver) else None
-        gpu, with_ = _machine(self.record)
-        return driver is not None and driver == with_ and any(one.name == gpu for one in gpus)
+        tested_gpu, tested_driver = _machine(self.record)
+        return driver is not None and driver == tested_driver and any(gpu.name == tested_gpu for gpu in gpus)
 
 
-OPEN = "for which pins it does not say"
-NOWHERE = "on which card it does not say"
+def add_record(lock: Lock, record: Mapping[str, object]) -> Lock:
+    """Add a record, replacing an older one of the same GPU and driver; a lock of another program is left as it is.
 
-
-def with_record(lock: Lock, record: Mapping[str, object]) -> Lock:
-    """The lock with a record more, instead of an older one of the same GPU and driver; as it is where another program wrote it.
-
-    Frameworks that were tested beside those of the lock stand apart, below `beside`: that they are not in the lock tells nothing later.
+    Frameworks that were tested, but are not in the lock, are moved to `beside`: their absence will prove nothing later.
     """
     if lock.tool is None:
         return lock
-    kept = (one for one in lock.tool.validation if _machine(one) != _machine(record))
-    records = sorted((*kept, {**_apart(lock, record), "pins": digest_of(lock)}), key=lambda one: [str(word) for word in _machine(one)])
+    kept = (old for old in lock.tool.validation if _machine(old) != _machine(record))
+    new = {**_with_frameworks_of(lock, record), "pins": lock_digest(lock)}
+    records = sorted((*kept, new), key=lambda one: [str(word) for word in _machine(one)])
     return replace(lock, tool=replace(lock.tool, validation=tuple(records)))
 
 
-def _apart(lock: Lock, record: Mapping[str, object]) -> dict[str, object]:
-    """The record in which `frameworks` holds nothing that the lock does not."""
+def _with_frameworks_of(lock: Lock, record: Mapping[str, object]) -> dict[str, object]:
+    """Move frameworks that are not in the lock from `frameworks` to `beside`."""
     tested = record.get("frameworks")
     if not isinstance(tested, Mapping):
         return dict(record)
-    locked = {one.name for one in lock.packages}
+    locked = {package.name for package in lock.packages}
     beside = {name: version for name, version in tested.items() if name not in locked}
     own = {name: version for name, version in tested.items() if name in locked}
     return {**record, "frameworks": own, **({"beside": beside} if beside else {})}
 
 
 def proofs(lock: Lock) -> Iterator[Proof]:
-    """On what the lock was tested."""
-    digest = digest_of(lock)
+    """The validation records of a lock."""
+    digest = lock_digest(lock)
     for record in lock.tool.validation if lock.tool is not None else ():
         gpu, driver = _machine(record)
         date = record.get("date")
-        words = (str(gpu) if gpu else "a machine without a name") + (f", driver {driver}" if driver else "")
-        because = _outdated(lock, record, digest)
+        words = (str(gpu) if gpu else "an unnamed machine") + (f", driver {driver}" if driver else "")
+        because = _changes(lock, record, digest)
         is_open = because is None and (not gpu or record.get("pins") != digest)
         if is_open:
-            because = OPEN if gpu else NOWHERE
+            because = _NO_PINS if gpu else _NO_GPU
         yield Proof(words=f"{words} ({date})" if date else words, record=record, because=because, is_open=is_open)
 
 
-def digest_of(lock: Lock) -> str:
-    """What a lock installs and sets, in 32 digits: the same for the same packages and files, wherever they are taken from."""
-    rows = sorted(line for one in lock.packages for line in _lines(one))
-    rows += sorted(line for one in lock.stacks for line in _stack_lines(one))
+def lock_digest(lock: Lock) -> str:
+    """32 digits that identify what a lock installs and sets: the same packages and files, regardless of their origin."""
+    rows = sorted(line for package in lock.packages for line in _package_lines(package))
+    rows += sorted(line for stack in lock.stacks for line in _stack_lines(stack))
     from hashlib import sha256
 
     return sha256("\n".join(rows).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
-def _lines(package: Package) -> Iterator[str]:
-    """The words of an entry, which must never change: records of older versions would no longer count."""
+def _package_lines(package: Package) -> Iterator[str]:
+    """An entry as text, which must never change: records of older versions would become invalid."""
     head = f"{package.name} {package.version} {marker_text(package.marker)}"
     place = package.directory
+    folder = None
     if place is not None:
         folder = f"LockedDirectory(path={place.path!r}, editable={bool(place.editable)}, subdirectory={place.subdirectory!r})"
-    yield f"{head} {folder if place is not None else None} {package.vcs}"
+    yield f"{head} {folder} {package.vcs}"
     for file in files_of(package):
         yield f"{head} {name_of(file)} {sorted(file.hashes.items())}"
 
 
 def _stack_lines(stack: Stack) -> Iterator[str]:
-    """What of a stack the packages do not say: cuDNN, packages of the system, variables, and pins against what wheels declare."""
+    """What the packages do not say of a stack: cuDNN, system packages, the loader, and overrides; this text must never change either."""
     yield f"{stack.platform} cudnn {stack.cudnn}"
-    yield from (f"{stack.platform} apt {one.name} {one.version} {one.repository}" for one in stack.apt)
-    yield from (f"{stack.platform} environment {one.kind} {one.value}" for one in stack.environment)
-    apart = (one.wheel for one in stack.environment if one.wheel is not None)
-    yield from (
-        f"{stack.platform} folder {one.name} {one.version} {sorted(one.file.hashes.items()) if one.file else None}" for one in apart
-    )
-    yield from (f"{stack.platform} override {one.package} {one.chosen} {one.requested_by}" for one in stack.overrides)
+    for pin in stack.apt:
+        yield f"{stack.platform} apt {pin.name} {pin.version} {pin.repository}"
+    for entry in stack.environment:
+        yield f"{stack.platform} environment {entry.kind} {entry.value}"
+        if entry.wheel is not None:
+            hashes = sorted(entry.wheel.file.hashes.items()) if entry.wheel.file else None
+            yield f"{stack.platform} folder {entry.wheel.name} {entry.wheel.version} {hashes}"
+    for override in stack.overrides:
+        yield f"{stack.platform} override {override.package} {override.chosen} {override.requested_by}"
 
 
-def _outdated(lock: Lock, record: Mapping[str, object], digest: str) -> str | None:
-    """What is another version now; where the record does not tell versions, that something is."""
+def _changes(lock: Lock, record: Mapping[str, object], digest: str) -> str | None:
+    """The versions that have changed since the test, or that something has; None if nothing is known to have changed."""
     if record.get("pins") == digest:
         return None
-    changed = [*_other_frameworks(lock, record), *_other_cudnn(lock, record.get("loaded"))]
+    changed = [*_changed_frameworks(lock, record), *_changed_cudnn(lock, record.get("loaded"))]
     if changed:
         return "; ".join(changed)
-    return "packages, files or settings of the lock are others now" if "pins" in record else None
+    return "packages, files or settings of the lock have changed" if "pins" in record else None
 
 
-def _other_frameworks(lock: Lock, record: Mapping[str, object]) -> Iterator[str]:
+def _changed_frameworks(lock: Lock, record: Mapping[str, object]) -> Iterator[str]:
     tested = record.get("frameworks")
     locked: dict[str, set[str]] = {}
-    for one in lock.packages:
-        locked.setdefault(one.name, set()).add(_public(version_of(one) or ""))
+    for package in lock.packages:
+        locked.setdefault(package.name, set()).add(_public(version_of(package) or ""))
     for name, version in tested.items() if isinstance(tested, Mapping) else ():
         now = locked.get(str(name))
         if now is None:
-            # Whoever told no pins may have told everything that was installed.
+            # A record without pins may list everything that was installed.
             if "pins" in record:
                 yield f"{name} is no longer in the lock"
         elif _public(str(version)) not in now:
             yield f"{name} was {version} then and is {', '.join(sorted(now))} now"
 
 
-def _other_cudnn(lock: Lock, loaded: object) -> Iterator[str]:
-    """A cuDNN that is none of those of the lock; a library tells three parts of its version, a lock four."""
+def _changed_cudnn(lock: Lock, loaded: object) -> Iterator[str]:
+    """A loaded cuDNN that the lock no longer has; a library reports three parts of its version, a lock has four."""
     tested = loaded.get("cudnn") if isinstance(loaded, Mapping) else None
-    now = {one.cudnn for one in lock.stacks if one.cudnn}
+    now = {stack.cudnn for stack in lock.stacks if stack.cudnn}
     if not isinstance(tested, str) or not now:
         return
-    if not {_numbers(one) for one in tested.split(",")} & {_numbers(one) for one in now}:
+    if not {_three_parts(text) for text in tested.split(",")} & {_three_parts(text) for text in now}:
         yield f"cuDNN was {tested} then and is {', '.join(sorted(now))} now"
 
 
@@ -157,7 +160,7 @@ def _public(version: str) -> str:
     return version.partition("+")[0]
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _three_parts(text: str) -> tuple[int, ...]:
     try:
         return CudnnVersion(text.strip()).parts[:3]
     except ValueError:

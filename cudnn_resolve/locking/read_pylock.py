@@ -1,4 +1,4 @@
-"""The text of a `pylock.toml` to a lock, whoever wrote it: ours, pip's or uv's; nothing in it is believed before it was looked at."""
+"""Parse a `pylock.toml` of any program; nothing in it is trusted until it has been checked."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from urllib.parse import urlsplit
 from packaging.version import Version
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.check_pylock import parse_toml, validated
 from cudnn_resolve.locking.model import TOOL, Lock, path_name
+from cudnn_resolve.locking.pep751 import parse_pylock, parse_toml
 from cudnn_resolve.locking.tool_table import read_tool
 from cudnn_resolve.masking import redacted
 
 LIMIT_BYTES = 64 * 1024 * 1024
-"""Largest lock that is read; a file with ten thousand wheels has four megabytes."""
+"""Largest lock to read; a file with ten thousand wheels has four megabytes."""
 PACKAGES = 50_000
+"""Most entries of a lock."""
 _SCHEMES = ("https", "http", "file")
 _VCS_SCHEMES = (*_SCHEMES, "ssh", "git")
 _DIGEST = re.compile(r"[0-9a-fA-F]{16,256}", re.ASCII)
@@ -26,14 +27,14 @@ _NAME = re.compile(r"[^/\\\x00-\x1f\x7f]{1,255}")
 
 
 def read(text: str, where: str = "pylock.toml") -> Lock:
-    """The lock in a text; `where` names its file in messages.
+    """Parse a lock; `where` is the name of its file in messages.
 
-    InputError with the dotted path of the fault where it is none, or where it holds what no lock should. Credentials in addresses are
-    left out, and `notes` says so. WorldError where the installed packaging does not know locks.
+    Raises InputError with the dotted path of the fault if it is invalid or contains what no lock should; WorldError if the installed
+    packaging does not support locks. Credentials in URLs are removed, which is noted.
     """
     try:
         raw = parse_toml(text, where)
-        validated(raw, where)
+        parse_pylock(raw, where)
     except InputError as error:
         from cudnn_resolve.locking.foreign import not_a_pylock
 
@@ -41,41 +42,40 @@ def read(text: str, where: str = "pylock.toml") -> Lock:
     if len(raw["packages"]) > PACKAGES:
         raise InputError(f"the lock has more than {PACKAGES} packages", code="lock-invalid", context=f"{where}: packages")
     cleaner = _Cleaner(where)
-    packages = [cleaner.package(one, f"packages[{number}]") for number, one in enumerate(raw["packages"])]
-    ours = raw.pop("tool", {}).get(TOOL)
-    order = sorted(packages, key=lambda one: (one["name"], Version(one.get("version", "0")), one.get("marker", "")))
+    packages = [cleaner.package(entry, f"packages[{number}]") for number, entry in enumerate(raw["packages"])]
+    tool = raw.pop("tool", {}).get(TOOL)
+    order = sorted(packages, key=lambda entry: (entry["name"], Version(entry.get("version", "0")), entry.get("marker", "")))
     return Lock(
-        file=validated({**raw, "packages": order}, where),
-        tool=read_tool(ours, where) if ours is not None else None,
-        notes=(*_of_version(raw["lock-version"], where), *cleaner.notes()),
+        file=parse_pylock({**raw, "packages": order}, where),
+        tool=read_tool(tool, where) if tool is not None else None,
+        notes=(*_version_notes(raw["lock-version"], where), *cleaner.notes()),
     )
 
 
-def _of_version(version: str, where: str) -> Iterator[str]:
+def _version_notes(version: str, where: str) -> Iterator[str]:
     if Version(version) > Version("1.0"):
-        yield f"{where} is a lock of the form {version[:20]}, of which 1.0 is known here: what that adds is not read"
+        yield f"{where} has lock version {version[:20]}; only the features of version 1.0 are read"
 
 
 class _Cleaner:
-    """Checks the valid entries of one file, brings them into one form, and remembers where it left credentials out."""
+    """Check and normalize the entries of one file, removing credentials."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._levelled: list[str] = []
+        self._with_credentials: list[str] = []
 
     def notes(self) -> Iterator[str]:
-        """What should be known of the file."""
-        if self._levelled:
-            more = f" and {len(self._levelled) - 1} more" if len(self._levelled) > 1 else ""
-            yield f"{self._where}: {self._levelled[0]}{more} had credentials, which do not belong into a lock; they were left out"
+        """Remarks on the file."""
+        if self._with_credentials:
+            more = f" and {len(self._with_credentials) - 1} more" if len(self._with_credentials) > 1 else ""
+            yield f"{self._where}: removed the credentials of {self._with_credentials[0]}{more}; a lock should not contain any"
 
     def package(self, raw: dict[str, Any], at: str) -> dict[str, Any]:
-        """The entry, checked; InputError where it holds what no lock should."""
+        """Normalize an entry; raises InputError if it contains what no lock should."""
         out = {key: value for key, value in raw.items() if key not in ("tool", "attestation-identities") and value != []}
         if "wheels" in out:
-            out["wheels"] = sorted(
-                (self._file(one, f"{at}.wheels[{number}]") for number, one in enumerate(out["wheels"])), key=lambda one: str(one["name"])
-            )
+            wheels = (self._file(wheel, f"{at}.wheels[{number}]") for number, wheel in enumerate(out["wheels"]))
+            out["wheels"] = sorted(wheels, key=lambda wheel: str(wheel["name"]))
         for kind in ("sdist", "archive"):
             if kind in out:
                 out[kind] = self._file(out[kind], f"{at}.{kind}", named=kind == "sdist")
@@ -83,7 +83,7 @@ class _Cleaner:
             if kind in out:
                 out[kind] = self._place(out[kind], f"{at}.{kind}")
         index = self._index(out.pop("index", ""), f"{at}.index")
-        dependencies = sorted(self._dependencies(out.pop("dependencies", ())), key=lambda one: (one["name"], one.get("version", "")))
+        dependencies = sorted(_dependencies(out.pop("dependencies", ())), key=lambda one: (one["name"], one.get("version", "")))
         because = self._because(raw.get("tool", {}).get(TOOL, {}), f"{at}.tool.{TOOL}.because")
         return {
             **out,
@@ -93,17 +93,11 @@ class _Cleaner:
         }
 
     def _index(self, index: str, at: str) -> str | None:
-        """The address of an index without credentials; it informs and decides nothing: what is none is ignored."""
+        """The URL of an index; an invalid one is ignored, since it is informational."""
         try:
             return self._url(index, at) if index else None
         except InputError:
             return None
-
-    def _dependencies(self, raw: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
-        """They inform and decide nothing: what has no name is ignored."""
-        for one in raw:
-            if isinstance(one.get("name"), str):
-                yield {key: one[key] for key in ("name", "version") if isinstance(one.get(key), str)}
 
     def _file(self, raw: dict[str, Any], at: str, *, named: bool = True) -> dict[str, Any]:
         out = self._place(raw, at)
@@ -121,11 +115,11 @@ class _Cleaner:
         return {**out, "name": name} if named else out
 
     def _place(self, raw: dict[str, Any], at: str) -> dict[str, Any]:
-        """The place of a file, a folder or a repository; empty fields are ignored."""
+        """Normalize the place of a file, folder or repository; empty fields are dropped."""
         out = {key: value for key, value in raw.items() if value != "" and value is not False}
         commit = raw.get("commit-id")
         if commit is not None and not _DIGEST.fullmatch(commit):
-            raise self._fault(f"{commit[:80]!r} is not the id of a commit", f"{at}.commit-id")
+            raise self._fault(f"{commit[:80]!r} is not a commit id", f"{at}.commit-id")
         if "url" in out:
             out["url"] = self._url(out["url"], f"{at}.url", _SCHEMES if commit is None else _VCS_SCHEMES)
         for key in ("path", "subdirectory"):
@@ -134,31 +128,38 @@ class _Cleaner:
         return out
 
     def _url(self, url: str, at: str, schemes: Sequence[str] = _SCHEMES) -> str:
-        """The address without credentials; InputError for one that is none or of another kind."""
+        """Remove credentials from a URL; raises InputError if it is invalid or has another scheme."""
         try:
             parts = urlsplit(url)
         except ValueError:
             parts = None
         if parts is None or parts.scheme not in schemes or not (parts.netloc or parts.scheme == "file") or not url.isprintable():
             shown = re.sub(r"//[^/@]*@", "//", url[:120])
-            raise self._fault(f"{shown!r} is not an address that packages come from ({', '.join(schemes)})", at)
+            raise self._fault(f"{shown!r} is not a URL of a package ({', '.join(schemes)})", at)
         if "@" in parts.netloc and parts.scheme in _SCHEMES:
-            self._levelled.append(at)
+            self._with_credentials.append(at)
             return redacted(url)
         return url
 
-    def _because(self, ours: object, at: str) -> list[str]:
-        found = ours.get("because", []) if isinstance(ours, dict) else None
-        if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-            raise self._fault("not a list of texts", at)
+    def _because(self, table: object, at: str) -> list[str]:
+        found = table.get("because", []) if isinstance(table, dict) else None
+        if not isinstance(found, list) or not all(isinstance(reason, str) for reason in found):
+            raise self._fault("not a list of strings", at)
         return found
 
     def _fault(self, message: str, at: str) -> InputError:
         return InputError(f"the lock is not valid: {message}", code="lock-invalid", context=f"{self._where}: {at}")
 
 
+def _dependencies(raw: Sequence[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    """Names and versions of dependencies; those without a name are ignored, since all of them are informational."""
+    for dependency in raw:
+        if isinstance(dependency.get("name"), str):
+            yield {key: dependency[key] for key in ("name", "version") if isinstance(dependency.get(key), str)}
+
+
 def _utc(moment: datetime) -> datetime:
-    """The time in UTC, in whole seconds; one without a zone is in UTC."""
+    """The time in UTC in whole seconds; one without a zone is taken as UTC."""
     aware = (moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)).replace(microsecond=0)
     try:
         return aware.astimezone(timezone.utc)

@@ -1,4 +1,4 @@
-"""What a lock says of a stack: made of a resolution, and asked which cuDNN its frameworks load."""
+"""The stack of a lock: made of a resolution, and asked which cuDNN its frameworks load."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def stack_of(resolution: Resolution, environment: tuple[Environment, ...], book: Book) -> Stack:
-    """What the matrix decided for the platform of this resolution."""
-    gpu = resolution.request.device == "gpu"
-    native, ptx, driver = _capabilities(resolution, book) if gpu else ((), (), None)
+    """The stack of a resolution on its platform."""
+    is_gpu = resolution.request.device == "gpu"
+    native, ptx, driver = _capabilities(resolution, book) if is_gpu else ((), (), None)
     return Stack(
         platform=resolution.machine.platform,
-        driver_min=resolution.driver_min if gpu else None,
+        driver_min=resolution.driver_min if is_gpu else None,
         cuda=resolution.cuda,
         cudnn=resolution.cudnn,
         cudnn_soname=resolution.cudnn_soname,
@@ -35,21 +35,21 @@ def stack_of(resolution: Resolution, environment: tuple[Environment, ...], book:
         ptx_capabilities=ptx,
         ptx_driver_min=driver,
         frameworks=tuple(map(Framework.of, resolution.builds)),
-        apt=tuple(sorted((replace(one, because=()) for one in resolution.apt), key=astuple)),
+        apt=tuple(sorted((replace(pin, because=()) for pin in resolution.apt), key=astuple)),
         overrides=tuple(sorted(resolution.overrides, key=astuple)),
         environment=environment,
     )
 
 
 def _capabilities(resolution: Resolution, book: Book) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    """GPUs that every part has machine code for, those that need PTX, and the oldest driver that may compile it."""
+    """GPUs that every part has machine code for, GPUs that need PTX, and the oldest driver that can compile it."""
     if not any(build.targets or build.targets_aarch64 or build.capability_first for build in resolution.builds):
         return (), (), None
     native: list[str] = []
     ptx: list[str] = []
     drivers: list[DriverVersion] = []
     for row in book.architectures():
-        if row.tegra:  # modules with drivers and libraries of their own, which these wheels do not know
+        if row.tegra:  # Jetson modules have their own drivers and libraries, which these wheels do not support
             continue
         needs = list(_needs(resolution, book, row.capability))
         if any(need.key == GpuKey(0) for need in needs):
@@ -61,7 +61,7 @@ def _capabilities(resolution: Resolution, book: Book) -> tuple[tuple[str, ...], 
 
 
 def _needs(resolution: Resolution, book: Book, capability: Capability) -> Iterator[Need]:
-    """What the parts of the stack would need of a machine whose one GPU has this compute capability."""
+    """What the parts of the stack need of a machine with one GPU of this compute capability."""
     machine = replace(resolution.machine, gpus=(MachineGpu(label=str(capability), capability=capability, kind=None),))
     for build in resolution.builds:
         if build.cuda is not None:
@@ -73,22 +73,23 @@ def _needs(resolution: Resolution, book: Book, capability: Capability) -> Iterat
 
 
 def bundled_cudnns(lock: Lock, stack: Stack, book: Book) -> dict[str, str]:
-    """Framework of the stack to the cuDNN inside its wheel, for those that have one; of what the matrix does not know, nothing."""
-    found = ((one.name, _bundled_cudnn(lock, one, book)) for one in stack.frameworks)
+    """Framework to the cuDNN inside its wheel; only those that the matrix knows to contain one."""
+    found = ((framework.name, _bundled_cudnn(lock, framework, book)) for framework in stack.frameworks)
     return {name: version for name, version in found if version is not None}
 
 
-def _bundled_cudnn(lock: Lock, one: Framework, book: Book) -> str | None:
-    name = book.framework_of(one.name)
+def _bundled_cudnn(lock: Lock, framework: Framework, book: Book) -> str | None:
+    name = book.framework_of(framework.name)
     builds = book.framework(name).builds if name is not None else ()
-    rows = [row for row in builds if (row.package, row.wheel_version, row.variant) == (one.name, one.version, one.variant)]
+    key = (framework.name, framework.version, framework.variant)
+    rows = [row for row in builds if (row.package, row.wheel_version, row.variant) == key]
     bundled = [row for row in rows if row.delivery == "bundled"]
-    # Some releases are there both ways under one version; the wheel without libraries asks for those of NVIDIA.
-    if not bundled or (len(bundled) < len(rows) and _asks_for_cudnn(lock, one.name)):
+    # Some releases have wheels with and without libraries under one version; the latter require NVIDIA's wheels.
+    if not bundled or (len(bundled) < len(rows) and _requires_cudnn(lock, framework.name)):
         return None
-    return str(bundled[0].cudnn) if bundled[0].cudnn is not None else one.cudnn_built
+    return str(bundled[0].cudnn) if bundled[0].cudnn is not None else framework.cudnn_built
 
 
-def _asks_for_cudnn(lock: Lock, name: str) -> bool:
-    needs = (one for package in lock.packages if package.name == name for one in package.dependencies or ())
-    return any(str(one.get("name")).startswith("nvidia-cudnn") for one in needs)
+def _requires_cudnn(lock: Lock, name: str) -> bool:
+    needs = (need for package in lock.packages if package.name == name for need in package.dependencies or ())
+    return any(str(need.get("name")).startswith("nvidia-cudnn") for need in needs)

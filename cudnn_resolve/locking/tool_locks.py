@@ -1,4 +1,4 @@
-"""Locks of Python's own tools: of each the packages that the tool itself would install on the machine."""
+"""Read the locks of Python tools: of each, the packages that the tool itself would install on the machine."""
 
 from __future__ import annotations
 
@@ -11,84 +11,90 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.check_pylock import parse_toml
 from cudnn_resolve.locking.install_lines import VARIANT
-from cudnn_resolve.locking.listing import Listed, Reading, dicts, table
+from cudnn_resolve.locking.package_list import ListedPackage, ReadContext, dicts, table
+from cudnn_resolve.locking.pep751 import parse_toml
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.matrix.toml import texts
 from cudnn_resolve.resolution.marker import NO_MARKER
 
-_SECTIONS = 2_000_000
-"""Steps of a walk through a lock; the largest real ones need a few ten thousand."""
+_MOST_STEPS = 2_000_000
+"""Steps of a walk through a lock; the largest real locks need tens of thousands."""
 _EXTRA = re.compile(r"\bextra\s*(==|!=)\s*(['\"])([^'\"]{0,300})\2")
 _ALWAYS, _NEVER = "os_name == 'posix'", "os_name != 'posix'"
 
 
 def _with_extras(marker: Any, extras: Iterable[str]) -> Any:
-    """A marker that asks which extras are chosen, with the answers in their place: in a lock several may be."""
+    """Replace the conditions on `extra` by their results: a lock may have several extras selected, a marker knows one."""
     if not isinstance(marker, str):
         return marker
     chosen = set(extras)
     return _EXTRA.sub(lambda found: _ALWAYS if (found[3] in chosen) == (found[1] == "==") else _NEVER, marker)
 
 
-def _files_of(one: Mapping[str, Any]) -> Iterator[str]:
-    """Names of the wheels and of the source archive of an entry."""
-    sdist = one.get("sdist")
-    return _file_names([*dicts(one.get("wheels")), *([sdist] if isinstance(sdist, dict) else [])])
+def _files_of(row: Mapping[str, Any]) -> Iterator[str]:
+    """File names of the wheels and the source archive of an entry."""
+    sdist = row.get("sdist")
+    return _file_names([*dicts(row.get("wheels")), *([sdist] if isinstance(sdist, dict) else [])])
 
 
 def _file_names(rows: Any) -> Iterator[str]:
-    """File names of wheels, as `file`, `filename` or the end of `url` says them."""
-    for one in dicts(rows):
-        name = one.get("file") or one.get("filename") or one.get("name") or str(one.get("url") or "").partition("#")[0].rpartition("/")[2]
+    """File names, from `file`, `filename`, `name` or the end of `url`."""
+    for row in dicts(rows):
+        name = row.get("file") or row.get("filename") or row.get("name") or str(row.get("url") or "").partition("#")[0].rpartition("/")[2]
         if isinstance(name, str) and name:
             yield name
 
 
-def _built_from(one: Mapping[str, Any]) -> str | None:
-    """What the source of a package is built from, where it is no wheel: as uv, Poetry, PDM and PEP 751 say it."""
-    source = table(one.get("source"))
+def _built_from(row: Mapping[str, Any]) -> str | None:
+    """What a package is built from, in the terms of uv, Poetry, PDM or PEP 751; None for a wheel."""
+    source = table(row.get("source"))
     kind = source.get("type")
-    if kind == "git" or "git" in source or "git" in one or "vcs" in one:
+    if kind == "git" or "git" in source or "git" in row or "vcs" in row:
         return "a repository"
-    if kind == "directory" or "directory" in source or "directory" in one:
+    if kind == "directory" or "directory" in source or "directory" in row:
         return "a folder"
-    place = source.get("url") or source.get("path") or one.get("path") or table(one.get("archive")).get("url") or one.get("url")
-    is_apart = kind in ("url", "file") or not source.keys().isdisjoint(("url", "path")) or "archive" in one
-    if isinstance(place, str) and (is_apart or "path" in one) and kind != "legacy" and not place.partition("#")[0].endswith(".whl"):
+    place = source.get("url") or source.get("path") or row.get("path") or table(row.get("archive")).get("url") or row.get("url")
+    is_direct = kind in ("url", "file") or not source.keys().isdisjoint(("url", "path")) or "archive" in row or "path" in row
+    if isinstance(place, str) and is_direct and kind != "legacy" and not place.partition("#")[0].endswith(".whl"):
         return "an archive of its source"
     return None
 
 
-def _note_places(places: Iterable[Any], reading: Reading, *, beside: int = 1) -> None:
-    """Note the indexes `beside` the one that most packages come from: what is private there may be another build of the same name."""
-    found = Counter(one for one in places if isinstance(one, str) and not VARIANT.search(one))
-    for place, _ in found.most_common()[beside:]:
-        reading.note(f"packages come from {without_logins(place)[:80]}, too: judged by name and version")
+def _note_indexes(urls: Iterable[Any], context: ReadContext, *, most_common: int = 1) -> None:
+    """Note indexes other than the `most_common` ones: a private index may have another build under the same name."""
+    found = Counter(url for url in urls if isinstance(url, str) and not VARIANT.search(url))
+    for url, _ in found.most_common()[most_common:]:
+        context.note(f"packages also come from {without_logins(url)[:80]} (judged by name and version only)")
 
 
-def _project(reading: Reading) -> dict[str, Any]:
-    """The pyproject.toml beside a lock, which says what the lock does not; empty where there is none that can be read."""
+def _note_left_out(what: str, names: Iterable[str], context: ReadContext) -> None:
+    left = sorted(names)
+    if left:
+        context.note(f"{what} left out: {', '.join(left[:12])}")
+
+
+def _project(context: ReadContext) -> dict[str, Any]:
+    """The pyproject.toml beside a lock, with settings that the lock lacks; empty if it cannot be read."""
     try:
-        return parse_toml(reading.open("pyproject.toml", reading.where)[1], "pyproject.toml") if reading.open else {}
+        return parse_toml(context.open("pyproject.toml", context.where)[1], "pyproject.toml") if context.open else {}
     except InputError:
         return {}
 
 
-def read_pylock(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What an installer of PEP 751 takes: the default groups, and no extras."""
-    extras = reading.chosen(reading.choice.extras, texts(found.get("extras")), "extra")
-    groups = reading.chosen(reading.choice.groups, texts(found.get("dependency-groups")), "group")
-    defaults = texts(found.get("default-groups")) if reading.choice.defaults else []
-    more: dict[str, Any] = {"extras": extras, "dependency_groups": groups | frozenset(defaults)}
-    reading.for_python(found.get("requires-python"))
-    _note_places((one.get("index") for one in dicts(found["packages"])), reading)
-    for one in dicts(found["packages"]):
-        if _lock_marker_holds(one.get("marker"), {**reading.environment, **more}):
-            if not isinstance(one.get("version"), str):
-                reading.gap(f"{one.get('name')!s:.60} has no version in the lock: it comes from a folder or a repository")
-            yield from reading.row(one.get("name"), one.get("version"), _files_of(one), built_from=_built_from(one))
+def read_pylock(found: dict[str, Any], context: ReadContext) -> Iterator[ListedPackage]:
+    """Packages that an installer of PEP 751 installs: the default groups, and no extras."""
+    extras = context.selected(context.selection.extras, texts(found.get("extras")), "extra")
+    groups = context.selected(context.selection.groups, texts(found.get("dependency-groups")), "group")
+    defaults = texts(found.get("default-groups")) if context.selection.defaults else []
+    environment: dict[str, Any] = {**context.environment, "extras": extras, "dependency_groups": groups | frozenset(defaults)}
+    context.require_python(found.get("requires-python"))
+    _note_indexes((row.get("index") for row in dicts(found["packages"])), context)
+    for row in dicts(found["packages"]):
+        if _lock_marker_holds(row.get("marker"), environment):
+            if not isinstance(row.get("version"), str):
+                context.gap(f"{row.get('name')!s:.60} has no version in the lock: it comes from a folder or a repository")
+            yield from context.package(row.get("name"), row.get("version"), _files_of(row), built_from=_built_from(row))
 
 
 def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
@@ -98,125 +104,143 @@ def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
         return True
 
 
-def read_uv(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What `uv sync` installs: from the project on, its dependencies, its default groups, and the extras and groups that are named."""
+def read_uv(found: dict[str, Any], context: ReadContext) -> Iterator[ListedPackage]:
+    """Packages that `uv sync` installs: dependencies of the project, its default groups, and the selected extras and groups."""
     packages: dict[str, list[dict[str, Any]]] = {}
-    for one in dicts(found["package"]):
-        packages.setdefault(canonicalize_name(str(one.get("name"))), []).append(one)
-    reading.for_python(found.get("requires-python"))
-    _note_places((table(one.get("source")).get("registry") for rows in packages.values() for one in rows), reading)
-    roots = _uv_roots(packages, reading)
-    extras = reading.chosen(reading.choice.extras, (name for one in roots for name in table(one.get("optional-dependencies"))), "extra")
-    known = {name for one in roots for name in table(one.get("dev-dependencies"))}
-    groups = reading.chosen(reading.choice.groups, known, "group")
-    groups |= _uv_defaults(known, reading) if reading.choice.defaults else set()
-    names = [str(one.get("name")) for one in roots]
-    chosen = [f"{kind}-{len(name)}-{name}-{part}" for name in names for kind, of in (("extra", extras), ("group", groups)) for part in of]
-    waiting: list[tuple[dict[str, Any], frozenset[str]]] = [(one, extras) for one in roots]
+    for row in dicts(found["package"]):
+        packages.setdefault(canonicalize_name(str(row.get("name"))), []).append(row)
+    context.require_python(found.get("requires-python"))
+    _note_indexes((table(row.get("source")).get("registry") for rows in packages.values() for row in rows), context)
+    roots = _uv_roots(packages, context)
+    known_extras = {name for root in roots for name in table(root.get("optional-dependencies"))}
+    known_groups = {name for root in roots for name in table(root.get("dev-dependencies"))}
+    extras = context.selected(context.selection.extras, known_extras, "extra")
+    groups = context.selected(context.selection.groups, known_groups, "group")
+    if context.selection.defaults:
+        groups |= _uv_default_groups(known_groups, context)
+    yield from _uv_reached(packages, roots, extras, groups, context)
+    _note_left_out("extras of the project", known_extras - extras, context)
+    _note_left_out("groups of the project", known_groups - groups, context)
+
+
+def _uv_reached(
+    packages: Mapping[str, list[dict[str, Any]]],
+    roots: Sequence[dict[str, Any]],
+    extras: frozenset[str],
+    groups: Iterable[str],
+    context: ReadContext,
+) -> Iterator[ListedPackage]:
+    """The packages that the roots need with these extras and groups; the roots themselves unless they are projects."""
+    # Markers of the lock name an extra or a group together with its project: `extra-5-other-cpu`.
+    names = [str(root.get("name")) for root in roots]
+    marked = [
+        f"{kind}-{len(name)}-{name}-{part}" for name in names for kind, parts in (("extra", extras), ("group", groups)) for part in parts
+    ]
+
+    def holds(marker: Any) -> bool:
+        return context.holds(_with_extras(marker, marked))
+
+    waiting = [(root, extras) for root in roots]
     seen: set[tuple[int, str]] = set()
-    are_roots = {id(one) for one in roots if _is_project(one)}
+    project_ids = {id(root) for root in roots if _is_project(root)}
     steps = 0
-    while waiting and steps < _SECTIONS:
-        one, wanted = waiting.pop()
+    while waiting and steps < _MOST_STEPS:
+        row, wanted = waiting.pop()
         for section in ("", *wanted):
-            if (id(one), section) in seen:
+            if (id(row), section) in seen:
                 continue
-            seen.add((id(one), section))
-            if not section and not _is_project(one):
-                yield from reading.row(one.get("name"), one.get("version"), _files_of(one), built_from=_built_from(one))
-            for needed in _uv_dependencies(one, section, groups if id(one) in are_roots else ()):
+            seen.add((id(row), section))
+            if not section and not _is_project(row):
+                yield from context.package(row.get("name"), row.get("version"), _files_of(row), built_from=_built_from(row))
+            for needed in _uv_dependencies(row, section, groups if id(row) in project_ids else ()):
                 steps += 1
-                if reading.holds(_with_extras(needed.get("marker"), chosen)):
+                if holds(needed.get("marker")):
                     candidates = packages.get(canonicalize_name(str(needed.get("name"))), [])
-                    fork = _uv_fork(candidates, needed, lambda marker: reading.holds(_with_extras(marker, chosen)))
+                    fork = _uv_fork(candidates, needed, holds)
                     waiting += [(each, frozenset(texts(needed.get("extra")))) for each in fork]
     if waiting:
-        reading.gap("the lock is too entangled to be followed to its end")
-    _uv_left(sorted({name for one in roots for name in table(one.get("optional-dependencies"))} - extras), sorted(known - groups), reading)
+        context.gap("the dependency graph of the lock is too large to be followed to its end")
 
 
-def _uv_left(extras: Sequence[str], groups: Sequence[str], reading: Reading) -> None:
-    """Note what of the project is not installed."""
-    if extras:
-        reading.note(f"extras of the project are left out, as `uv sync` leaves them out: {', '.join(extras[:12])}")
-    if groups:
-        reading.note(f"groups of the project are left out: {', '.join(groups[:12])}")
+def _uv_default_groups(known: Iterable[str], context: ReadContext) -> set[str]:
+    """The groups that `uv sync` installs by default: those in the settings of the project, else `dev`."""
+    setting = table(table(_project(context).get("tool")).get("uv")).get("default-groups", ["dev"])
+    return set(known) if setting == "all" else {canonicalize_name(name) for name in texts(setting)}
 
 
-def _uv_defaults(known: Iterable[str], reading: Reading) -> set[str]:
-    """The groups that `uv sync` takes unasked: what the project says, else `dev`."""
-    asked = table(table(_project(reading).get("tool")).get("uv")).get("default-groups", ["dev"])
-    return set(known) if asked == "all" else {canonicalize_name(name) for name in texts(asked)}
-
-
-def _uv_roots(packages: Mapping[str, list[dict[str, Any]]], reading: Reading) -> list[dict[str, Any]]:
-    """The project of the lock's own folder, else all of its projects, else everything."""
-    projects = [one for rows in packages.values() for one in rows if _is_project(one)]
+def _uv_roots(packages: Mapping[str, list[dict[str, Any]]], context: ReadContext) -> list[dict[str, Any]]:
+    """The project in the lock's own folder, else all of its projects, else every package."""
+    projects = [row for rows in packages.values() for row in rows if _is_project(row)]
     if not projects:
-        reading.note("the lock names no project: everything in it is judged")
-        return [one for rows in packages.values() for one in rows]
-    return [one for one in projects if "." in one["source"].values()] or projects
+        context.note("the lock names no project: all of its packages are judged")
+        return [row for rows in packages.values() for row in rows]
+    return [project for project in projects if "." in project["source"].values()] or projects
 
 
-def _is_project(one: Mapping[str, Any]) -> bool:
-    source = one.get("source")
+def _is_project(row: Mapping[str, Any]) -> bool:
+    source = row.get("source")
     return isinstance(source, dict) and bool(source.keys() & {"virtual", "editable"})
 
 
-def _uv_dependencies(one: Mapping[str, Any], section: str, groups: Iterable[str]) -> list[dict[str, Any]]:
+def _uv_dependencies(row: Mapping[str, Any], section: str, groups: Iterable[str]) -> list[dict[str, Any]]:
     if section:
-        return dicts(table(one.get("optional-dependencies")).get(section))
-    of_groups = table(one.get("dev-dependencies"))
-    return [*dicts(one.get("dependencies")), *(row for group in groups for row in dicts(of_groups.get(group)))]
+        return dicts(table(row.get("optional-dependencies")).get(section))
+    by_group = table(row.get("dev-dependencies"))
+    return [*dicts(row.get("dependencies")), *(needed for group in groups for needed in dicts(by_group.get(group)))]
 
 
 def _uv_fork(candidates: list[dict[str, Any]], needed: Mapping[str, Any], holds: Callable[[Any], bool]) -> list[dict[str, Any]]:
-    """Of several versions the one that the dependency names, else those whose markers hold."""
+    """Of several versions, the one that the dependency names, else those whose markers hold."""
     version = needed.get("version")
-    named = [one for one in candidates if version is None or one.get("version") == version]
+    named = [row for row in candidates if version is None or row.get("version") == version]
 
-    def is_here(one: Mapping[str, Any]) -> bool:
-        markers = one.get("resolution-markers")
+    def applies(row: Mapping[str, Any]) -> bool:
+        markers = row.get("resolution-markers")
         return not isinstance(markers, list) or any(holds(marker) for marker in markers)
 
-    return [one for one in named if is_here(one)] if len(named) > 1 else named
+    return [row for row in named if applies(row)] if len(named) > 1 else named
 
 
-def read_poetry(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What `poetry install` installs: all groups that are not optional, no extras; before Poetry 2 the lock has no markers."""
+def read_poetry(found: dict[str, Any], context: ReadContext) -> Iterator[ListedPackage]:
+    """Packages that `poetry install` installs: all groups that are not optional, and no extras; locks before Poetry 2 have no markers."""
     rows = dicts(found["package"])
-    if not any("groups" in one for one in rows):
-        reading.gap("a lock of Poetry 1 names no markers: what is not optional, and not for other systems alone, is judged")
-    reading.for_python(table(found.get("metadata")).get("python-versions"))
-    sources = (table(one.get("source")) for one in rows)
-    _note_places((one.get("url") for one in sources if one.get("type") == "legacy"), reading, beside=0)
-    groups = {group for one in rows for group in texts(one.get("groups"))}
-    named = reading.chosen(reading.choice.groups, groups - {"main"}, "group")
-    settings = table(table(table(_project(reading).get("tool")).get("poetry")).get("group"))
-    optional = {name for name, one in settings.items() if table(one).get("optional")}
-    groups = (groups - optional if reading.choice.defaults else {"main"}) | named | {"main"}
-    if left := sorted(optional - groups):
-        reading.note(f"optional groups are left out: {', '.join(left)}")
-    of_extras = table(found.get("extras"))
-    extras = reading.chosen(reading.choice.extras, of_extras, "extra")
-    if left := sorted(set(of_extras) - extras):
-        reading.note(f"extras of the project are left out: {', '.join(left[:12])}")
-    reached = _poetry_reached(rows, {canonicalize_name(name) for extra in extras for name in texts(of_extras[extra])})
-    unasked = _poetry_unasked(rows, reading) if not any("groups" in one for one in rows) else set()
-    for one in rows:
-        name = canonicalize_name(str(one.get("name")))
-        if (one.get("optional") and name not in reached) or name in unasked:
+    is_poetry_1 = not any("groups" in row for row in rows)
+    if is_poetry_1:
+        context.gap("locks of Poetry 1 have no markers: all packages are judged that are neither optional nor for other systems only")
+    context.require_python(table(found.get("metadata")).get("python-versions"))
+    sources = (table(row.get("source")) for row in rows)
+    _note_indexes((source.get("url") for source in sources if source.get("type") == "legacy"), context, most_common=0)
+    groups = _poetry_groups(rows, context)
+    known_extras = table(found.get("extras"))
+    extras = context.selected(context.selection.extras, known_extras, "extra")
+    _note_left_out("extras of the project", set(known_extras) - extras, context)
+    of_extras = _poetry_reached(rows, {canonicalize_name(name) for extra in extras for name in texts(known_extras[extra])})
+    elsewhere = _poetry_elsewhere(rows, context) if is_poetry_1 else set()
+    for row in rows:
+        name = canonicalize_name(str(row.get("name")))
+        if (row.get("optional") and name not in of_extras) or name in elsewhere:
             continue
-        markers = one.get("markers")
-        own = [group for group in texts(one.get("groups")) if group in groups]
-        wanted = [markers.get(group) for group in own] if isinstance(markers, dict) else [markers]
-        if ("groups" not in one or own) and any(reading.holds(_with_extras(marker, extras)) for marker in wanted):
-            yield from reading.row(one.get("name"), one.get("version"), _file_names(one.get("files")), built_from=_built_from(one))
+        markers = row.get("markers")
+        own_groups = [group for group in texts(row.get("groups")) if group in groups]
+        wanted = [markers.get(group) for group in own_groups] if isinstance(markers, dict) else [markers]
+        if ("groups" not in row or own_groups) and any(context.holds(_with_extras(marker, extras)) for marker in wanted):
+            yield from context.package(row.get("name"), row.get("version"), _file_names(row.get("files")), built_from=_built_from(row))
+
+
+def _poetry_groups(rows: Iterable[Mapping[str, Any]], context: ReadContext) -> set[str]:
+    """The groups to install: `main`, those that are not optional, and those selected."""
+    groups = {group for row in rows for group in texts(row.get("groups"))}
+    named = context.selected(context.selection.groups, groups - {"main"}, "group")
+    settings = table(table(table(_project(context).get("tool")).get("poetry")).get("group"))
+    optional = {name for name, setting in settings.items() if table(setting).get("optional")}
+    chosen = (groups - optional if context.selection.defaults else set()) | named | {"main"}
+    _note_left_out("optional groups", optional - chosen, context)
+    return chosen
 
 
 def _poetry_reached(rows: Iterable[Mapping[str, Any]], start: Iterable[str]) -> set[str]:
-    """What extras bring: the packages that they name, and what these need."""
-    needs: dict[str, dict[str, Any]] = {canonicalize_name(str(one.get("name"))): table(one.get("dependencies")) for one in rows}
+    """Packages that extras install: those that they name, and their dependencies."""
+    needs: dict[str, dict[str, Any]] = {canonicalize_name(str(row.get("name"))): table(row.get("dependencies")) for row in rows}
     waiting, reached = list(start), set[str]()
     while waiting:
         name = waiting.pop()
@@ -226,59 +250,62 @@ def _poetry_reached(rows: Iterable[Mapping[str, Any]], start: Iterable[str]) -> 
     return reached
 
 
-def _poetry_unasked(rows: Iterable[Mapping[str, Any]], reading: Reading) -> set[str]:
-    """What a lock of Poetry 1 holds for other systems alone: each that needs it says so by a marker, and the project does not name it."""
+def _poetry_elsewhere(rows: Iterable[Mapping[str, Any]], context: ReadContext) -> set[str]:
+    """Packages of a Poetry 1 lock for other systems only: every dependent's marker says so, and the project does not name them."""
     here, elsewhere = set[str](), set[str]()
-    for one in rows:
-        for name, asked in table(one.get("dependencies")).items():
-            markers = [each.get("markers") if isinstance(each, dict) else None for each in (asked if isinstance(asked, list) else [asked])]
-            (here if any(reading.holds(marker) for marker in markers) else elsewhere).add(canonicalize_name(name))
-    poetry = table(table(_project(reading).get("tool")).get("poetry"))
+    for row in rows:
+        for name, needed in table(row.get("dependencies")).items():
+            markers = [
+                each.get("markers") if isinstance(each, dict) else None for each in (needed if isinstance(needed, list) else [needed])
+            ]
+            (here if any(context.holds(marker) for marker in markers) else elsewhere).add(canonicalize_name(name))
+    poetry = table(table(_project(context).get("tool")).get("poetry"))
     parts = [poetry, *map(table, table(poetry.get("group")).values())]
     named = (name for part in parts for key in ("dependencies", "dev-dependencies") for name in table(part.get(key)))
     return elsewhere - here - set(map(canonicalize_name, named))
 
 
-def read_pdm(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What `pdm sync` installs: every group that was locked, or where one is named the default one and that one.
+def read_pdm(found: dict[str, Any], context: ReadContext) -> Iterator[ListedPackage]:
+    """Packages that `pdm sync` installs: every locked group, or the default group and those selected.
 
-    Those for development come along, unless one of them is named.
+    Development groups are included, unless one of them is selected.
     """
     metadata = table(found.get("metadata"))
-    reading.for_python(metadata.get("requires_python"))
+    context.require_python(metadata.get("requires_python"))
     rows = dicts(found["package"])
-    known = {*texts(metadata.get("groups")), *(group for one in rows for group in texts(one.get("groups")))}
-    asked = reading.chosen((*reading.choice.extras, *reading.choice.groups), known, "group or extra")
-    project = _project(reading)
-    of_tool = table(table(table(project.get("tool")).get("pdm")).get("dev-dependencies"))
-    development = {"dev", *table(project.get("dependency-groups")), *of_tool} if reading.choice.defaults else set()
-    if asked & development:  # a group for development that is named stands for all of them
+    selection = context.selection
+    known = {*texts(metadata.get("groups")), *(group for row in rows for group in texts(row.get("groups")))}
+    named = context.selected((*selection.extras, *selection.groups), known, "group or extra")
+    project = _project(context)
+    legacy = table(table(table(project.get("tool")).get("pdm")).get("dev-dependencies"))
+    development = {"dev", *table(project.get("dependency-groups")), *legacy} if selection.defaults else set()
+    if named & development:  # a selected development group replaces all of them
         development = set()
-    groups = known if reading.choice.defaults and not asked else asked | {"default"} | development
-    for one in rows:
-        own = texts(one.get("groups"))
-        if (not own or groups & set(own)) and reading.holds(_with_extras(one.get("marker"), asked)):
-            yield from reading.row(one.get("name"), one.get("version"), _file_names(one.get("files")), built_from=_built_from(one))
-    if left := sorted(known - groups):
-        reading.note(f"groups that are left out: {', '.join(left)}")
+    groups = known if selection.defaults and not named else named | {"default"} | development
+    for row in rows:
+        own_groups = texts(row.get("groups"))
+        if (not own_groups or groups & set(own_groups)) and context.holds(_with_extras(row.get("marker"), named)):
+            yield from context.package(row.get("name"), row.get("version"), _file_names(row.get("files")), built_from=_built_from(row))
+    _note_left_out("groups", known - groups, context)
 
 
-def read_pipfile(found: dict[str, Any], reading: Reading) -> Iterator[Listed]:
-    """What `pipenv sync` installs: the default packages, and the categories that are named."""
+def read_pipfile(found: dict[str, Any], context: ReadContext) -> Iterator[ListedPackage]:
+    """Packages that `pipenv sync` installs: the default ones, and the selected categories."""
     meta = table(found["_meta"])
     python = table(meta.get("requires")).get("python_version")
-    reading.for_python(f"=={python}.*" if isinstance(python, str) else None)
-    categories = {name for name, one in found.items() if isinstance(one, dict) and name not in ("_meta", "default")}
-    asked = ("develop" if name in ("dev", "dev-packages") else name for name in reading.choice.groups)
-    chosen = reading.chosen(asked, categories, "category")
-    if left := sorted(name for name in categories - chosen if found[name]):
-        reading.note(f"the {', '.join(left)} packages are left out")
-    places = {one.get("name"): one.get("url") for one in dicts(meta.get("sources"))}
-    taken = [one.get("index") for category in ("default", *chosen) for one in found[category].values() if isinstance(one, dict)]
-    _note_places((places.get(name, name) for name in taken if name != next(iter(places), None)), reading, beside=0)
+    context.require_python(f"=={python}.*" if isinstance(python, str) else None)
+    categories = {name for name, value in found.items() if isinstance(value, dict) and name not in ("_meta", "default")}
+    wanted = ("develop" if name in ("dev", "dev-packages") else name for name in context.selection.groups)
+    chosen = context.selected(wanted, categories, "category")
+    _note_left_out("categories", (name for name in categories - chosen if found[name]), context)
+    places = {source.get("name"): source.get("url") for source in dicts(meta.get("sources"))}
+    indexes = [row.get("index") for category in ("default", *chosen) for row in found[category].values() if isinstance(row, dict)]
+    first = next(iter(places), None)
+    _note_indexes((places.get(name, name) for name in indexes if name != first), context, most_common=0)
     for category in ("default", *sorted(chosen)):
-        for name, one in found[category].items():
-            if isinstance(one, dict) and reading.holds(one.get("markers")):
-                if "version" not in one:
-                    reading.gap(f"{name[:60]} has no version in the lock: it comes from a folder or a repository")
-                yield from reading.row(name, str(one["version"]).removeprefix("==") if "version" in one else None, texts(one.get("file")))
+        for name, row in found[category].items():
+            if isinstance(row, dict) and context.holds(row.get("markers")):
+                if "version" not in row:
+                    context.gap(f"{name[:60]} has no version in the lock: it comes from a folder or a repository")
+                version = str(row["version"]).removeprefix("==") if "version" in row else None
+                yield from context.package(name, version, texts(row.get("file")))

@@ -1,8 +1,8 @@
-"""The `[tool.cudnn-resolve]` table of a lock, read and written; its form is that of the structs."""
+"""Read and write the `[tool.cudnn-resolve]` table of a lock, whose fields are those of the structs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, datetime, time
 from typing import Annotated, Any, TypeVar
 
@@ -11,14 +11,15 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.locking.check_pylock import shown
-from cudnn_resolve.locking.model import TOOL, Asked, Stack, Tool
+from cudnn_resolve.locking.model import TOOL, LockedRequest, Stack, Tool
+from cudnn_resolve.locking.pep751 import first_line
 
 T = TypeVar("T")
 SCHEMA = 1
 """Version of the table."""
-_RECORDS = 1000
+_MOST_RECORDS = 1000
 _DEEPEST = 12
+"""Nesting of a validation record."""
 
 
 class _Version(Struct):
@@ -31,19 +32,19 @@ class _Limits(Struct):
 
 
 class _Head(Struct):
-    """What the table says beside the request and the stacks."""
+    """Fields other than those of the request and the stacks."""
 
     python: Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,3}t?\Z")]
     platforms: Annotated[tuple[Annotated[str, Meta(pattern=r"^[a-z0-9]{1,20}(_[a-z0-9]{1,20}){1,3}\Z")], ...], Meta(min_length=1)]
     matrix: str | None = None
     limits: _Limits = field(default_factory=_Limits)
     platform: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What differs from platform to platform: fields of `Stack`."""
-    validation: Annotated[tuple[dict[str, Any], ...], Meta(max_length=_RECORDS)] = ()
+    """Fields of `Stack` that differ between platforms."""
+    validation: Annotated[tuple[dict[str, Any], ...], Meta(max_length=_MOST_RECORDS)] = ()
 
 
 class _Record(Struct):
-    """What we read of a record of a test; the rest belongs to whoever wrote it."""
+    """The known fields of a validation record; it may have others."""
 
     gpu: str = ""
     driver: str = ""
@@ -55,12 +56,12 @@ class _Record(Struct):
 
 
 def read_tool(raw: object, where: str) -> Tool:
-    """Our table of a lock; InputError with the dotted path of the first fault. Fields of newer versions are ignored."""
+    """Read the table; raises InputError with the dotted path of the first fault. Fields of newer versions are ignored."""
     at = f"{where}: tool.{TOOL}"
     schema = _convert(raw, _Version, at).schema
     if schema > SCHEMA:
         raise InputError(
-            f"the lock was written by a newer cudnn-resolve (schema {schema}, known is {SCHEMA})",
+            f"the lock was written by a newer cudnn-resolve (schema {schema}; this version supports {SCHEMA})",
             code="lock-version",
             context=at,
             hint="upgrade cudnn-resolve",
@@ -68,31 +69,33 @@ def read_tool(raw: object, where: str) -> Tool:
     assert isinstance(raw, dict), "it has a schema"
     head = _convert(raw, _Head, at)
     if len(set(head.platforms)) < len(head.platforms):
-        raise InputError("the lock is not valid: a platform stands twice", code="lock-invalid", context=f"{at}.platforms")
+        raise InputError("the lock is not valid: a platform is listed twice", code="lock-invalid", context=f"{at}.platforms")
     for number, record in enumerate(head.validation):
         _check_record(record, f"{at}.validation[{number}]")
-    asked = _convert({**raw, "cuda": head.limits.cuda, "cudnn": head.limits.cudnn}, Asked, at)
+    request = _convert({**raw, "cuda": head.limits.cuda, "cudnn": head.limits.cudnn}, LockedRequest, at)
     return Tool(
-        asked=asked if "said" in raw else replace(asked, said=asked.targets),
+        request=request if "said" in raw else replace(request, direct_targets=request.targets),
         python=head.python,
         matrix=head.matrix,
-        stacks=tuple(_stack(raw, one, head.platform.get(one, {}), at) for one in sorted(head.platforms)),
+        stacks=tuple(_stack(raw, platform, head.platform.get(platform, {}), at) for platform in sorted(head.platforms)),
         validation=head.validation,
     )
 
 
 def _stack(shared: Mapping[str, Any], platform: str, own: Mapping[str, Any], at: str) -> Stack:
-    return _convert({**shared, **own, "platform": platform}, Stack, at, apart=(f".platform.{platform}", frozenset(own)))
+    fields = {**shared, **own, "platform": platform}
+    return _convert(fields, Stack, at, subtable=f".platform.{platform}", subtable_fields=own.keys())
 
 
-def _convert(value: object, kind: type[T], at: str, *, apart: tuple[str, frozenset[str]] = ("", frozenset())) -> T:
-    """The value as that type; InputError with the path of the fault. `apart`: fields that stand below another table, and its place."""
+def _convert(value: object, kind: type[T], at: str, *, subtable: str = "", subtable_fields: Collection[str] = ()) -> T:
+    """Convert a value; raises InputError with the path of the fault, which is below `subtable` for its fields."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        message, _, path = shown(error).partition(" - at `$")
+        message, _, path = first_line(error).partition(" - at `$")
         path = path.removesuffix("`")
-        inner = apart[0] if path.lstrip(".").partition(".")[0].partition("[")[0] in apart[1] else ""
+        top = path.lstrip(".").partition(".")[0].partition("[")[0]
+        inner = subtable if top in subtable_fields else ""
         message = "".join(char if char.isprintable() else "?" for char in message)
         raise InputError(f"the lock is not valid: {message}", code="lock-invalid", context=f"{at}{inner}{path}") from None
 
@@ -100,7 +103,7 @@ def _convert(value: object, kind: type[T], at: str, *, apart: tuple[str, frozens
 def _check_record(record: Mapping[str, Any], at: str) -> None:
     _convert(record, _Record, at)
     if not _is_plain(record, 0):
-        message = "the lock is not valid: it holds what is neither text, number, truth value, list nor table"
+        message = "the lock is not valid: a record may contain only strings, numbers, booleans, lists and tables"
         raise InputError(message, code="lock-invalid", context=at)
 
 
@@ -108,43 +111,43 @@ def _is_plain(value: object, depth: int) -> bool:
     if depth > _DEEPEST or isinstance(value, (datetime, date, time)):
         return False
     if isinstance(value, dict):
-        return all(_is_plain(one, depth + 1) for one in value.values())
+        return all(_is_plain(item, depth + 1) for item in value.values())
     if isinstance(value, list):
-        return all(_is_plain(one, depth + 1) for one in value)
+        return all(_is_plain(item, depth + 1) for item in value)
     return isinstance(value, (str, int, float, bool))
 
 
 def tool_table(tool: Tool) -> dict[str, Any]:
-    """Our table as it is written: what all platforms share stands once."""
-    asked = msgspec.to_builtins(tool.asked)
-    limits = {"cuda": asked.pop("cuda"), "cudnn": asked.pop("cudnn")}
-    said = asked.pop("said")
-    named = {name: found for name in ("files", "stated") if (found := asked.pop(name))}
-    stacks = [_compact(msgspec.to_builtins(one)) for one in tool.stacks]
-    names = [one.pop("platform") for one in stacks]
-    shared = {key: value for key, value in stacks[0].items() if all(key in one and one[key] == value for one in stacks)}
-    apart = {name: {key: one[key] for key in one if key not in shared} for name, one in zip(names, stacks, strict=True)}
+    """Encode the table; fields that all platforms share are written once."""
+    request = msgspec.to_builtins(tool.request)
+    limits = {"cuda": request.pop("cuda"), "cudnn": request.pop("cudnn")}
+    direct_targets = request.pop("said")
+    options = {name: found for name in ("files", "stated") if (found := request.pop(name))}
+    stacks = [_compact(msgspec.to_builtins(stack)) for stack in tool.stacks]
+    names = [stack.pop("platform") for stack in stacks]
+    shared = {key: value for key, value in stacks[0].items() if all(key in stack and stack[key] == value for stack in stacks)}
+    own = {name: {key: stack[key] for key in stack if key not in shared} for name, stack in zip(names, stacks, strict=True)}
     table = {
         "schema": SCHEMA,
-        **asked,
+        **request,
         "python": tool.python,
         "platforms": names,
         "limits": limits,
         "matrix": tool.matrix,
         **shared,
-        "platform": apart,
+        "platform": own,
     }
     return {
         **_compact(table),
-        **named,
-        **({"said": said} if said != asked["targets"] else {}),
-        **({"validation": [dict(one) for one in tool.validation]} if tool.validation else {}),
+        **options,
+        **({"said": direct_targets} if direct_targets != request["targets"] else {}),
+        **({"validation": [dict(record) for record in tool.validation]} if tool.validation else {}),
     }
 
 
 def _compact(value: Any) -> Any:
-    """The value without fields that say nothing: null, and empty lists and tables; a file has hashes, be they none."""
+    """Drop null and empty fields, except the hashes of a file, which are always written."""
     if isinstance(value, dict):
-        found = {key: _compact(one) for key, one in value.items()}
-        return {key: one for key, one in found.items() if one is not None and (one not in ([], (), {}) or key == "hashes")}
-    return [_compact(one) for one in value] if isinstance(value, (list, tuple)) else value
+        found = {key: _compact(item) for key, item in value.items()}
+        return {key: item for key, item in found.items() if item is not None and (item not in ([], (), {}) or key == "hashes")}
+    return [_compact(item) for item in value] if isinstance(value, (list, tuple)) else value

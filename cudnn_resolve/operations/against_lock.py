@@ -14,7 +14,7 @@ from cudnn_resolve.host.clock import today
 from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Environment, Lock
-from cudnn_resolve.locking.proof import with_record
+from cudnn_resolve.locking.proof import add_record
 from cudnn_resolve.locking.select import applies
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.locking.write_pylock import write
@@ -91,7 +91,7 @@ def write_record(held: Held, validation: Validation, python: str | None) -> str:
         return f"{held.path} is left as it is: {why}"
     lock = held.lock
     for record in records:
-        lock = with_record(lock, record)
+        lock = add_record(lock, record)
     write_atomic(held.path, write(lock))
     return f"recorded in {held.path}: {', '.join(str(record['gpu']) for record in records)}"
 

@@ -27,8 +27,8 @@ from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
 from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.index.address import is_local
-from cudnn_resolve.locking.bundled import folder_files, name_for, taken_by, wheels_of, with_files, with_folder_files
-from cudnn_resolve.locking.file import file_url, seen_from
+from cudnn_resolve.locking.bundled import bundled_lock_name, fitting_wheels, folder_files, installed_packages, map_folder_wheels, map_wheels
+from cudnn_resolve.locking.file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Lock, files_of, version_of
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.locking.select import select
@@ -163,8 +163,8 @@ def _lock(request: BundleRequest, listener: Listener) -> tuple[Lock | None, Plan
 
 def _placed(lock: Lock, folder: str) -> Lock:
     """The lock with every path in it seen from the root: it is about to lie elsewhere."""
-    lock = with_folder_files(lock, lambda file: seen_from(file, disk.real(folder)))
-    return with_files(lock, lambda file: {**file, "path": disk.real(f"{folder}/{file['path']}")} if "path" in file else file)
+    lock = map_folder_wheels(lock, lambda file: with_absolute_url(file, disk.real(folder)))
+    return map_wheels(lock, lambda file: {**file, "path": disk.real(f"{folder}/{file['path']}")} if "path" in file else file)
 
 
 def outline(request: BundleRequest, folder: str) -> None:
@@ -187,8 +187,8 @@ def _locked_sums(files: Iterable[File]) -> dict[str, str]:
 def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str, *, whole: bool = True) -> BundleResult:
     """Bring every file into the folder, then what is made of them, then list them all."""
     machines = _machines(lock, request)
-    taken = {name: taken_by(lock, machine) for name, machine in machines.items()}
-    wheels = {**wheels_of(taken.values(), machines.values()), **folder_files(lock, machines)}
+    taken = {name: installed_packages(lock, machine) for name, machine in machines.items()}
+    wheels = {**fitting_wheels(taken.values(), machines.values()), **folder_files(lock, machines)}
     repositories = repositories_of(lock, machines, gather_book(request))
     addresses = [one.url for one in wheels.values()] + [one.key_url for wanted in repositories.values() for one in wanted]
     with fetching(request, Facts(), addresses) as download:
@@ -207,7 +207,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     def apart(file: File) -> File:
         return replace(file, url=f"{WHEELS}/{file.filename}", hashes={**file.hashes, "sha256": sums[file.filename]})
 
-    moved = with_folder_files(with_files(lock, here, keep), apart)
+    moved = map_folder_wheels(map_wheels(lock, here, keep), apart)
     text, plan = write(moved), _start_plan(moved, machines, sums, debs)
     more = _programs()
     if request.sbom:
@@ -218,7 +218,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
         )
 
     def texts(old: Mapping[str, str]) -> dict[str, str]:
-        name = name_for(moved, machines, {one for one in old if LOCK_NAMES.fullmatch(one)})
+        name = bundled_lock_name(moved, machines, {one for one in old if LOCK_NAMES.fullmatch(one)})
         return {name: text, name.replace(".toml", ".json"): plan, **more}
 
     notes += _with_pip(folder, sums)
@@ -287,8 +287,8 @@ def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, 
     for name, machine in machines.items():
         stack = lock.stack(name)
         packages = []
-        for package in taken_by(lock, machine).values():
-            files = wheels_of([{package.name: package}], [machine])
+        for package in installed_packages(lock, machine).values():
+            files = fitting_wheels([{package.name: package}], [machine])
             packages.append(_entry(package.name, version_of(package), files, sums))
         apart = folder_actions(stack.environment) if stack else ()
         platforms[name] = {

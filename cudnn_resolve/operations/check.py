@@ -17,7 +17,7 @@ from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
-from cudnn_resolve.locking.listing import Choice
+from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import gather_book, gather_facts, refuse_other_systems
 from cudnn_resolve.operations.options import CheckRequest, StatedOptions, said
@@ -113,7 +113,7 @@ def _asked(request: CheckRequest, book: Book) -> Iterator[tuple[tuple[Subject, .
     """Each machine with what is to be judged on it, what it is called, its facts where its own environment is judged, and its options."""
     if [*request.what, *request.facts].count("-") > 1:
         raise UsageError("standard input can be one thing only", code="usage-contradiction", hint="name a file for the others")
-    choice = Choice(extras=request.extra, groups=request.group, defaults=not request.no_default_groups)
+    choice = PartSelection(extras=request.extra, groups=request.group, defaults=not request.no_default_groups)
     texts = {path: text_of(path) for path in request.what}
     known: dict[tuple[object, ...], Subject] = {}
     for one in _machines(request):

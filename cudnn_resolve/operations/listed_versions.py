@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.facts.assume import glibc_of, split_os
 from cudnn_resolve.facts.model import CudnnCopy, Toolkit
-from cudnn_resolve.locking.listing import Base, Listed
+from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine
@@ -26,7 +26,7 @@ class Wheels:
         self.book = book
         self.gaps: list[str] = []
 
-    def version(self, one: Listed) -> str | None:
+    def version(self, one: ListedPackage) -> str | None:
         """The version of the wheel that is meant, or that a build of conda is judged as; None where there is none."""
         if one.built_from is not None and is_framework(one.name, self.book):
             self.gaps.append(f"{one.name} {one.version} is built from {one.built_from}, nobody knows how: it is not judged")
@@ -61,7 +61,7 @@ class Wheels:
     def _known(self, name: str) -> set[str]:
         return {row.wheel_version for row in builds_of(name, self.book)} | {row.version for row in self.book.extra_releases(name)}
 
-    def base(self, base: Base | None, packages: Mapping[str, str]) -> Base | None:
+    def base(self, base: BaseEnvironment | None, packages: Mapping[str, str]) -> BaseEnvironment | None:
         """The base with the versions of what it brings."""
         if base is None:
             return None
@@ -86,7 +86,7 @@ def has_variants(versions: Iterable[str]) -> bool:
     return any(_VARIANT.search(text) for text in versions)
 
 
-def placed(base: Base | None, machine: Machine) -> Machine:
+def placed(base: BaseEnvironment | None, machine: Machine) -> Machine:
     """The machine with what the file itself says of it: the image, or the environment of conda."""
     if base is None:
         return machine

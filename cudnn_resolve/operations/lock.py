@@ -16,14 +16,14 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import folder_of, read_bounded, write_atomic
 from cudnn_resolve.index.client import IndexClient
-from cudnn_resolve.locking.change import Change, changes, with_records
-from cudnn_resolve.locking.check import asked_otherwise, outdated
-from cudnn_resolve.locking.check_pylock import require
+from cudnn_resolve.locking.change import Change, changes, keep_records
+from cudnn_resolve.locking.check import request_differences, resolution_differences
 from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
-from cudnn_resolve.locking.merge import Answer, completed, incomplete, merge
+from cudnn_resolve.locking.merge import Answer, incomplete_files, merge, with_file_details
 from cudnn_resolve.locking.model import Difference, Lock
+from cudnn_resolve.locking.pep751 import require_pylock
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-from cudnn_resolve.locking.select import applies, fit
+from cudnn_resolve.locking.select import applies, misfits
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
@@ -167,10 +167,10 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
     else:
         question = answers.question
         if lock.tool is not None:
-            found += asked_otherwise(lock.tool.asked, asked_of(options, question.request, folder_of(path)))
-        found += outdated(lock, answers.answers, question.source)
+            found += request_differences(lock.tool.request, asked_of(options, question.request, folder_of(path)))
+        found += resolution_differences(lock, answers.answers, question.source)
     for one in facts:
-        found += (difference for difference in fit(lock, one, book) if difference not in found)
+        found += (difference for difference in misfits(lock, one, book) if difference not in found)
         if lock.tool is None:
             found = [*(difference for difference in _broken(path, one, book) if difference not in found), *found]
     return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
@@ -227,7 +227,7 @@ def _refuse_contradictions(request: LockRequest) -> None:
     for word in request.packages:
         if word.endswith((".lock", ".toml")):
             _refuse_lock(word)
-    require()
+    require_pylock()
 
 
 def _refuse_lock(word: str) -> None:
@@ -274,8 +274,8 @@ def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) 
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
     answers = _completed(found.answers, old, question.source)
     matrix = "+".join(layer.version() for layer in question.book.layers)
-    made = merge(answers, asked=asked_of(options, question.request, base), matrix=matrix, base=base)
-    made = with_records(made, old)
+    made = merge(answers, request=asked_of(options, question.request, base), matrix=matrix, base=base)
+    made = keep_records(made, old)
     unable = made.tool.preload_note if made.tool is not None else None  # what an installer of the lock cannot do
     warnings = found.warnings if unable is None else (*found.warnings, unable)
     return LockResult(path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=warnings)
@@ -283,10 +283,10 @@ def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) 
 
 def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:
     """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
-    known, lacking = incomplete(answers, old)
+    known, lacking = incomplete_files(answers, old)
     if lacking:
         known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
-    return completed(answers, known)
+    return with_file_details(answers, known)
 
 
 def _only_platforms(request: LockRequest, lock: Lock, path: str) -> LockRequest:

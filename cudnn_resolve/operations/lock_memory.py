@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.host.files import folder_of
-from cudnn_resolve.locking.file import path_from
-from cudnn_resolve.locking.model import Asked, Lock
+from cudnn_resolve.locking.file import relative_path
+from cudnn_resolve.locking.model import Lock, LockedRequest
 from cudnn_resolve.operations.options import LockRequest, declared
 from cudnn_resolve.operations.settings import MACHINE, project_settings, with_settings
 from cudnn_resolve.requirement.model import Extra, Request
@@ -53,7 +53,7 @@ def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
     """
     if lock.tool is None:
         return {}
-    asked = lock.tool.asked
+    asked = lock.tool.request
     out: dict[str, Any] = {
         "driver-policy": asked.driver_policy,
         "device": asked.device if asked.device == "cpu" else None,
@@ -62,12 +62,12 @@ def remembered(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]:
     }
     if not (request.framework or request.packages or request.requirement or request.group):
         folder = os.path.dirname(path)
-        out.update({"framework": list(asked.said), "cuda": asked.cuda, "cudnn": asked.cudnn})
+        out.update({"framework": list(asked.direct_targets), "cuda": asked.cuda, "cudnn": asked.cudnn})
         out.update({name: [_from(folder, value, name) for value in values] for name, values in asked.files.items() if name in FILES})
-    if "platform" in asked.stated:
-        out["platforms"] = list(asked.stated["platform"])
+    if "platform" in asked.options:
+        out["platforms"] = list(asked.options["platform"])
     for option in (declared(LockRequest)[name] for name in _STATED):
-        values = asked.stated.get(option.key, ())
+        values = asked.options.get(option.key, ())
         if values and (option.key != "packages" or "framework" in out):
             out[option.key] = values == ("true",) if option.is_flag else list(values) if option.is_list else values[0]
     return {name: value for name, value in out.items() if value is not None}
@@ -90,16 +90,16 @@ def _from(folder: str, value: str, name: str) -> str:
     return f"{where}{colon}{group}" if name == "group" else where
 
 
-def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
+def asked_of(options: LockRequest, request: Request, base: str) -> LockedRequest:
     """What a lock in the folder `base` remembers of its request."""
     stated = {"platform": tuple(sorted(options.platforms))}
     for name in _STATED:
         value = getattr(options, name)
         stated[name.replace("_", "-")] = value if isinstance(value, tuple) else ("true",) if value is True else (value,) if value else ()
     files = {name: tuple(_to(base, one, name) for one in getattr(options, name) if one != "-") for name in FILES}
-    return Asked(
+    return LockedRequest(
         targets=tuple(one.text if one.marker is None else f"{one.text}; {one.marker}" for one in (*request.targets, *request.conditional)),
-        said=options.framework,
+        direct_targets=options.framework,
         requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
         files={name: values for name, values in files.items() if values},
         cuda=options.cuda,
@@ -108,7 +108,7 @@ def asked_of(options: LockRequest, request: Request, base: str) -> Asked:
         device=options.device or "gpu",
         channel=options.channel or "auto",
         strict_pins=options.strict_pins,
-        stated={name: values for name, values in stated.items() if values},
+        options={name: values for name, values in stated.items() if values},
     )
 
 
@@ -116,7 +116,7 @@ def _required(extra: Extra, request: Request, base: str) -> str:
     """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
     direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
     if direct is not None and not extra.constraint:
-        return f"{direct.name} @ {path_from(base, direct.folder) if direct.folder is not None else direct.url}"
+        return f"{direct.name} @ {relative_path(base, direct.folder) if direct.folder is not None else direct.url}"
     return f"-c {extra.text}" if extra.constraint else extra.text
 
 
@@ -126,5 +126,5 @@ def _to(base: str, value: str, name: str) -> str:
     if name == "group" and not colon:
         file = "pyproject.toml"
     where = os.path.join(folder_of(file), os.path.basename(file))
-    shown = path_from(base, where)
+    shown = relative_path(base, where)
     return f"{shown}:{group}" if name == "group" else shown

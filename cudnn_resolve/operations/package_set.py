@@ -17,7 +17,7 @@ from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.files import STDIN, absolute, read_bounded
 from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
 from cudnn_resolve.locking.install_lines import pinned
-from cudnn_resolve.locking.listing import Base, Choice, Listed, Loose, PackageList
+from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage, LooseRequirement, PackageList, PartSelection
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, placed
 from cudnn_resolve.operations.request import SIZE
@@ -35,7 +35,7 @@ from cudnn_resolve.resolution.vendor import vendor_build
 
 LIVE = "environment"
 """The kind of a set that is installed somewhere."""
-_ALL = Choice()
+_ALL = PartSelection()
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
 """Packages that install, need none, and decide nothing."""
 _ROUNDS = 2000
@@ -53,7 +53,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     """Package to the line on which it is pinned."""
     files: Mapping[str, str] = {}
     """Package to the file that names it, where that is another one."""
-    base: Base | None = None
+    base: BaseEnvironment | None = None
     """What the file says of the machine."""
     python: str | None = None
     """Pythons that it is for."""
@@ -94,7 +94,7 @@ def text_of(path: str) -> str:
     return read_bounded(path, LIMIT_BYTES, "file to be judged")
 
 
-def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: Choice = _ALL) -> Subject:
+def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: PartSelection = _ALL) -> Subject:
     """The packages that a file lists for a machine; InputError where it is none."""
     name = "standard input" if path == STDIN else path
     open_ = _files_beside("." if path == STDIN else os.path.dirname(path) or ".")
@@ -111,7 +111,7 @@ def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: 
         if not version.replace(".", "").isdigit() and (build := vendor_build(book, here, name)) is not None and build.delivery == "bundled"
     ]
     wheels.gaps += [f"{name} {packages[name]} is its maker's own build: the CUDA and cuDNN of its image are not judged" for name in own]
-    named: tuple[Listed | Loose, ...] = (*found.loose, *found.packages)
+    named: tuple[ListedPackage | LooseRequirement, ...] = (*found.loose, *found.packages)
     is_all = bool(named) and not found.gaps and all(one.alone for one in named)  # nothing comes that is not named
     subject = Subject(
         name=name,
@@ -149,7 +149,7 @@ def _files_beside(folder: str) -> Reader:
     return read
 
 
-def _unfit(packages: Iterable[Listed], machine: Machine) -> Iterator[str]:
+def _unfit(packages: Iterable[ListedPackage], machine: Machine) -> Iterator[str]:
     """Packages whose every file in a lock is a wheel for other machines."""
     target = tag.Target.of(machine)
     for one in packages:
@@ -207,11 +207,11 @@ class _Installer:
             machine, driver=None, driver_absent=False, native_cuda=None, gpus=(), pip={}, requires={}, toolkits=(), cudnn=(), compat=None
         )
         """The machine as an installer sees it: it asks for no driver and no GPU."""
-        named: tuple[Listed | Loose, ...] = (*found.packages, *found.loose)
+        named: tuple[ListedPackage | LooseRequirement, ...] = (*found.packages, *found.loose)
         self.is_open = bool(found.gaps) and any(one.alone for one in named)
         """True where what a package needs and does not bring may lie in what nobody followed."""
 
-    def completed(self, mine: Iterable[Listed], open_ones: Iterable[Loose]) -> Subject:
+    def completed(self, mine: Iterable[ListedPackage], open_ones: Iterable[LooseRequirement]) -> Subject:
         """The set with what is added; what could not be found is said."""
         targets: list[Requirement] = []
         others: list[Requirement] = []
@@ -323,7 +323,7 @@ class _Installer:
     def _in_turn(self, subject: Subject, targets: Iterable[Requirement]) -> Subject | None:
         """What commands leave that install one after the other; None for a single one, and where one of them by itself finds no answer."""
         asked: dict[str, Requirement] = {canonicalize_name(one.name): one for one in targets}
-        rows: tuple[Listed | Loose, ...] = (*self.found.packages, *self.found.loose)
+        rows: tuple[ListedPackage | LooseRequirement, ...] = (*self.found.packages, *self.found.loose)
         turns: dict[int, tuple[list[Requirement], list[str]]] = {}
         for row in rows:
             mine, pins = turns.setdefault(row.command, ([], []))

@@ -130,9 +130,9 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
         plan = from_bundle(plan, path, book)
     warnings: list[Warning] = []
     if options.framework or options.cuda or options.cudnn:
-        from cudnn_resolve.locking.check import unmet
+        from cudnn_resolve.locking.check import unmet_request
 
-        for one in unmet(lock, options.framework, {"cuda": options.cuda, "cudnn": options.cudnn}, book):
+        for one in unmet_request(lock, options.framework, {"cuda": options.cuda, "cudnn": options.cudnn}, book):
             said = f"{one.now} is asked for, and {path} holds {one.locked}: the lock counts; `cudnn-resolve lock` brings it up to date"
             warnings.append(Warning(code="lock-settings", message=said))
     if plan.changes:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.locking.file import file_url, seen_from
+from cudnn_resolve.locking.file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
-from cudnn_resolve.locking.select import Chosen, fit, select, targets_for
+from cudnn_resolve.locking.select import Chosen, misfits, select, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
@@ -51,7 +51,7 @@ def plan_of_lock(
     stack = lock.stack(machine.platform)
     warnings = (
         Warning(code="lock-misfit", message=f"{one.what}: the lock wants {one.locked}, here is {one.now}")
-        for one in fit(lock, facts, book, installed=False)
+        for one in misfits(lock, facts, book, installed=False)
     )
     wanted = [_wanted(one, folder) for one in selection.chosen]
     pip = pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid)
@@ -114,7 +114,7 @@ def _checked(one: Environment, folder: str, book: Book) -> Environment:
         if component is None or component.library != "cudnn":
             raise InputError(f"{one.wheel.name[:80]} is no wheel of cuDNN, and none other lies in a folder of its own", code="lock-invalid")
         if one.wheel.file is not None:
-            one = replace(one, wheel=replace(one.wheel, file=seen_from(one.wheel.file, folder)))
+            one = replace(one, wheel=replace(one.wheel, file=with_absolute_url(one.wheel.file, folder)))
     if one.kind == "ldconfig":
         check_folders(one.value.split(":"))
     return one
@@ -131,7 +131,7 @@ def apt_of(pins: Iterable[AptPin]) -> list[AptAction]:
 def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
     own = bundled_cudnns(lock, stack, book)
     apart = {name: one.wheel.version for one in stack.environment if one.wheel is not None for name in one.value.split()}
-    brought = "none" if lock.tool is not None and lock.tool.asked.device == "cpu" else "apt" if stack.apt else "pip"
+    brought = "none" if lock.tool is not None and lock.tool.request.device == "cpu" else "apt" if stack.apt else "pip"
     return Stack(
         driver_min=stack.driver_min,
         driver_because=None,

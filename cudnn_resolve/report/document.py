@@ -178,10 +178,10 @@ def encode_lock(lock: Lock, **extra: Any) -> dict[str, Any]:
     """Encode a new lock; `extra` are fields that it lacks, such as its path."""
     if lock.tool is not None:
         extra |= {
-            "targets": lock.tool.asked.targets,
+            "targets": lock.tool.request.targets,
             "python": lock.tool.python,
             "matrix": lock.tool.matrix,
-            "driver_policy": lock.tool.asked.driver_policy,
+            "driver_policy": lock.tool.request.driver_policy,
             "platforms": tuple(from_value(PlatformDocument, stack) for stack in lock.tool.stacks),
         }
     packages = tuple(

@@ -111,7 +111,7 @@ IMAGE = "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
     [
         ("RUN uv pip install --torch-backend=cu118 torch==2.6.0", "torch 2.6.0+cu118 runs"),
         ("RUN uv pip install --torch-backend cpu torch==2.6.0", "torch 2.6.0+cpu breaks"),
-        ("RUN uv pip install --torch-backend auto torch==2.6.0", "`--torch-backend auto` takes is decided where it is installed"),
+        ("RUN uv pip install --torch-backend auto torch==2.6.0", "`--torch-backend auto` chooses the build of torch during installation"),
         ("ENV UV_TORCH_BACKEND=auto\nRUN uv pip install torch==2.6.0", "UV_TORCH_BACKEND chooses the build of torch (auto)"),
         ("ENV UV_TORCH_BACKEND cpu\nRUN uv pip install torch==2.6.0", "UV_TORCH_BACKEND chooses the build of torch (cpu)"),
         ("RUN UV_TORCH_BACKEND=cpu uv pip install torch==2.6.0", "UV_TORCH_BACKEND chooses the build of torch (cpu)"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.host import bundle as on_disk
-from cudnn_resolve.locking.proof import digest_of
+from cudnn_resolve.locking.proof import lock_digest
 from cudnn_resolve.locking.read_pylock import read
 from tests.functional.test_apply_cli import Bench
 from tests.index_server import IndexServer
@@ -99,7 +99,7 @@ def test_a_test_that_passed_with_another_wheel_in_the_folder_proves_nothing(benc
     locked(bench, index)
     text = (bench.base / "pylock.toml").read_text()
 
-    digests = {digest_of(read(one, "a lock")) for one in (text, text.replace("8.9.7.29", "8.9.5.29"), text)}
+    digests = {lock_digest(read(one, "a lock")) for one in (text, text.replace("8.9.7.29", "8.9.5.29"), text)}
 
     assert len(digests) == 2
 
@@ -124,7 +124,7 @@ def test_a_bundle_has_the_wheel_of_a_folder_and_puts_it_there(bench: Bench, inde
     made = run("bundle", *words, "-q", environ=bench.environ, cwd=bench.base)
     asked = len(index.paths())
     assert made.returncode == 0, made
-    before = digest_of(read((bench.base / "pylock.toml").read_text(), "a lock"))
+    before = lock_digest(read((bench.base / "pylock.toml").read_text(), "a lock"))
     (bench.base / "pylock.toml").unlink()
     shutil.rmtree(bench.wheels)
 
@@ -136,7 +136,7 @@ def test_a_bundle_has_the_wheel_of_a_folder_and_puts_it_there(bench: Bench, inde
     assert run("bundle", "--check", place, environ=bench.environ, cwd=bench.base).returncode == 0
     assert len(index.paths()) == asked
     if place == "b":
-        assert digest_of(read((bench.base / "b/pylock.toml").read_text(), "a lock")) == before
+        assert lock_digest(read((bench.base / "b/pylock.toml").read_text(), "a lock")) == before
 
 
 def test_the_start_script_lays_the_wheel_of_a_folder_down_as_apply_does(bench: Bench, index: IndexServer) -> None:

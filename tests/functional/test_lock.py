@@ -122,7 +122,7 @@ def test_a_file_that_is_no_lock_is_not_written_over(project: Project) -> None:
     done = project(*TARGET, *ELSEWHERE)
 
     assert done.returncode == 2
-    assert "is not TOML" in done.stderr
+    assert "is not valid TOML" in done.stderr
     assert project.file.read_text("utf-8") == "precious\n"
 
 
@@ -246,7 +246,7 @@ def test_wrong_words_are_said_to_be_wrong(project: Project, words: tuple[str, ..
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, and a pylock.toml is wanted"),
+        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, not a pylock.toml"),
         ('lock-version = "1.0"\ncreated-by = "x"\npackages = []\n', "uv.lock is a lock, and no requirement"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_lock_of_another_program_is_renewed_with_its_pins(project: Project) ->
 
     assert done.returncode == 0, done.stderr
     assert "was written by another" in done.stderr
-    assert "had credentials" in done.stderr
+    assert "removed the credentials" in done.stderr
     assert "secret" not in done.stderr + project.file.read_text("utf-8")
     assert project.pins["numpy"] == "1.26.4"
 
@@ -319,8 +319,8 @@ def test_who_names_what_he_wants_names_all_of_it(project: Project) -> None:
 
     assert "app" not in project.pins
     assert lock.tool is not None
-    assert (lock.tool.asked.files, lock.tool.asked.cuda) == ({}, None)
-    assert lock.tool.asked.stated == {"platform": ("linux_x86_64",), "python-version": ("3.11",)}
+    assert (lock.tool.request.files, lock.tool.request.cuda) == ({}, None)
+    assert lock.tool.request.options == {"platform": ("linux_x86_64",), "python-version": ("3.11",)}
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "/etc/hostname", "sub/../../secret.txt"])
@@ -354,7 +354,7 @@ def test_a_lock_in_another_folder_finds_its_files(project: Project, monkeypatch:
     lock = read(text)
 
     assert lock.tool is not None
-    assert dict(lock.tool.asked.files) == {"requirement": ("../requirements.txt",), "group": ("../pyproject.toml:gpu",)}
+    assert dict(lock.tool.request.files) == {"requirement": ("../requirements.txt",), "group": ("../pyproject.toml:gpu",)}
     assert {"app", "tool"} <= {one.name for one in lock.packages}
     assert project("--check", "--no-facts", "-o", "locks/pylock.gpu.toml").returncode == 0
     monkeypatch.chdir(project.folder / "locks")

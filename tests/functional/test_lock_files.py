@@ -28,7 +28,7 @@ def test_frameworks_with_markers_are_locked_for_the_platforms_that_they_are_for(
         ("4.5.0", "platform_machine == 'aarch64'"),
     }
     assert lock.tool is not None
-    assert lock.tool.asked.targets == (old, new, 'ctranslate2==1.0; sys_platform == "win32"')
+    assert lock.tool.request.targets == (old, new, 'ctranslate2==1.0; sys_platform == "win32"')
     assert project().returncode == 0
     assert project.file.read_bytes() == first, "the same again"
     project.file.unlink()
@@ -67,7 +67,7 @@ def test_a_requirements_file_may_leave_indexes_out_and_ask_for_prereleases(proje
     lock = read(project.file.read_text("utf-8"))
     assert project.pins["app"] == "2.0rc1"
     assert lock.tool is not None
-    assert lock.tool.asked.stated["pre"] == ("true",)
+    assert lock.tool.request.options["pre"] == ("true",)
 
 
 @pytest.mark.slow

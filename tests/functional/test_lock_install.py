@@ -18,7 +18,7 @@ from packaging.markers import Marker
 from packaging.pylock import PackageWheel
 from packaging.specifiers import SpecifierSet
 
-from cudnn_resolve.locking.model import Asked, Stack, Tool
+from cudnn_resolve.locking.model import LockedRequest, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.resolution.model import Override
@@ -64,7 +64,7 @@ def project(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
         entry("stand-in-lib", "2.0", wheels=[locked(lib)], because=("the matrix knows better",)),
         requires_python=SpecifierSet(f"=={minor}.*"),
         environments=[Marker(one) for one in environments],
-        tool=Tool(asked=Asked(targets=("app",), said=("app",)), python=minor, matrix=None, stacks=(stack,)),
+        tool=Tool(request=LockedRequest(targets=("app",), direct_targets=("app",)), python=minor, matrix=None, stacks=(stack,)),
     )
     text = write(lock)
     assert read(text) == lock

@@ -126,7 +126,7 @@ def test_show_cudnn_cuda_driver_and_gpu(capsys: pytest.CaptureFixture[str]) -> N
     assert value(capsys, "show", "driver", "R535")["branches"][0]["cuda"] == "12.2"
     shown = text(capsys, "show", "gpu", "RTX 4090")
     assert "8.9" in shown
-    assert "R520 on" in shown
+    assert "R520+" in shown
     assert value(capsys, "show", "gpu", "sm_70")["architectures"][0]["name"] == "Volta"
     assert "Tesla T4" in text(capsys, "show", "gpu", "7.5")
 

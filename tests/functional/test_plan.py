@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.locking.model import Asked, Framework, Stack, Tool
-from cudnn_resolve.locking.proof import with_record
+from cudnn_resolve.locking.model import Framework, LockedRequest, Stack, Tool
+from cudnn_resolve.locking.proof import add_record
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from tests.lock_maker import lock_with
@@ -314,7 +314,7 @@ def test_a_plan_from_a_lock_says_that_a_wheel_brings_its_own_cudnn(program: Prog
     names = (("torch", "2.5.1+cu121", "cu121", "9.1.0.70"), ("onnxruntime-gpu", "1.18.1", "cuda12", "9"))
     frameworks = tuple(Framework(name=name, version=version, variant=variant, cudnn_built=cudnn) for name, version, variant, cudnn in names)
     stack = Stack(platform="linux_x86_64", cudnn="9.3.0.75", frameworks=frameworks)
-    lock = lock_with(tool=Tool(asked=Asked(), python="3.11", matrix=None, stacks=(stack,)))
+    lock = lock_with(tool=Tool(request=LockedRequest(), python="3.11", matrix=None, stacks=(stack,)))
     (program.cwd / "pylock.toml").write_text(write(lock), "utf-8")
     facts = {"python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.39"}, "packages": {"pip": {}}}
     (program.cwd / "here.json").write_text(json.dumps(facts), "utf-8")
@@ -328,7 +328,7 @@ def test_a_plan_from_a_lock_says_that_a_wheel_brings_its_own_cudnn(program: Prog
 
 def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(program: Program) -> None:
     golden = Path(__file__).parents[1] / "golden" / "lock-joint.pylock.toml"
-    lock = with_record(read(golden.read_text("utf-8")), {"gpu": "Tesla T4", "driver": "550.54.15", "date": "2026-11-21"})
+    lock = add_record(read(golden.read_text("utf-8")), {"gpu": "Tesla T4", "driver": "550.54.15", "date": "2026-11-21"})
     (program.cwd / "pylock.toml").write_text(write(lock), "utf-8")
     facts = {"python": {"version": "3.11.9"}, "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.39"}, "packages": {"pip": {}}}
     (program.cwd / "here.json").write_text(json.dumps(facts), "utf-8")

@@ -21,7 +21,7 @@ import pytest
 from cudnn_resolve.diagnosis.model import Remedy
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.locking.listing import Choice
+from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.operations.mend import Edit, edit
 from cudnn_resolve.operations.package_set import Subject, subject_of_file
 from cudnn_resolve.requirement.machine import machine_of
@@ -107,7 +107,7 @@ def read(path: Path, extras: tuple[str, ...] = (), groups: tuple[str, ...] = ())
     here = Facts(
         platform=Platform(system="linux", arch=os.uname().machine, glibc="2.35"), python=Python(version=sys.version.partition(" ")[0])
     )
-    choice = Choice(extras=extras, groups=groups)
+    choice = PartSelection(extras=extras, groups=groups)
     return dict(subject_of_file(str(path), path.read_text(encoding="utf-8"), book, machine_of(here, book), choice).packages)
 
 

@@ -57,9 +57,7 @@ def test_a_verb_draws_what_a_terminal_shows(tmp_path: Path, name: str, columns: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("columns", "answer", "code", "said"), [(60, "n", 1, "nothing was changed: not confirmed"), (80, "y", 0, "done:")]
-)
+@pytest.mark.parametrize(("columns", "answer", "code", "said"), [(60, "n", 1, "nothing was changed: not confirmed"), (80, "y", 0, "done:")])
 def test_apply_shows_its_plan_before_it_asks(tmp_path: Path, columns: int, answer: str, code: int, said: str) -> None:
     environment = tmp_path / "venv"
     venv.create(environment, symlinks=True, with_pip=False)

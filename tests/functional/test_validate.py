@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 import cudnn_resolve
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.locking.model import Asked, Stack, Tool
+from cudnn_resolve.locking.model import LockedRequest, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.validation.bench import Bench
@@ -367,7 +367,7 @@ def write_lock(path: Path, *packages: tuple[str, str], cudnn: str | None = None)
         for name, version in packages
     )
     stack_ = Stack(platform="linux_x86_64", cudnn=cudnn)
-    tool = Tool(asked=Asked(targets=("torch",)), python=THIS, matrix=None, stacks=(stack_,))
+    tool = Tool(request=LockedRequest(targets=("torch",)), python=THIS, matrix=None, stacks=(stack_,))
     path.write_text(write(lock_with(*locked, tool=tool, requires_python=SpecifierSet(f"=={THIS}.*"))), "utf-8")
     return path
 

@@ -15,9 +15,9 @@ from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.change import changes
-from cudnn_resolve.locking.check import outdated
+from cudnn_resolve.locking.check import resolution_differences
 from cudnn_resolve.locking.merge import Answer, order
-from cudnn_resolve.locking.model import Asked, Environment, FolderWheel, Framework, Lock, Stack, Tool
+from cudnn_resolve.locking.model import Environment, FolderWheel, Framework, Lock, LockedRequest, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.source import File
@@ -137,9 +137,9 @@ def tools(draw: st.DrawFn) -> Tool:
     )
     texts = st.lists(NASTY, max_size=3).map(tuple)
     return Tool(
-        asked=Asked(
+        request=LockedRequest(
             targets=draw(texts),
-            said=draw(texts),
+            direct_targets=draw(texts),
             requirements=draw(texts),
             files=draw(lists),
             cuda=draw(st.none() | NASTY),
@@ -148,7 +148,7 @@ def tools(draw: st.DrawFn) -> Tool:
             device=draw(st.sampled_from(["gpu", "cpu"])),
             channel=draw(st.sampled_from(["auto", "pip", "apt"])),
             strict_pins=draw(st.booleans()),
-            stated=draw(lists),
+            options=draw(lists),
         ),
         python="3.11",
         matrix=draw(st.none() | NASTY),
@@ -251,7 +251,7 @@ def test_resolving_again_from_a_lock_changes_nothing_whatever_appears(
     again = attempted(extras, grown, preferences={name: version or "" for name, version in pins(lock).items()})
 
     assert again is not None
-    assert outdated(lock, [again]) == ()
+    assert resolution_differences(lock, [again]) == ()
     assert lock_of(again).packages == lock.packages
     assert satisfied(again, grown)
 

@@ -264,7 +264,7 @@ def test_every_kind_of_result_draws_itself_and_never_an_empty_cell() -> None:
 
     assert len(kinds) > 12
     assert all(callable(one._repr_html_) for one in kinds)
-    assert "nothing was applied to this environment" in past._repr_html_()
+    assert "no apply has run in this environment" in past._repr_html_()
     assert '<th scope="col">variant</th>' in shown
 
 

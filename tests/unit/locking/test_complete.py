@@ -12,7 +12,7 @@ from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FetchError
 from cudnn_resolve.index.session import Answer as Reply
 from cudnn_resolve.index.statements import Statements
-from cudnn_resolve.locking.merge import Answer, completed, incomplete
+from cudnn_resolve.locking.merge import Answer, incomplete_files, with_file_details
 from cudnn_resolve.requirement.source import File, Offer
 from tests.lock_maker import changed, lock_of, pinned, with_packages
 
@@ -116,19 +116,19 @@ def test_only_files_that_the_lock_will_hold_are_asked_for_and_those_of_the_old_l
     whole = pinned(f"app==1.0 {wheels}", "lib==1.0")
     bare = without_sizes(whole)
 
-    known, lacking = incomplete([bare], None)
+    known, lacking = incomplete_files([bare], None)
     assert not known
     assert [file.filename for file in lacking] == ["app-1.0-cp311-cp311-manylinux_2_17_x86_64.whl", "lib-1.0-py3-none-any.whl"]
-    known, lacking = incomplete([bare], lock_of(whole))
+    known, lacking = incomplete_files([bare], lock_of(whole))
     assert not lacking
-    assert lock_of(*completed([bare], known)) == lock_of(whole)
-    assert incomplete([whole], None) == ({}, [])
+    assert lock_of(*with_file_details([bare], known)) == lock_of(whole)
+    assert incomplete_files([whole], None) == ({}, [])
 
 
 def test_a_size_of_another_file_of_the_same_name_does_not_count() -> None:
     whole = pinned("lib==1.0")
     old = lock_of(whole)
     wheel = changed((old.packages[0].wheels or ())[0], hashes={"sha256": "0" * 64})
-    _, lacking = incomplete([without_sizes(whole)], with_packages(old, changed(old.packages[0], wheels=[wheel])))
+    _, lacking = incomplete_files([without_sizes(whole)], with_packages(old, changed(old.packages[0], wheels=[wheel])))
 
     assert len(lacking) == 1

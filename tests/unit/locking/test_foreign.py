@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Facts, Platform, Python
 from cudnn_resolve.locking.foreign import read_list
-from cudnn_resolve.locking.listing import Base, Choice, PackageList
+from cudnn_resolve.locking.package_list import BaseEnvironment, PackageList, PartSelection
 from cudnn_resolve.requirement.machine import machine_of
 from tests.program import shipped
 
@@ -40,14 +40,14 @@ def test_a_lock_of_uv() -> None:
     assert found["3.10"]["keras"] != found["3.12"]["keras"]
     assert "exceptiongroup" in found["3.10"]
     assert "exceptiongroup" not in found["3.11"]
-    assert listed(text).notes[0].startswith("extras of the project are left out, as `uv sync` leaves them out: ")
+    assert listed(text).notes[0].startswith("extras of the project left out: ")
 
 
 def test_a_lock_of_pipenv() -> None:
     found = listed((LISTS / "Pipfile.lock").read_text(encoding="utf-8"))
     assert found.kind == "Pipfile.lock"
     assert len(found.packages) == 14
-    assert found.notes == ("the develop packages are left out",)
+    assert found.notes == ("categories left out: develop",)
 
 
 POETRY = """
@@ -153,13 +153,13 @@ def test_every_form(text: str, kind: str, expected: dict[str, str]) -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    assert listed(PDM, choice=Choice(defaults=False)).notes == ("groups that are left out: docs",)
+    assert listed(PDM, selection=PartSelection(defaults=False)).notes == ("groups left out: docs",)
     assert [one.text for one in listed("torch==2.6.0\nnumpy<2\n").loose] == ["numpy<2"]
     assert listed("-r base.txt\ntorch==2.6.0\n").gaps == ("not followed: -r base.txt",)
-    assert listed("torch==2.6.0\nnumpy===weird-one\n").gaps == ("numpy has no version that can be read: 'weird-one'",)
+    assert listed("torch==2.6.0\nnumpy===weird-one\n").gaps == ("numpy has an invalid version: 'weird-one'",)
     conda = '[{"name": "torch", "version": "2.6.0", "channel": "pypi"}, {"name": "cudnn", "version": "9.1", "channel": "main"}]'
-    assert listed(conda).notes == ("1 packages of conda itself: judged are frameworks, CUDA, cuDNN and what binds them",)
-    assert listed(conda).base == Base(cudnn="9.1")
+    assert listed(conda).notes == ("conda packages (1): only frameworks, CUDA, cuDNN and packages that constrain them are judged",)
+    assert listed(conda).base == BaseEnvironment(cudnn="9.1")
 
 
 def test_the_line_of_a_pin() -> None:
@@ -170,19 +170,19 @@ def test_the_line_of_a_pin() -> None:
 
 
 def test_an_architecture_without_the_package() -> None:
-    with pytest.raises(InputError, match="names no package for this machine"):
+    with pytest.raises(InputError, match="lists no package for this machine"):
         versions(PYLOCK, arch="aarch64")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "names no package"),
-        ("dependencies:\n  - ffmpeg\n", "names no package"),
-        ('{"a"', "not JSON"),
-        ('{"a": 1}', "is JSON of no known form"),
-        ('[project]  # ours\nname = "a"\n', "is TOML of no known form"),
-        ("x = 1\n", "is TOML of no known form"),
+        ("", "lists no package"),
+        ("dependencies:\n  - ffmpeg\n", "lists no package"),
+        ('{"a"', "not valid JSON"),
+        ('{"a": 1}', "is JSON of an unknown format"),
+        ('[project]  # ours\nname = "a"\n', "is TOML of an unknown format"),
+        ("x = 1\n", "is TOML of an unknown format"),
     ],
 )
 def test_refused(text: str, said: str) -> None:
@@ -207,7 +207,7 @@ def test_a_name_without_end_and_files_without_end() -> None:
     def chain(name: str, base: str | None) -> tuple[str, str]:  # noqa: ARG001
         return name, f"-r {name}x\n"
 
-    assert listed("torch==2.6.0\n-r a\n", open_=chain).gaps == ("not followed: more than 200 files that name one another",)
+    assert listed("torch==2.6.0\n-r a\n", open_=chain).gaps == ("not followed: more than 200 files that include one another",)
 
 
 SAMPLES = (
@@ -297,7 +297,7 @@ def test_a_group_for_development_that_is_named_is_the_only_one() -> None:
     text = f'{rows}[metadata]\nlock_version = "4.5.0"\ngroups = ["default", "dev", "docs", "plot"]\n'
     project = "[dependency-groups]\ndev = []\ndocs = []\n"
     for groups, expected in ((("plot",), {"default", "dev", "docs", "plot"}), (("docs",), {"default", "docs"})):
-        found = listed(text, choice=Choice(groups=groups), open_=lambda name, _: (name, project))
+        found = listed(text, selection=PartSelection(groups=groups), open_=lambda name, _: (name, project))
         assert {one.name for one in found.packages} == expected
 
 

@@ -26,7 +26,7 @@ def test_what_comes_alone(lines: str, alone: dict[str, bool]) -> None:
 
 def test_what_another_version_brought_stays() -> None:
     found = listed("FROM python:3.11\nRUN pip install torch==2.5.1\nRUN pip install --no-deps torch==2.6.0\n")
-    assert found.gaps == ("another torch replaces 2.5.1 with --no-deps: what that one brought is not judged",)
+    assert found.gaps == ("torch 2.5.1 is replaced with --no-deps: what it required before is not judged",)
 
 
 @pytest.mark.parametrize("option", ["-f {}", "-f{}", "--find-links={}", "--find-links {}", "--find-links '{}'", "-i {}"])
@@ -34,7 +34,7 @@ def test_an_index_in_a_requirements_file(option: str) -> None:
     address = "https://user:s3cr3t@index.example/torch_stable.html"
     found = listed(f"numpy==2.1.0\n{option.format(address)}\n")
     assert (versions(found), found.gaps) == ({"numpy": "2.1.0"}, ())
-    assert found.notes == ("packages come from https://index.example/torch_stable.html, too: judged by name and version",)
+    assert found.notes == ("packages also come from https://index.example/torch_stable.html (judged by name and version only)",)
     found = listed(f"numpy==2.1.0 {option.format(address)}\n")
     assert (versions(found), found.gaps) == ({"numpy": "2.1.0"}, ())
-    assert found.notes == ("pip takes no index on the line of a requirement: https://index.example/torch_stable.html is passed over",)
+    assert found.notes == ("pip ignores an index on the line of a requirement: https://index.example/torch_stable.html",)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.errors import InputError, WorldError
-from cudnn_resolve.locking.proof import digest_of
+from cudnn_resolve.locking.proof import lock_digest
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
 from tests.lock_maker import lock_of, pinned
@@ -76,10 +76,10 @@ def test_a_lock_of_an_older_version_is_read_and_its_records_still_count() -> Non
     lock = read(text)
 
     assert lock.tool is not None
-    assert lock.tool.asked.files == {"requirement": ("requirements.txt",)}
-    assert lock.tool.asked.stated == {"platform": ("linux_x86_64",), "gpu": ("T4", "A100")}
-    assert (lock.tool.asked.cuda, lock.tool.stacks[0].cuda) == (">=12", "12.4")
-    assert digest_of(lock) == "c4656f0b68708fa1b1d7c75251ee3896", "what the version that wrote it made of it"
+    assert lock.tool.request.files == {"requirement": ("requirements.txt",)}
+    assert lock.tool.request.options == {"platform": ("linux_x86_64",), "gpu": ("T4", "A100")}
+    assert (lock.tool.request.cuda, lock.tool.stacks[0].cuda) == (">=12", "12.4")
+    assert lock_digest(lock) == "c4656f0b68708fa1b1d7c75251ee3896", "what the version that wrote it made of it"
     assert read(write(lock)) == lock
 
 
@@ -87,27 +87,27 @@ def test_credentials_are_left_out_and_that_is_said() -> None:
     lock = read(wheel("https://me:secret@h.example/a-1-py3-none-any.whl"))
 
     assert (lock.packages[0].wheels or ())[0].url == "https://h.example/a-1-py3-none-any.whl"
-    assert "packages[0].wheels[0].url had credentials" in lock.notes[0]
+    assert "removed the credentials of packages[0].wheels[0].url" in lock.notes[0]
     assert "secret" not in lock.notes[0]
 
 
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("x = ", "pylock.toml", "not TOML"),
-        ("a = " + "[" * 100_000, "pylock.toml", "not TOML"),
+        ("x = ", "pylock.toml", "not valid TOML"),
+        ("a = " + "[" * 100_000, "pylock.toml", "not valid TOML"),
         ("", "lock-version", "Missing required value"),
-        ('lock-version = "2.0"\ncreated-by = "x"\npackages = []', "pylock.toml", "newer form"),
+        ('lock-version = "2.0"\ncreated-by = "x"\npackages = []', "pylock.toml", "newer lock format"),
         ('lock-version = "1.0"\ncreated-by = "x"\npackages = 1', "packages", "Unexpected type"),
         (MINIMAL, "packages[0]", "Exactly one of"),
         (MINIMAL + "wheels = [{ url = 'https://h.example/a-1-py3-none-any.whl', hashes = {} }]", "packages[0].wheels[0].hashes", "hash"),
-        (wheel("ftp://h.example/a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is not an address"),
-        (wheel("https:///a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is not an address"),
+        (wheel("ftp://h.example/a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is not a URL of a package"),
+        (wheel("https:///a-1-py3-none-any.whl"), "packages[0].wheels[0].url", "is not a URL of a package"),
         (wheel("https://[h/a-1-py3-none-any.whl"), "pylock.toml", "not valid"),
         (
             wheel("https://h.example/a\\u001b[31m-1-py3-none-any.whl", name="a-1-py3-none-any.whl"),
             "packages[0].wheels[0].url",
-            "is not an address",
+            "is not a URL of a package",
         ),
         (wheel(digest="xyz"), "packages[0].wheels[0].hashes.sha256", "not a hexadecimal digest"),
         (wheel(name="a-1-py3-none-any/../../x.whl"), "packages[0].wheels[0]", "name"),
@@ -123,7 +123,7 @@ def test_credentials_are_left_out_and_that_is_said() -> None:
         (
             MINIMAL + "directory = { path = '.' }\n[packages.tool.cudnn-resolve]\nbecause = 1",
             "packages[0].tool.cudnn-resolve.because",
-            "list of texts",
+            "list of strings",
         ),
         (wheel() + "[tool]\ncudnn-resolve = 1", "tool.cudnn-resolve", "Expected `object`"),
         (wheel() + OURS.replace("schema = 1\n", ""), "tool.cudnn-resolve", "missing required field `schema`"),
@@ -141,7 +141,7 @@ def test_credentials_are_left_out_and_that_is_said() -> None:
         (wheel() + OURS + "overrides = 1", "tool.cudnn-resolve.overrides", "Expected `array`"),
         (wheel() + OURS + "overrides = [1]", "tool.cudnn-resolve.overrides[0]", "Expected `object`"),
         (wheel() + OURS + "stated = { gpu = 'T4' }", "tool.cudnn-resolve.stated", "Expected `array`"),
-        (wheel() + OURS + "validation = [{ when = 2026-01-01 }]", "tool.cudnn-resolve.validation[0]", "neither"),
+        (wheel() + OURS + "validation = [{ when = 2026-01-01 }]", "tool.cudnn-resolve.validation[0]", "may contain only"),
         (wheel() + OURS + "[tool.cudnn-resolve.platform]\nlinux_x86_64 = 1", "tool.cudnn-resolve.platform", "Expected `object`"),
     ],
 )
@@ -209,14 +209,14 @@ def test_an_old_packaging_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ('version = 1\n\n[[package]]\nname = "torch"\nversion = "2.6.0"\n', "x is a uv.lock, and a pylock.toml is wanted", "uv export"),
+        ('version = 1\n\n[[package]]\nname = "torch"\nversion = "2.6.0"\n', "x is a uv.lock, not a pylock.toml", "uv export"),
         (
             '[[package]]\nname = "a"\n[metadata]\nlock-version = "2.0"\n',
-            "x is a poetry.lock, and",
+            "x is a poetry.lock, not",
             "check x` judges it; `cudnn-resolve lock`",
         ),
-        ('{"_meta": {}, "default": {}}', "x is a Pipfile.lock, and", "check x` judges it"),
-        ("dependencies:\n- python\n", "x is an environment.yml, and", "check x` judges it"),
+        ('{"_meta": {}, "default": {}}', "x is a Pipfile.lock, not", "check x` judges it"),
+        ("dependencies:\n- python\n", "x is an environment.yml, not", "check x` judges it"),
     ],
 )
 def test_a_lock_of_another_tool_is_called_so(text: str, said: str, hint: str) -> None:
@@ -228,4 +228,4 @@ def test_a_lock_of_another_tool_is_called_so(text: str, said: str, hint: str) ->
 def test_a_lock_of_a_newer_form_is_read_and_says_so() -> None:
     lock = read('lock-version = "1.1"\ncreated-by = "x"\npackages = []\n')
 
-    assert lock.notes == ("pylock.toml is a lock of the form 1.1, of which 1.0 is known here: what that adds is not read",)
+    assert lock.notes == ("pylock.toml has lock version 1.1; only the features of version 1.0 are read",)

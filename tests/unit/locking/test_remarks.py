@@ -31,19 +31,19 @@ PLACES = {
 @pytest.mark.parametrize("kind", PLACES)
 def test_an_index_beside_the_one_of_most_packages_is_said(kind: str) -> None:
     found = listed(PLACES[kind])
-    said = [note for note in found.notes if "come from" in note]
+    said = [note for note in found.notes if "also come from" in note]
     assert found.kind == kind
-    assert said == ["packages come from https://corp.example/simple, too: judged by name and version"]
+    assert said == ["packages also come from https://corp.example/simple (judged by name and version only)"]
     if kind in ("uv.lock", "pylock.toml"):  # the others name an index only where it is not the first
         assert not [note for note in listed(PLACES[kind].replace(OTHER, HOME)).notes if "index.example" in note]
 
 
-@pytest.mark.parametrize(("python", "gaps"), [("", ["it pins no Python, so conda chooses one: judged for 3.11"]), ("python=3.11, ", [])])
+@pytest.mark.parametrize(("python", "gaps"), [("", ["no Python is pinned, so conda chooses one: judged for 3.11"]), ("python=3.11, ", [])])
 def test_an_environment_without_a_python(python: str, gaps: list[str]) -> None:
     assert list(listed(f"name: x\ndependencies: [{python}pip, {{pip: ['torch==2.6.0']}}]\n").gaps) == gaps
 
 
-SYNC = "`uv run` installs what uv.lock holds"
+SYNC = "`uv run` installs uv.lock"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ SYNC = "`uv run` installs what uv.lock holds"
         ('CMD ["python", "train.py"]', None),
         (
             "RUN uv run --no-project --with https://me:secret@corp.example/x.whl y.py",
-            "packages for that run alone: --no-project --with https",
+            "packages for that run only: --no-project --with https",
         ),
         ("COPY --from=corp.example/uv:0.9 /uv /uvx /bin/", None),
         ("COPY --from=corp.example/uv:0.9 /uv /wheels /bin/", "COPY --from=corp.example/uv:0.9"),

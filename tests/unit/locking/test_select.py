@@ -10,10 +10,10 @@ from packaging.pylock import PackageDirectory
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.version import Version
 
-from cudnn_resolve.locking.check_pylock import parse_toml, validated
 from cudnn_resolve.locking.model import Lock, name_of
+from cudnn_resolve.locking.pep751 import parse_pylock, parse_toml
 from cudnn_resolve.locking.read_pylock import read
-from cudnn_resolve.locking.select import fit, select
+from cudnn_resolve.locking.select import misfits, select
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.marker import marker_environment
@@ -43,7 +43,7 @@ def chosen(lock: Lock, machine: Machine) -> dict[str, str]:
 
 
 def words(lock: Lock, **parts: Any) -> list[tuple[str, str, str]]:
-    return [(one.what, one.locked, one.now) for one in fit(lock, facts(**parts), BOOK)]
+    return [(one.what, one.locked, one.now) for one in misfits(lock, facts(**parts), BOOK)]
 
 
 def test_each_platform_takes_its_own() -> None:
@@ -66,14 +66,14 @@ def test_it_takes_what_packaging_takes(arch: str, glibc: tuple[int, int]) -> Non
     platforms = [f"manylinux_2_{minor}_{arch}" for minor in range(glibc[1], 4, -1)] + [f"linux_{arch}"]
     tags = [*cpython_tags((3, 11), ["cp311"], platforms), *compatible_tags((3, 11), "cp311", platforms)]
     machine = here(**on(arch, f"2.{glibc[1]}"))
-    reference = validated(parse_toml(write(BOTH), "a test"), "a test").select(environment=marker_environment(machine), tags=tags)  # type: ignore[arg-type]
+    reference = parse_pylock(parse_toml(write(BOTH), "a test"), "a test").select(environment=marker_environment(machine), tags=tags)  # type: ignore[arg-type]
 
     assert {package.name: file.filename for package, file in reference} == chosen(BOTH, machine)  # type: ignore[union-attr]
 
 
 def test_what_is_not_known_of_a_machine_excludes_nothing() -> None:
     assert "fast" in chosen(BOTH, here(**on(glibc="2.17"), python={}))
-    assert not fit(BOTH, facts(platform={}, python={}, driver=None, gpus=None, packages=None), BOOK)
+    assert not misfits(BOTH, facts(platform={}, python={}, driver=None, gpus=None, packages=None), BOOK)
 
 
 def test_folders_and_source_archives_are_chosen_where_they_are_what_there_is() -> None:
@@ -119,7 +119,7 @@ def test_what_does_not_fit_a_machine_is_named(parts: dict[str, Any], expected: l
 
 def test_no_driver_is_said_as_such() -> None:
     bare = facts()
-    assert [(one.what, one.now) for one in fit(BOTH, replace(bare, driver=None), BOOK)] == [("driver", "no NVIDIA driver")]
+    assert [(one.what, one.now) for one in misfits(BOTH, replace(bare, driver=None), BOOK)] == [("driver", "no NVIDIA driver")]
 
 
 def test_a_platform_that_the_lock_is_not_for() -> None:
@@ -135,7 +135,7 @@ def test_an_old_c_library_and_a_python_without_the_gil_are_named_with_the_packag
     assert (what, now) == ("fast 1.0", "glibc 2.17")
     assert "manylinux_2_28_x86_64" in locked
     ((what, _, now),) = words(lock, python={"version": "3.11.2", "free_threaded": True})
-    assert (what, now) == ("fast 1.0", "Python 3.11.2 without the GIL on linux_x86_64")
+    assert (what, now) == ("fast 1.0", "Python 3.11.2 (free-threaded) on linux_x86_64")
 
 
 def test_two_entries_for_one_machine_are_no_choice() -> None:
@@ -156,7 +156,7 @@ def test_apt_packages_must_be_there_in_their_version_unless_they_will_be_install
     assert words(lock) == [("apt package libcudnn9-cuda-12", "9.1.0.70-1", "not installed")]
     assert not words(lock, packages={"pip": {}, "apt": {"libcudnn9-cuda-12": "9.1.0.70-1"}})
     assert not words(lock, packages={"pip": {}})
-    assert not fit(lock, facts(), BOOK, installed=False)
+    assert not misfits(lock, facts(), BOOK, installed=False)
 
 
 def test_groups_and_extras_of_another_programs_lock_are_those_that_are_installed_unasked() -> None:

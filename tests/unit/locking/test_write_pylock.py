@@ -125,7 +125,7 @@ def test_the_head_says_what_installers_cannot_do(kind: str) -> None:
     lock = lock_of(replace(found, stack=replace(found.stack, environment=(way,))))
     head = write(lock).split("lock-version")[0]
 
-    assert "# installers cannot set up the loader for onnxruntime: `cudnn-resolve apply` on this lock does" in head
+    assert "# installers cannot set up the loader for onnxruntime: run `cudnn-resolve apply` on this lock" in head
     assert read(write(lock)) == lock
     assert "loader" not in write(lock_of(found)).split("lock-version")[0]
 
@@ -256,7 +256,7 @@ def test_gpus_are_those_that_every_part_has_code_for() -> None:
 def test_a_pin_without_files_is_refused_by_name() -> None:
     bare = answer("north==2.0", source=index_of(BOOK))
     pip = tuple(replace(pin, offer=None, file=None) if pin.name == "numpy" else pin for pin in bare.resolution.pip)
-    with pytest.raises(WorldError, match="no files are known for numpy; a lock holds every file with its hashes") as caught:
+    with pytest.raises(WorldError, match="no files are known for numpy; a lock contains every file with its hashes") as caught:
         lock_of(replace(bare, resolution=replace(bare.resolution, pip=pip)))
     assert caught.value.code == "lock-no-files"
     with pytest.raises(WorldError, match=r"numpy; the index of CUDA 11\.8 does not answer"):
