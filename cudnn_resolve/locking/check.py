@@ -79,7 +79,7 @@ def unmet_request(lock: Lock, frameworks: Iterable[str], limits: Mapping[str, st
             entry for entry in lock.packages if name in (entry.name, family) and (book.framework_of(entry.name) or entry.name) == family
         ]
         if not held:
-            yield Difference(what=f"framework {wanted.name}", locked="not in the lock", now=text)
+            yield Difference(what=f"framework {wanted.name}", locked="nothing of that name", now=text)
         for entry in held:
             if entry.version is not None and not wanted.specifier.contains(entry.version, prereleases=True):
                 yield Difference(what=f"framework {wanted.name}", locked=f"{entry.name} {entry.version}", now=text)

@@ -453,7 +453,7 @@ def test_what_is_not_known_says_what_of(tmp_path: Path) -> None:
     [
         ("python:3.11-slim", "--no-deps numpy==2.1.0", "breaks", "torch 2.6.0 needs nvidia-cudnn-cu12, "),
         ("python:3.11-slim", "tensorflow[and-cuda]==2.18.0", "breaks", "torch 2.6.0 needs nvidia-cusparselt-cu12, "),
-        ("example/gpu:1", "tensorflow[and-cuda]==2.18.0", "not known to run", "what the image example/gpu:1 holds is not known"),
+        ("example/gpu:1", "tensorflow[and-cuda]==2.18.0", "not known to run", "the content of the image example/gpu:1 is unknown"),
     ],
 )
 def test_what_is_installed_alone_brings_nothing(tmp_path: Path, image: str, more: str, status: str, said: str) -> None:

@@ -168,7 +168,7 @@ def test_the_environment_of_the_folder_is_meant_and_named_with_the_reason(progra
     named = program("plan", *TORCH, *HERE, "--python", "active").stdout
 
     assert f"  into {sys.executable} (the Python that runs cudnn-resolve)\n" in own
-    assert f"  into {program.folder}/.venv/bin/python (the virtual environment of this folder)\n" in local
+    assert f"  into {program.folder}/.venv/bin/python (the virtual environment in this folder)\n" in local
     assert f"  into {program.folder}/active/bin/python (the active virtual environment)\n" in active
     assert "active/bin/python (from --python)\n" in named
     assert "  into a new environment\n" in program("plan", *TORCH, *ELSEWHERE).stdout
@@ -188,7 +188,7 @@ def test_the_environment_of_a_tool_is_not_the_target(program: Program) -> None:
     assert "serves it alone" in done.stderr
     make_environment("3.11", program.folder / ".venv")
     done = subprocess.run(argv, cwd=program.folder, env=environ, capture_output=True, text=True, check=False)
-    assert f"  into {program.folder}/.venv/bin/python (the virtual environment of this folder)\n" in done.stdout
+    assert f"  into {program.folder}/.venv/bin/python (the virtual environment in this folder)\n" in done.stdout
 
 
 # -- help, and options anywhere ----------------------------------------------------------------------------------------------------
