@@ -13,6 +13,7 @@ This module imports nothing of ours.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -107,3 +108,9 @@ def out_of_memory() -> WorldError:
     """What is said where this process could not have more memory, or another thread."""
     hint = "free memory, or let this process have more: `ulimit -v`, `ulimit -u`, or the limits of the container or the job"
     return WorldError("not enough memory: the system gave this process no more", code="memory", hint=hint)
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """List at most so many names in a message, and count the rest: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.locking.file import hashes_of
 from cudnn_resolve.locking.model import Difference, files_of, name_of, version_of
 from cudnn_resolve.locking.select import applies
@@ -186,8 +187,7 @@ def _file_differences(entry: Package, pin: PipPin) -> Iterator[Difference]:
             because = f"{name_of(file)} has changed on the index since it was locked"
             yield Difference(what=what, locked=f"{changed} {locked[changed]}", now=f"{changed} {now[changed]}", because=because)
     if gone:
-        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        yield Difference(what=what, locked=f"{gone[0]}{more}", now="no longer on the index")
+        yield Difference(what=what, locked=first_few(gone, 1), now="no longer on the index")
     if pin.file is not None and pin.file.yanked is not None:
         yield Difference(what=what, locked="offered", now=f"withdrawn: {pin.file.yanked or 'no reason given'}")
 

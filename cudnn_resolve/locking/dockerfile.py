@@ -204,7 +204,6 @@ def _steps(text: str) -> Iterator[_Step]:
 
 
 def _document_text(lines: Iterator[tuple[int, str]], end: str) -> Iterator[str]:
-    """The lines of a here-document."""
     return (line for _, line in takewhile(lambda numbered: numbered[1].strip() != end, lines))
 
 

@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.locking.package_list import LONGEST_NAME, ListedPackage, LooseRequirement, ReadContext, table
 from cudnn_resolve.locking.pep751 import parse_toml
 from cudnn_resolve.masking import without_logins
@@ -104,9 +104,8 @@ class SimulatedInstalls:
     def packages(self) -> Iterator[ListedPackage]:
         """The pinned packages after all commands."""
         if self._without_version:
-            shown = ", ".join(name[:60] for name in self._without_version[:6])
-            more = f" and {len(self._without_version) - 6} more" if len(self._without_version) > 6 else ""
-            self.context.gap(f"without a known version, so not judged: {shown}{more}")
+            names = [name[:60] for name in self._without_version]
+            self.context.gap(f"without a known version, so not judged: {first_few(names, 6)}")
         yield from self._pins.values()
 
     def install(self, lines: Iterable[Line], *, upgrade: bool = False, alone: bool = False) -> None:

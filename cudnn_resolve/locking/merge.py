@@ -13,7 +13,7 @@ from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from cudnn_resolve.errors import WorldError
+from cudnn_resolve.errors import WorldError, first_few
 from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, relative_path
 from cudnn_resolve.locking.model import CREATED_BY, TOOL, Lock, LockedRequest, Tool, files_of, name_of
 from cudnn_resolve.masking import redacted
@@ -41,8 +41,6 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class _PlatformPin:
-    """A pin on one platform."""
-
     __slots__ = ("direct", "pin", "resolution")
 
     def __init__(self, pin: PipPin, resolution: Resolution) -> None:
@@ -154,8 +152,7 @@ def _missing_files_hint(resolution: Resolution) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    unique = sorted(set(names))
-    return ", ".join(unique[:6]) + (f" and {len(unique) - 6} more" if len(unique) > 6 else "")
+    return first_few(sorted(set(names)), 6)
 
 
 def _version(pin: PipPin) -> str:

@@ -62,7 +62,6 @@ def _source(cell: Mapping[str, Any]) -> str:
 
 
 def _run_python(line: str, installs: SimulatedInstalls) -> None:
-    """Run the shell commands of a line of Python."""
     commands = _commands(line)
     for command in commands:
         run_line(command, installs, None)

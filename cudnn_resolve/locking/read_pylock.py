@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.locking.model import TOOL, Lock, path_name
 from cudnn_resolve.locking.pep751 import parse_pylock, parse_toml
 from cudnn_resolve.locking.tool_table import read_tool
@@ -67,8 +67,7 @@ class _Cleaner:
     def notes(self) -> Iterator[str]:
         """Remarks on the file."""
         if self._with_credentials:
-            more = f" and {len(self._with_credentials) - 1} more" if len(self._with_credentials) > 1 else ""
-            yield f"{self._where}: removed the credentials of {self._with_credentials[0]}{more}; a lock should not contain any"
+            yield f"{self._where}: removed the credentials of {first_few(self._with_credentials, 1)}; a lock should not contain any"
 
     def package(self, raw: dict[str, Any], at: str) -> dict[str, Any]:
         """Normalize an entry; raises InputError if it contains what no lock should."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 from packaging.markers import Marker
 
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.model import Difference, marker_text, name_of
 from cudnn_resolve.requirement.machine import machine_of
@@ -134,7 +135,7 @@ def _missing_file(package: Package, machine: Machine) -> Difference:
     """Why an entry has no file for the machine: because of its C library, else of its Python or architecture."""
     names = [name_of(wheel) for wheel in package.wheels or ()]
     tags = sorted({file.tag for file in _files(names)})
-    shown = ", ".join(tags[:4]) + (f" and {len(tags) - 4} more" if len(tags) > 4 else "")
+    shown = first_few(tags, 4)
     if machine.glibc is not None and best_file(_files(names), Target.of(machine, any_libc=True)) is not None:
         now = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         return Difference(what=_label(package), locked=f"wheels for a newer C library: {shown}", now=now, machine=True)

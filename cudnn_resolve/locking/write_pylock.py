@@ -33,7 +33,6 @@ def write(lock: Lock) -> str:
 
 
 def _document(lock: Lock) -> dict[str, Any]:
-    """The tables of the file."""
     try:
         document = dict(lock.file.to_dict())
     except TypeError as error:  # packaging copies markers as text, and its text for one with a backslash is not a marker

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cudnn_resolve.diagnosis.model import Comparison, Finding, Remedy, Verdict
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.report.text import Page, Style, clean, wrap
 
 _HEADS = {"runs": ("runs", "green"), "breaks": ("breaks", "red"), "unknown": ("no problem was found in what was judged", "yellow")}
@@ -130,8 +131,7 @@ def _moved(comparison: Comparison) -> str:
             texts.append(f"{row.name} {row.before} -> {row.after}")
         else:
             texts.append(f"{'-' if row.before else '+'}{row.name} {row.before or row.after}")
-    more = f" and {len(texts) - _MOST_MOVED} more" if len(texts) > _MOST_MOVED else ""
-    return (", ".join(texts[:_MOST_MOVED]) + more) or "nothing"
+    return first_few(texts, _MOST_MOVED) or "nothing"
 
 
 def markdown_diff(comparisons: Iterable[Comparison]) -> str:

@@ -11,7 +11,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import preload_files
 from cudnn_resolve.report.pins import comparison_program, folder_groups, groups
-from cudnn_resolve.report.plan import machine_line
+from cudnn_resolve.report.plan import header_comments
 from cudnn_resolve.report.script import new_folder, python_minor, repository_commands
 from cudnn_resolve.report.text import clean
 
@@ -43,12 +43,7 @@ def render(plan: Plan) -> str:
     platform = plan.facts.platform
     release = f"{platform.distribution}{platform.release}"
     needs_apt = any(step.kind in ("apt", "apt-repository") for step in plan.steps)
-    lines = [
-        "# syntax=docker/dockerfile:1",
-        f"# {clean(', '.join(plan.targets))}",
-        f"# for {machine_line(plan)}",
-        *(f"# {clean(warning.message)}" for warning in plan.warnings),
-    ]
+    lines = ["# syntax=docker/dockerfile:1", *header_comments(plan)]
     setup: list[str] = []
     if needs_apt or (release not in _CODENAME and _SYSTEM_PYTHON.get(release) == minor):
         base, setup = _system_base(plan, release, minor), [*_system_setup(plan, needs_apt=needs_apt)]

@@ -98,7 +98,6 @@ def _menu(menu: _Menu, current: str) -> str:
 
 
 def _data_script(data: Mapping[str, Any] | None) -> str:
-    """Embed the data that the script reads."""
     if data is None:
         return ""
     encoded = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
@@ -241,7 +240,6 @@ def _strictest(bounds: Iterable[Bound]) -> Iterable[Bound]:
 
 
 def _remarks(book: Book, framework: Framework, version: str, citations: _Citations) -> Iterator[str]:
-    """Bounds and traps of a release."""
     for bound in _strictest(bounds_for(framework, version)):
         yield f"needs {escape(bound.requirement)}: {escape(bound.reason)}{citations.cite(f'framework/{framework.name}', bound)}"
     for trap in traps_for(book, framework, version):
@@ -365,7 +363,6 @@ def _advisories(book: Book) -> str:
 
 
 def _picker(book: Book) -> str:
-    """The form to pick a machine."""
     groups = []
     for gpu in gpus(book):
         row = book.architecture(gpu)

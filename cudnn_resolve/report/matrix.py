@@ -242,7 +242,6 @@ def requirement_text(line: str, extra: str | None = None) -> str:
 
 
 def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:
-    """Show bounds, traps and sources of a release."""
     framework = found.framework
     bounds, traps = bounds_for(framework, version), traps_for(book, framework, version)
     if bounds:

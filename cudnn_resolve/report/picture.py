@@ -112,7 +112,6 @@ def _range(one: Mapping[str, Any], top: int, layout: _Layout) -> tuple[list[str]
 
 
 def _bar(bar: Mapping[str, Any], y: int, places: Mapping[str, int], scale: _Scale) -> Iterator[str]:
-    """Draw the row of one party."""
     because = f" ({bar['because']})" if bar["because"] else ""
     tip = f"<title>{escape(str(bar['who']))}: {escape(str(bar['wants']))}{escape(because)}</title>"
     layout = scale.layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, or_none
 from cudnn_resolve.planning.model import PipAction, Plan, Stack, StackFramework, Step
@@ -93,6 +94,12 @@ def machine_line(plan: Plan) -> str:
     return clean(", ".join(part for part in parts if part))
 
 
+def header_comments(plan: Plan) -> list[str]:
+    """Comment lines for a generated file: targets, machine and warnings."""
+    texts = (clean(", ".join(plan.targets)), f"for {machine_line(plan)}", *(clean(warning.message) for warning in plan.warnings))
+    return [f"# {text}" for text in texts]
+
+
 def _driver(driver: Driver | None) -> str:
     if driver is None or not (driver.version or driver.cuda):
         return "driver unknown"
@@ -120,7 +127,6 @@ def _is_aside(code: str) -> bool:
 
 
 def _counts(plan: Plan) -> str:
-    """Count the changes."""
     actions = [*(action.action for action in plan.pip), *(action.action for action in plan.apt)]
     numbers = {name: actions.count(name) for name in _ACTIONS}
     numbers["install"] += len(plan.unpinned)
@@ -239,13 +245,12 @@ class _PlanPage(Page):
             for name in ("install", "upgrade", "downgrade")
         }
         texts["?"] = [*self.plan.unpinned]
-        firsts = [f"{sign} {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}" for sign, names in texts.items() if names]
+        firsts = [f"{sign} {first_few(names, 1)}" for sign, names in texts.items() if names]
         if firsts:
             self.paragraph("; ".join(firsts), "  ", "    ")
 
     def _names(self, names: Sequence[str], first: str, *, most: int = _MOST_NAMES) -> None:
-        more = f" and {len(names) - most} more" if len(names) > most else ""
-        self.paragraph(f"{', '.join(names[:most])}{more}", first, "    ")
+        self.paragraph(first_few(names, most), first, "    ")
 
     def everything(self) -> None:
         """Show every package, reason and step."""

@@ -102,7 +102,6 @@ def _packages(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _steps(plan: Mapping[str, Any]) -> str:
-    """The commands to type without this program."""
     steps = [_paragraph(step.get("why")) + _command(shlex.join(step.get("argv") or ())) for step in plan.get("steps", ())]
     return _details(_count(len(steps), "manual step"), "".join(steps)) if steps else ""
 
@@ -280,7 +279,6 @@ def _history(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bundle(result: Mapping[str, Any]) -> Iterator[str]:
-    """The files of a bundle, and how to use it."""
     path, files = str(result.get("path")), result.get("files", ())
     if result.get("status") != "ok":
         yield _head("there is no bundle", _RED)

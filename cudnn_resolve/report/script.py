@@ -14,7 +14,7 @@ from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.model import AptRepository, Plan, Step
 from cudnn_resolve.planning.preload import preload_files
 from cudnn_resolve.report.pins import Group, comparison_program, folder_groups, groups
-from cudnn_resolve.report.plan import machine_line
+from cudnn_resolve.report.plan import header_comments
 from cudnn_resolve.report.text import clean
 
 _SUDO = 'SUDO=; if [ "$(id -u)" != 0 ]; then SUDO=sudo; fi'
@@ -27,9 +27,7 @@ def render(plan: Plan) -> str:
     body = "\n".join(_body(plan)) + "\n"
     head = [
         "#!/usr/bin/env bash",
-        f"# {clean(', '.join(plan.targets))}",
-        f"# for {machine_line(plan)}",
-        *(f"# {clean(warning.message)}" for warning in plan.warnings),
+        *header_comments(plan),
         "set -euo pipefail",
         f"SUM={hashlib.sha256(body.encode('utf-8', 'backslashreplace')).hexdigest()}",
         f'if [ -z "${{EDITED:-}}" ] && grep -qxF "{_BODY_MARK}" "$0" 2>/dev/null; then',

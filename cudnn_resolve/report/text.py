@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_HARMFUL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-_HARMFUL_OR_NEWLINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_HARMFUL_CHARACTERS = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff"
+_HARMFUL = re.compile(f"[{_HARMFUL_CHARACTERS}]")
+_HARMFUL_OR_NEWLINE = re.compile(rf"[\n{_HARMFUL_CHARACTERS}]")
 _WORKFLOW = r"(?m)^([ \n]*)::(?=[A-Za-z-]+(?: [^\n]*)?::)"
 """A line that a GitHub Actions runner would execute as a workflow command, wherever it is printed."""
 _SGR_SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
