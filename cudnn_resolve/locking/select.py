@@ -47,10 +47,10 @@ class Chosen(Struct, frozen=True, kw_only=True):
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What a machine installs from a lock, by name; if there are `misfits`, the lock is not for that machine."""
+    """What a machine installs from a lock, by name; if there are `differences`, the lock is not for that machine."""
 
     chosen: tuple[Chosen, ...]
-    misfits: tuple[Difference, ...]
+    differences: tuple[Difference, ...]
 
 
 def select(lock: Lock, machine: Machine) -> Selection:
@@ -58,24 +58,24 @@ def select(lock: Lock, machine: Machine) -> Selection:
 
     Unknown properties of the machine (its Python, its C library) exclude nothing.
     """
-    misfits = [*_python_misfits(lock.file.requires_python, machine, None), *_platform_misfits(lock, machine)]
+    differences = [*_python_differences(lock.file.requires_python, machine, None), *_platform_differences(lock, machine)]
     chosen: list[Chosen] = []
     seen: dict[str, Package] = {}
-    for package in lock.packages if not misfits else ():
+    for package in lock.packages if not differences else ():
         if not applies(package.marker, lock, machine):
             continue
         other = seen.setdefault(package.name, package)
         if other is not package:
             now = f"{other.version or 'one entry'} and {package.version or 'another'} are both for this machine"
-            misfits.append(Difference(what=package.name, locked="one entry for each platform", now=now))
+            differences.append(Difference(what=package.name, locked="one entry for each platform", now=now))
             continue
-        wrong_python = list(_python_misfits(package.requires_python, machine, package))
+        wrong_python = list(_python_differences(package.requires_python, machine, package))
         source = None if wrong_python else source_of(package, machine)
         if source is not None:
             chosen.append(Chosen(package=package, source=source))
         else:
-            misfits += wrong_python or [_missing_file(package, machine)]
-    return Selection(chosen=tuple(sorted(chosen, key=lambda one: one.package.name)), misfits=tuple(misfits))
+            differences += wrong_python or [_missing_file(package, machine)]
+    return Selection(chosen=tuple(sorted(chosen, key=lambda one: one.package.name)), differences=tuple(differences))
 
 
 def applies(marker: Marker | str | None, lock: Lock, machine: Machine) -> bool:
@@ -108,7 +108,7 @@ def _files(names: Iterable[str]) -> Iterator[File]:
     return (File(name, "", {}) for name in names)
 
 
-def _python_misfits(allowed: SpecifierSet | None, machine: Machine, package: Package | None) -> Iterator[Difference]:
+def _python_differences(allowed: SpecifierSet | None, machine: Machine, package: Package | None) -> Iterator[Difference]:
     """The Python of the machine, if a specifier excludes it."""
     if allowed is None or machine.python is None:
         return
@@ -124,7 +124,7 @@ def _label(package: Package) -> str:
     return f"{package.name} {package.version or ''}".rstrip()
 
 
-def _platform_misfits(lock: Lock, machine: Machine) -> Iterator[Difference]:
+def _platform_differences(lock: Lock, machine: Machine) -> Iterator[Difference]:
     allowed = lock.file.environments
     if allowed and not any(applies(marker, lock, machine) for marker in allowed):
         locked = ", ".join(stack.platform for stack in lock.stacks) or " or ".join(str(marker_text(marker)) for marker in allowed)
@@ -144,24 +144,24 @@ def _missing_file(package: Package, machine: Machine) -> Difference:
     return Difference(what=_label(package), locked=f"wheels for {shown}", now=f"{python}{threading} on {machine.platform}", machine=True)
 
 
-def misfits(lock: Lock, facts: Facts, book: Book, *, installed: bool = True) -> tuple[Difference, ...]:
+def machine_differences(lock: Lock, facts: Facts, book: Book, *, installed: bool = True) -> tuple[Difference, ...]:
     """What of a lock does not fit a machine: platform, Python, files, driver, GPUs and apt packages.
 
     Unknown facts exclude nothing. Without `installed`, apt packages may still have to be installed.
     """
     machine = machine_of(facts, book)
-    found = list(select(lock, machine).misfits)
+    found = list(select(lock, machine).differences)
     stack = lock.stack(machine.platform)
     if stack is not None:
-        found += _driver_misfits(stack, machine)
-        found += (difference for gpu in machine.gpus for difference in _gpu_misfits(stack, gpu, machine))
+        found += _driver_differences(stack, machine)
+        found += (difference for gpu in machine.gpus for difference in _gpu_differences(stack, gpu, machine))
         packages = or_none(facts.packages.apt)
         if installed and packages is not None:
-            found += _apt_misfits(stack, packages)
+            found += _apt_differences(stack, packages)
     return tuple(found)
 
 
-def _driver_misfits(stack: Stack, machine: Machine) -> Iterator[Difference]:
+def _driver_differences(stack: Stack, machine: Machine) -> Iterator[Difference]:
     if stack.driver_min is None:
         return
     locked = f"NVIDIA driver {stack.driver_min} or newer"
@@ -171,7 +171,7 @@ def _driver_misfits(stack: Stack, machine: Machine) -> Iterator[Difference]:
         yield Difference(what="driver", locked=locked, now=f"driver {machine.driver_text}", machine=True)
 
 
-def _gpu_misfits(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference]:
+def _gpu_differences(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Difference]:
     own = gpu.capability
     native = [Capability.parse(text) for text in stack.compute_capabilities]
     ptx = [Capability.parse(text) for text in stack.ptx_capabilities]
@@ -186,7 +186,7 @@ def _gpu_misfits(stack: Stack, gpu: MachineGpu, machine: Machine) -> Iterator[Di
         yield Difference(what="gpu", locked=code, now=now, because=because, machine=True)
 
 
-def _apt_misfits(stack: Stack, packages: Mapping[str, str]) -> Iterator[Difference]:
+def _apt_differences(stack: Stack, packages: Mapping[str, str]) -> Iterator[Difference]:
     for pin in stack.apt:
         here = packages.get(pin.name)
         if here != pin.version:

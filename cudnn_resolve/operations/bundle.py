@@ -400,10 +400,10 @@ def _fitting(folder: str, path: str, request: PlanRequest | ApplyRequest) -> str
         book = gather_book(request)
         machine = machine_of(gather_facts(request, book), book)
         locks = {one: read(read_bounded(f"{folder}/{one}", LIMIT_BYTES, "lock"), one) for one in names}
-        fitting = [one for one, lock in locks.items() if not select(lock, machine).misfits]
+        fitting = [one for one, lock in locks.items() if not select(lock, machine).differences]
         if not fitting and request.env is not None:  # which may have another Python
             machine = replace(machine, python=None, python_full=None)
-            fitting = [one for one, lock in locks.items() if not select(lock, machine).misfits]
+            fitting = [one for one, lock in locks.items() if not select(lock, machine).differences]
         names = fitting or names
     if len(names) == 1:
         return names[0]

@@ -14,7 +14,7 @@ from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, Status, WayOut
 from cudnn_resolve.host import disk
 from cudnn_resolve.locking.read_pylock import read
-from cudnn_resolve.locking.select import misfits
+from cudnn_resolve.locking.select import machine_differences
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import lock_request
 from cudnn_resolve.operations.fleet_facts import FleetResult, by_class, classes_of, notes_of, refused
@@ -118,7 +118,7 @@ def judged(one: FleetClass, path: str, text: str, book: Book) -> ClassAnswer:
     """What `check` says of a lock on the hosts of a class, and whether the lock is for them at all."""
     verdict = replace(verdict_of_lock(path, text, one.facts, book), machine=f"{one.name}: {machine_name(one.facts, None)}")
     differences = "; ".join(
-        f"{each.what}: the lock wants {each.locked}, here is {each.now}" for each in misfits(read(text, path), one.facts, book)
+        f"{each.what}: the lock wants {each.locked}, here is {each.now}" for each in machine_differences(read(text, path), one.facts, book)
     )
     errors = (finding.summary for finding in verdict.findings if finding.severity == "error")
     status: Status = "no" if verdict.status == "breaks" or differences else "ok" if verdict.status == "runs" else "unknown"

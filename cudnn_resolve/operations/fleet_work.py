@@ -188,4 +188,4 @@ def _misfits(path: str, group: FleetClass, book: Book) -> Sequence[str]:
         path = f"{path}/{names[0]}" if names else path
     lock = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
     machine = replace(machine_of(group.facts, book), python=None, python_full=None)  # the lock's own Python is chosen on the host
-    return [f"{one.what}: the lock has {one.locked}, and here is {one.now}" for one in select(lock, machine).misfits]
+    return [f"{one.what}: the lock has {one.locked}, and here is {one.now}" for one in select(lock, machine).differences]

@@ -23,7 +23,7 @@ from cudnn_resolve.locking.merge import Answer, incomplete_files, merge, with_fi
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.pep751 import require_pylock
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-from cudnn_resolve.locking.select import applies, misfits
+from cudnn_resolve.locking.select import applies, machine_differences
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
@@ -170,7 +170,7 @@ def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckRe
             found += request_differences(lock.tool.request, asked_of(options, question.request, folder_of(path)))
         found += resolution_differences(lock, answers.answers, question.source)
     for one in facts:
-        found += (difference for difference in misfits(lock, one, book) if difference not in found)
+        found += (difference for difference in machine_differences(lock, one, book) if difference not in found)
         if lock.tool is None:
             found = [*(difference for difference in _broken(path, one, book) if difference not in found), *found]
     return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)

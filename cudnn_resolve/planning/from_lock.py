@@ -12,7 +12,7 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Environment, because_of, name_of
 from cudnn_resolve.locking.proof import proofs
-from cudnn_resolve.locking.select import Chosen, misfits, select, targets_for
+from cudnn_resolve.locking.select import Chosen, machine_differences, select, targets_for
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
@@ -46,12 +46,12 @@ def plan_of_lock(
     """
     machine = machine_of(facts, book)
     selection = select(lock, machine)
-    if selection.misfits:
-        return None, selection.misfits
+    if selection.differences:
+        return None, selection.differences
     stack = lock.stack(machine.platform)
     warnings = (
         Warning(code="lock-misfit", message=f"{one.what}: the lock wants {one.locked}, here is {one.now}")
-        for one in misfits(lock, facts, book, installed=False)
+        for one in machine_differences(lock, facts, book, installed=False)
     )
     wanted = [_wanted(one, folder) for one in selection.chosen]
     pip = pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid)

@@ -13,7 +13,7 @@ from packaging.version import Version
 from cudnn_resolve.locking.model import Lock, name_of
 from cudnn_resolve.locking.pep751 import parse_pylock, parse_toml
 from cudnn_resolve.locking.read_pylock import read
-from cudnn_resolve.locking.select import misfits, select
+from cudnn_resolve.locking.select import machine_differences, select
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.marker import marker_environment
@@ -38,12 +38,12 @@ def on(arch: str = "x86_64", glibc: str = "2.35") -> dict[str, Any]:
 
 def chosen(lock: Lock, machine: Machine) -> dict[str, str]:
     found = select(lock, machine)
-    assert not found.misfits, found.misfits
+    assert not found.differences, found.differences
     return {one.package.name: name_of(one.file) for one in found.chosen if one.file is not None}
 
 
 def words(lock: Lock, **parts: Any) -> list[tuple[str, str, str]]:
-    return [(one.what, one.locked, one.now) for one in misfits(lock, facts(**parts), BOOK)]
+    return [(one.what, one.locked, one.now) for one in machine_differences(lock, facts(**parts), BOOK)]
 
 
 def test_each_platform_takes_its_own() -> None:
@@ -73,7 +73,7 @@ def test_it_takes_what_packaging_takes(arch: str, glibc: tuple[int, int]) -> Non
 
 def test_what_is_not_known_of_a_machine_excludes_nothing() -> None:
     assert "fast" in chosen(BOTH, here(**on(glibc="2.17"), python={}))
-    assert not misfits(BOTH, facts(platform={}, python={}, driver=None, gpus=None, packages=None), BOOK)
+    assert not machine_differences(BOTH, facts(platform={}, python={}, driver=None, gpus=None, packages=None), BOOK)
 
 
 def test_folders_and_source_archives_are_chosen_where_they_are_what_there_is() -> None:
@@ -119,7 +119,7 @@ def test_what_does_not_fit_a_machine_is_named(parts: dict[str, Any], expected: l
 
 def test_no_driver_is_said_as_such() -> None:
     bare = facts()
-    assert [(one.what, one.now) for one in misfits(BOTH, replace(bare, driver=None), BOOK)] == [("driver", "no NVIDIA driver")]
+    assert [(one.what, one.now) for one in machine_differences(BOTH, replace(bare, driver=None), BOOK)] == [("driver", "no NVIDIA driver")]
 
 
 def test_a_platform_that_the_lock_is_not_for() -> None:
@@ -141,7 +141,7 @@ def test_an_old_c_library_and_a_python_without_the_gil_are_named_with_the_packag
 def test_two_entries_for_one_machine_are_no_choice() -> None:
     lock = lock_of(pinned("app==1.0", "two==1.0"))
     other = changed(lock.packages[1], version=Version("2.0"))
-    found = select(with_packages(lock, *lock.packages, other), here()).misfits
+    found = select(with_packages(lock, *lock.packages, other), here()).differences
 
     assert [one.what for one in found] == ["two"]
     assert "1.0 and 2.0 are both for this machine" in found[0].now
@@ -156,7 +156,7 @@ def test_apt_packages_must_be_there_in_their_version_unless_they_will_be_install
     assert words(lock) == [("apt package libcudnn9-cuda-12", "9.1.0.70-1", "not installed")]
     assert not words(lock, packages={"pip": {}, "apt": {"libcudnn9-cuda-12": "9.1.0.70-1"}})
     assert not words(lock, packages={"pip": {}})
-    assert not misfits(lock, facts(), BOOK, installed=False)
+    assert not machine_differences(lock, facts(), BOOK, installed=False)
 
 
 def test_groups_and_extras_of_another_programs_lock_are_those_that_are_installed_unasked() -> None:
