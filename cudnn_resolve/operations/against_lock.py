@@ -21,7 +21,7 @@ from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.validation.against_lock import Pinned, PinnedLibrary, records_of
+from cudnn_resolve.validation.against_lock import PinnedEnvironment, PinnedLibrary, records_of
 from cudnn_resolve.validation.model import Validation
 from cudnn_resolve.version import CudnnVersion, DriverVersion
 
@@ -64,14 +64,14 @@ def held_lock(lock: str | None, record: str | None) -> Held | None:
     return Held(path=path, lock=found, record=bool(record))
 
 
-def pinned_of(held: Held, facts: Facts) -> Pinned:
+def pinned_of(held: Held, facts: Facts) -> PinnedEnvironment:
     """What the lock pins for this machine and interpreter."""
     book = open_book(())
     lock, machine = held.lock, machine_of(facts, book)
     stack = lock.stack(machine.platform) or (lock.stacks[0] if len(lock.stacks) == 1 else None)
     found = ((one.name, one.version) for one in lock.packages if one.version is not None and applies(one.marker, lock, machine))
     packages: dict[str, str] = {name: str(version) for name, version in found}
-    return Pinned(
+    return PinnedEnvironment(
         packages=packages,
         cudnn=stack.cudnn if stack else None,
         cudnns=bundled_cudnns(lock, stack, book) if stack else {},
@@ -79,7 +79,7 @@ def pinned_of(held: Held, facts: Facts) -> Pinned:
         driver_min=stack.driver_min if stack else None,
         libraries=tuple(libraries_of(packages.items(), book)),
         preload=preloaded(stack.environment) if stack else (),
-        mend=shlex.join(["cudnn-resolve", "apply", held.path]),
+        preload_command=shlex.join(["cudnn-resolve", "apply", held.path]),
     )
 
 
@@ -138,12 +138,12 @@ class _Plan(Struct):
     environment: tuple[_Step, ...] = ()
 
 
-def pinned_by_plan(path: str) -> Pinned:
+def pinned_by_plan(path: str) -> PinnedEnvironment:
     """What the plan in that file (`-`: standard input) says of packages and libraries; InputError where it is no plan."""
     return read_plan(read_bounded(path, LIMIT_BYTES, "plan"), "standard input" if path == STDIN else path, open_book(()))
 
 
-def read_plan(text: str, where: str, book: Book) -> Pinned:
+def read_plan(text: str, where: str, book: Book) -> PinnedEnvironment:
     """What a plan in JSON says; InputError where the text holds none, or one that found no stack."""
     try:
         plan = msgspec.json.decode(text, type=_Plan)
@@ -158,7 +158,7 @@ def read_plan(text: str, where: str, book: Book) -> Pinned:
         raise InputError(f"{where} is not a plan", code="plan-invalid", context=context, hint=_HINT)
     stack = plan.stack or _Stack()
     packages = _kept(plan.pip)
-    return Pinned(
+    return PinnedEnvironment(
         source="plan",
         packages=packages,
         removed=tuple(one.name for one in plan.pip if one.name not in packages),

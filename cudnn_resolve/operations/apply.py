@@ -315,11 +315,11 @@ def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple
         return ()
     from cudnn_resolve.host.tables import open_book
     from cudnn_resolve.operations.validate import validation_of
-    from cudnn_resolve.validation.run import Wish
+    from cudnn_resolve.validation.run import ValidationOptions
 
     book = open_book(())
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    found = validation_of(Wish(frameworks=tuple(names), companions=False), facts, listener)
+    found = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, listener)
     return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
 
 

@@ -119,11 +119,11 @@ def validate(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
     """What was computed there with the frameworks of an environment."""
     from cudnn_resolve.operations.validate import explained
     from cudnn_resolve.report.document import encode_validation
-    from cudnn_resolve.validation.run import Wish, validate, with_causes
+    from cudnn_resolve.validation.run import ValidationOptions, validate, with_causes
 
     book = open_book(())
     found = ask_in_rounds(carrier.answer, lambda host: detect(host, words.get("python")))
-    wish = Wish(frameworks=tuple(words.get("frameworks") or ()), require_gpu=bool(words.get("require_gpu")))
+    wish = ValidationOptions(frameworks=tuple(words.get("frameworks") or ()), require_gpu=bool(words.get("require_gpu")))
     seen = ask_in_rounds(carrier.answer, lambda host: validate(host, found, wish, book), guess=False)
     seen = with_causes(seen, lambda text: explained(text, found, book))
     result = {"changed": False, "validation": encode_validation(seen), "status": seen.status}

@@ -22,7 +22,7 @@ from cudnn_resolve.operations.results import Result, grown
 from cudnn_resolve.requirement.derive import parse_target
 from cudnn_resolve.resolution.model import Range
 from cudnn_resolve.validation.model import Check, Status, Validation
-from cudnn_resolve.validation.run import Wish
+from cudnn_resolve.validation.run import ValidationOptions
 
 
 class ValidationResult(Validation, Result, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
 def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
     """What was found on this machine; what passed is written into the lock of `record`."""
     book = open_book(())
-    wish = Wish(
+    wish = ValidationOptions(
         frameworks=tuple(parse_target(word, book).framework for word in request.framework),
         gpu=request.gpu,
         require_gpu=request.require_gpu,
@@ -87,7 +87,7 @@ def _installed(facts: Facts, book: Book) -> Iterator[Check]:
         yield check(package, "links", finding, "every library finds what it needs", finding.summary)
 
 
-def validation_of(wish: Wish, facts: Facts, listener: Listener = NOBODY) -> Validation:
+def validation_of(wish: ValidationOptions, facts: Facts, listener: Listener = NOBODY) -> Validation:
     """What was found on this machine, with the causes of what failed as `doctor` sees them."""
     from cudnn_resolve.validation.run import validate, with_causes
 

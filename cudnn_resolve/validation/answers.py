@@ -1,4 +1,4 @@
-"""What a child tells, as values. An answer of another form is none: whatever runs in the child can write to the same pipe."""
+"""Typed events of a child process. Malformed values are dropped: anything running in the child can write to the same pipe."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
 
+from cudnn_resolve.validation.case import Case
 from cudnn_resolve.version import CudnnVersion
 
-_MOST_LETTERS = 400
 T = TypeVar("T")
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """What one child told, and how it ended."""
+class ChildReport(Struct, frozen=True, kw_only=True):
+    """Events that one child emitted, and how it ended."""
 
     events: tuple[tuple[str, Any], ...] = ()
     """Key and value, in order."""
     failure: str = ""
-    """How it ended where it did not end well: `crashed (SIGSEGV)`; empty where it told everything."""
+    """Abnormal end, `crashed (SIGSEGV)`; empty if the child finished."""
     output: tuple[str, ...] = ()
-    """The last lines of what it and its libraries printed."""
+    """Last lines that it and its libraries printed."""
 
-    def every(self, key: str, kind: type[T]) -> Iterator[T]:
-        """The values of that type told under a key, in order."""
+    def values(self, key: str, kind: type[T]) -> Iterator[T]:
+        """Yield the values of that type emitted under a key, in order."""
         for name, value in self.events:
             if name == key:
                 try:
@@ -33,22 +33,26 @@ class Told(Struct, frozen=True, kw_only=True):
                     continue
 
     def last(self, key: str, kind: type[T]) -> T | None:
-        """The last value of that type told under a key; None where there is none."""
-        return next(reversed(list(self.every(key, kind))), None)
+        """Last value of that type emitted under a key, or None."""
+        return next(reversed(list(self.values(key, kind))), None)
 
     @property
     def step(self) -> str:
-        """What it was about to do when it ended; "" where it said nothing."""
+        """Step that it had begun when it ended; "" if it announced none."""
         return (self.last("step", str) or "")[:200]
 
     @property
     def ending(self) -> str:
-        """How it ended, and in what."""
+        """Failure with the step in which it happened."""
         return f"{self.step}: {self.failure}" if self.step and self.failure else self.failure
 
 
+CaseRun = tuple[Sequence[Case], ChildReport]
+"""Cases given to one child, and its report."""
+
+
 def cudnn_of(text: object) -> CudnnVersion | None:
-    """A version of cuDNN; None for what cannot be one."""
+    """Parse a cuDNN version; None for anything else."""
     try:
         return CudnnVersion(text) if isinstance(text, str) else None
     except ValueError:
@@ -56,25 +60,25 @@ def cudnn_of(text: object) -> CudnnVersion | None:
 
 
 class CudnnAnswer(Struct, frozen=True):
-    """What one libcudnn said of itself."""
+    """Self-description of one libcudnn."""
 
     path: str
     version: str | None = None
     checks: dict[str, int] = {}
     """Part to the status of its version check; 0 is good."""
     descriptors: dict[str, int] = {}
-    """Kind to the status with which one was made."""
+    """Descriptor kind to the status of its creation."""
     engines: dict[str, str] = {}
-    """Library to why it cannot be opened; "" where it can."""
+    """Library to the reason why it cannot be opened; "" if it can."""
 
     @property
     def release(self) -> CudnnVersion | None:
-        """Its version; None where it tells none that could be one."""
+        """Its version, or None if it reports none that is valid."""
         return cudnn_of(self.version)
 
     @property
     def faults(self) -> list[str]:
-        """Each part or descriptor that it does not take for its own, with the status that it answered."""
+        """Parts and descriptors that it rejects, each with its status."""
         return [f"{part} {status}" for part, status in {**self.checks, **self.descriptors}.items() if status != 0]
 
 
@@ -89,10 +93,10 @@ class CompilerAnswer(Struct, frozen=True):
 
 
 class CardAnswer(Struct, frozen=True):
-    """What the driver and NVML say of a card; None where they do not."""
+    """Answers of the driver and NVML about a GPU; None if they give none."""
 
     memory: bool = False
-    """True where its memory holds what is written."""
+    """True if its memory returns what was written."""
     mode: int | None = None
     multiprocessors: int | None = None
     clock_khz: float | None = None
@@ -105,7 +109,7 @@ class CardAnswer(Struct, frozen=True):
 
 
 class CaseAnswer(Struct, frozen=True):
-    """What came out of one case: tensors, or why there are none."""
+    """Result of one case: tensors, or the reason for their absence."""
 
     id: str
     y: list[Any] | None = None
@@ -115,16 +119,16 @@ class CaseAnswer(Struct, frozen=True):
     error: str | None = None
     unsupported: str | None = None
     own: str | None = None
-    """Why no cuDNN is to be expected."""
+    """Why no use of cuDNN is expected."""
     forward_only: bool = False
     cudnn: dict[str, int] = {}
-    """Function of cuDNN that computes to how often its log shows it."""
+    """Computing functions of cuDNN to the number of calls in its log."""
     logged: bool = False
-    """True where cuDNN kept a log."""
+    """True if cuDNN wrote a log."""
 
 
 class WitnessAnswer(Struct, frozen=True):
-    """What a witness saw of one case."""
+    """Observation of one case by a profiler or other witness."""
 
     how: str = ""
     names: list[Any] = []
@@ -133,7 +137,7 @@ class WitnessAnswer(Struct, frozen=True):
 
 
 class SpeedAnswer(Struct, frozen=True):
-    """How long the work of one type took, or why there is no time."""
+    """Time of the workload in one type, or the reason for its absence."""
 
     type: str
     seconds: float | None = None
@@ -142,18 +146,18 @@ class SpeedAnswer(Struct, frozen=True):
     unsupported: str | None = None
 
 
-def cases_in(told: Told) -> dict[str, CaseAnswer]:
-    """What was told of each case, by its id."""
-    return {answer.id: answer for answer in told.every("case", CaseAnswer)}
+def cases_in(report: ChildReport) -> dict[str, CaseAnswer]:
+    """Map case ids to their answers."""
+    return {answer.id: answer for answer in report.values("case", CaseAnswer)}
 
 
-def one_line(text: str, most: int = _MOST_LETTERS) -> str:
-    """A text in one line of at most so many letters, without control characters."""
+def one_line(text: str, most: int = 400) -> str:
+    """Collapse a text to one line of at most `most` characters, without control characters."""
     flat = " ".join(text.split())
     return "".join(letter if letter.isprintable() else "?" for letter in flat)[:most]
 
 
-def few(words: Sequence[str], most: int = 4, between: str = ", ") -> str:
-    """List at most so many of the words, and count the others."""
+def list_some(words: Sequence[str], most: int = 4, between: str = ", ") -> str:
+    """List at most `most` words, and count the rest."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return f"{between.join(words[:most])}{more}"

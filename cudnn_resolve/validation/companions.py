@@ -1,4 +1,4 @@
-"""Companions of frameworks (torchvision, triton, numba, …): which are there, what each must prove, and the verdict on what it told."""
+"""Companions of frameworks (torchvision, triton, numba, …): which are installed, what each must prove, and the verdict."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.facts.model import Facts, Unknown
-from cudnn_resolve.validation.answers import Told, one_line
-from cudnn_resolve.validation.judge_loading import unless_driver
+from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.validation.answers import ChildReport, one_line
+from cudnn_resolve.validation.judge_loading import SILENT, skipped_without_driver
 from cudnn_resolve.validation.judge_numbers import NOT_REACHED, WRONG
 from cudnn_resolve.validation.model import Check, VisibleGpu
 
 
 class Companion(Struct, frozen=True, kw_only=True):
-    """A package that has code of its own beside a framework."""
+    """A package with native code of its own that is used with a framework."""
 
     names: tuple[str, ...]
-    """Distributions that bring it, the first that is installed counts."""
+    """Distributions that contain it; the first installed one counts."""
     module: str
     beside: str | None = None
-    """The framework without which it is not tested where frameworks are named."""
+    """Framework it belongs to: with a selection of frameworks it is tested only if that one is selected."""
     anywhere: tuple[str, ...] = ()
     """Jobs of payload_companion.py that need no GPU."""
     on_gpu: tuple[str, ...] = ()
 
     @property
     def is_framework(self) -> bool:
-        """True for torch itself, whose import is judged with the frameworks."""
+        """True for torch, whose import is judged with the frameworks."""
         return self.module == "torch"
 
 
@@ -45,117 +45,133 @@ COMPANIONS = (
 )
 
 
-class Found(Struct, frozen=True, kw_only=True):
-    """A companion that is installed."""
+class InstalledCompanion(Struct, frozen=True, kw_only=True):
+    """An installed companion."""
 
     name: str
     version: str
     companion: Companion
 
     def jobs(self, gpu: VisibleGpu | None) -> tuple[str, ...]:
-        """What it must prove on a GPU, or on any machine."""
+        """Jobs for a GPU, or for a machine without one."""
         return self.companion.on_gpu if gpu else self.companion.anywhere
 
 
 class ProofAnswer(Struct, frozen=True):
-    """What came out of one job."""
+    """Result of one job."""
 
     job: str
     got: list[float] | None = None
     wanted: list[float] = []
     within: float = 0.0
-    """How far a number may be off, absolutely and as a share of its reference."""
+    """Tolerance, both absolute and relative to the reference."""
     seen: str | None = None
     untested: str | None = None
     error: str | None = None
     seconds: float | None = None
 
 
-_SILENT = "ended without a word"
 _UNPROVEN = "seen: it imports; not tested without a GPU"
+_EXPECTED = {
+    "ptxas": "the bundled assembler runs",
+    "builder": "a builder is made",
+    "xformers-extension": "its compiled extension loads",
+    "flash-extension": "its compiled extension loads",
+}
+"""Expectation of jobs that give no numbers."""
 
 
-def companions_of(facts: Facts, frameworks: Sequence[str] = ()) -> tuple[Found, ...]:
-    """List the companions of an environment; with names of frameworks only what goes with these."""
-    packages = {} if isinstance(facts.packages.pip, Unknown) else facts.packages.pip
-    asked = [one for one in COMPANIONS if not frameworks or one.beside in frameworks]
-    first = [(one, next((name for name in one.names if name in packages), None)) for one in asked]
-    return tuple(Found(name=name, version=packages[name], companion=one) for one, name in first if name is not None)
+def companions_of(facts: Facts, frameworks: Sequence[str] = ()) -> tuple[InstalledCompanion, ...]:
+    """List the companions of an environment, or with names of frameworks only theirs."""
+    packages = or_none(facts.packages.pip) or {}
+    candidates = [companion for companion in COMPANIONS if not frameworks or companion.beside in frameworks]
+    installed = [(companion, next((name for name in companion.names if name in packages), None)) for companion in candidates]
+    return tuple(InstalledCompanion(name=name, version=packages[name], companion=companion) for companion, name in installed if name)
 
 
-def judge_on_gpu(found: Found, told: Told, gpu: VisibleGpu, prefix: str) -> tuple[Check, ...]:
-    """Judge what one companion proved on a GPU."""
-    if told.last("imported", tuple[str, str, float]) is None:
-        if found.companion.is_framework:
-            return ()
-        blank = Check(id=f"{prefix}{found.name}/start", framework=found.name, status="failed", expected="it is imported", gpu=gpu.index)
-        return (replace(blank, observed=told.failure or _SILENT, output=told.output),)
-    return tuple(_judged(found, job, told, gpu, prefix) for job in found.jobs(gpu))
-
-
-def judge_companion(found: Found, told: Told, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
-    """Judge what one companion told without a GPU: its import, then each of its jobs; and say what remains unproven."""
-    imported = told.last("imported", tuple[str, str, float])
-    first = Check(id=f"{found.name}/import", framework=found.name, status="passed", expected=found.version)
-    if imported is None:
-        why, detail = told.failure or _SILENT, f"import {found.companion.module} fails"
-        broken = replace(first, status="failed", observed=why, detail=detail, output=told.output)
-        return () if found.companion.is_framework else (unless_driver(broken, why, facts),)
-    checks = [_judged(found, job, told) for job in found.jobs(None)]
-    if not found.companion.is_framework:
-        checks.insert(0, replace(first, observed=one_line(imported[1], 60) or found.version, seconds=imported[2]))
-    left = () if has_gpu else found.companion.on_gpu
-    unproven = [replace(first, id=_id(found, job, is_gpu=True), status="skipped", expected=None, observed=_UNPROVEN) for job in left]
-    return (*(unless_driver(check, check.observed or "", facts) for check in checks), *unproven)
-
-
-def untried(found: Found) -> tuple[Check, ...]:
-    """Say that a companion was not tried because its framework does not load: it would fail, or hang, as that does."""
-    if found.companion.is_framework:
+def judge_on_gpu(installed: InstalledCompanion, report: ChildReport, gpu: VisibleGpu, prefix: str) -> tuple[Check, ...]:
+    """Judge the jobs of one companion on a GPU."""
+    if report.last("imported", tuple[str, str, float]) is not None:
+        return tuple(_judge_job(installed, job, report, gpu, prefix) for job in installed.jobs(gpu))
+    if installed.companion.is_framework:
         return ()
-    why = f"not tested: {found.companion.beside} does not load"
-    return (Check(id=f"{found.name}/import", framework=found.name, status="skipped", expected=found.version, observed=why),)
+    return (
+        Check(
+            id=f"{prefix}{installed.name}/start",
+            framework=installed.name,
+            status="failed",
+            expected="it is imported",
+            observed=report.failure or SILENT,
+            gpu=gpu.index,
+            output=report.output,
+        ),
+    )
 
 
-def _id(found: Found, job: str, *, is_gpu: bool) -> str:
+def judge_companion(installed: InstalledCompanion, report: ChildReport, facts: Facts, *, has_gpu: bool) -> tuple[Check, ...]:
+    """Judge one companion without a GPU: its import, each of its jobs, and what remains unproven."""
+    imported = report.last("imported", tuple[str, str, float])
+    first = Check(id=f"{installed.name}/import", framework=installed.name, status="passed", expected=installed.version)
+    is_framework, module = installed.companion.is_framework, installed.companion.module
+    if imported is None:
+        why = report.failure or SILENT
+        failed = replace(first, status="failed", observed=why, detail=f"import {module} fails", output=report.output)
+        return () if is_framework else (skipped_without_driver(failed, why, facts),)
+    checks = [_judge_job(installed, job, report) for job in installed.jobs(None)]
+    if not is_framework:
+        checks.insert(0, replace(first, observed=one_line(imported[1], 60) or installed.version, seconds=imported[2]))
+    gpu_jobs = () if has_gpu else installed.companion.on_gpu
+    unproven = [
+        Check(id=_check_id(installed, job, is_gpu=True), framework=installed.name, status="skipped", observed=_UNPROVEN) for job in gpu_jobs
+    ]
+    return (*(skipped_without_driver(check, check.observed or "", facts) for check in checks), *unproven)
+
+
+def not_tested(installed: InstalledCompanion) -> tuple[Check, ...]:
+    """Skip a companion whose framework does not load: it would fail or hang in the same way."""
+    if installed.companion.is_framework:
+        return ()
+    why = f"not tested: {installed.companion.beside} does not load"
+    return (Check(id=f"{installed.name}/import", framework=installed.name, status="skipped", expected=installed.version, observed=why),)
+
+
+def _check_id(installed: InstalledCompanion, job: str, *, is_gpu: bool) -> str:
     """`torchvision/nms`, `torchvision/nms/cuda`, `xformers/attention`."""
     short = job.rpartition("-")[2] if job.startswith(("xformers-", "flash-")) else job
-    return f"{found.name}/{short}" + ("/cuda" if is_gpu and job in found.companion.anywhere else "")
+    return f"{installed.name}/{short}" + ("/cuda" if is_gpu and job in installed.companion.anywhere else "")
 
 
-def _judged(found: Found, job: str, told: Told, gpu: VisibleGpu | None = None, prefix: str = "") -> Check:
-    """Judge one job: right, wrong, not to be tested here, or the end of the child."""
-    proof = {one.job: one for one in told.every("proof", ProofAnswer)}.get(job)
-    id_ = prefix + _id(found, job, is_gpu=gpu is not None)
-    check = Check(id=id_, framework=found.name, status="failed", expected=_EXPECTED.get(job, "the numbers of the reference"))
-    check = replace(check, gpu=gpu.index if gpu else None, seconds=proof.seconds if proof else None)
-    if proof is None and told.step == job:
-        return replace(check, observed=told.failure or "ended without an answer", detail="the process ended at this", output=told.output)
+def _judge_job(installed: InstalledCompanion, job: str, report: ChildReport, gpu: VisibleGpu | None = None, prefix: str = "") -> Check:
+    """Judge one job: correct, wrong, untestable here, or fatal to the child."""
+    proof = {answer.job: answer for answer in report.values("proof", ProofAnswer)}.get(job)
+    check = Check(
+        id=prefix + _check_id(installed, job, is_gpu=gpu is not None),
+        framework=installed.name,
+        status="failed",
+        expected=_EXPECTED.get(job, "the numbers of the reference"),
+        gpu=gpu.index if gpu else None,
+        seconds=proof.seconds if proof else None,
+    )
+    if proof is None and report.step == job:
+        observed = report.failure or "ended without an answer"
+        return replace(check, observed=observed, detail="the process ended during this job", output=report.output)
     if proof is None:
-        return replace(check, observed=NOT_REACHED, detail=told.ending or "the process ended without an answer")
+        return replace(check, observed=NOT_REACHED, detail=report.ending or "the process ended without an answer")
     if proof.untested is not None:
         return replace(check, status="skipped", observed=f"not tested: {one_line(proof.untested)}")
     if proof.error is not None:
-        return replace(check, observed=one_line(proof.error, 1000), output=told.output)
+        return replace(check, observed=one_line(proof.error, 1000), output=report.output)
     if proof.got is None:
-        return replace(check, status="passed" if proof.seen else "failed", observed=one_line(proof.seen or "nothing was told"))
-    wrong = _wrong(proof)
+        return replace(check, status="passed" if proof.seen else "failed", observed=one_line(proof.seen or "no answer"))
+    wrong = _wrong_numbers(proof)
     return replace(check, status="failed" if wrong else "passed", observed=wrong or f"equal to the reference ({len(proof.got)} compared)")
 
 
-_EXPECTED = {
-    "ptxas": "the assembler that it brings runs",
-    "builder": "a builder is made",
-    "xformers-extension": "what it has compiled loads",
-    "flash-extension": "what it has compiled loads",
-}
-"""What is asked of jobs that give no numbers."""
-
-
-def _wrong(proof: ProofAnswer) -> str:
-    """Say how numbers differ from the reference; "" where they are right. What is no number is wrong."""
+def _wrong_numbers(proof: ProofAnswer) -> str:
+    """Describe how numbers differ from the reference; "" if they are correct. Anything but a number is wrong."""
     got, wanted = proof.got or [], proof.wanted
     if len(got) != len(wanted) or not wanted:
         return f"{WRONG}: {len(got)} instead of {len(wanted)}"
-    off = [at for at, (one, two) in enumerate(zip(got, wanted, strict=True)) if not abs(one - two) <= proof.within * (1 + abs(two))]
+    pairs = enumerate(zip(got, wanted, strict=True))
+    off = [index for index, (value, right) in pairs if not abs(value - right) <= proof.within * (1 + abs(right))]
     return f"{WRONG}: {len(off)} of {len(got)}; number {off[0]} is {got[off[0]]:g} instead of {wanted[off[0]]:g}" if off else ""

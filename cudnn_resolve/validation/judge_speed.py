@@ -1,4 +1,4 @@
-"""Find silent slowness: compare the time of one convolution with the card's peak and with the same work on the CPU."""
+"""Detect silent slowness: compare the time of one convolution with the GPU's peak and with the CPU."""
 
 from __future__ import annotations
 
@@ -10,45 +10,51 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.validation.answers import CardAnswer, SpeedAnswer, Told, one_line
+from cudnn_resolve.validation.answers import CardAnswer, ChildReport, SpeedAnswer, one_line
 from cudnn_resolve.validation.case import Case, Type, dtype_of
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.payload import TIMING
 from cudnn_resolve.validation.payload_card import NVML
 
 WORK = Case(name="speed", batch=32, channels=64, filters=64, size=(56, 56), kernel=(3, 3), stride=(1, 1), padding=(1, 1), dilation=(1, 1))
-"""A layer of a ResNet, 7.4 GFLOP: more than any launch costs, less than a tenth of a second on the slowest card."""
+"""A ResNet layer, 7.4 GFLOP: far above launch overhead, below a tenth of a second on the slowest GPU."""
 WIDE_WORK = replace(WORK, channels=256, filters=256)
-"""The same, 118 GFLOP: what tensor cores need to be told from what surrounds them."""
+"""The same with 118 GFLOP: enough for tensor cores to dominate the time."""
 FIRST, NARROW, FURTHER = ("float32",), ("float16",), ("tf32", "bfloat16")
-"""What is timed first, what else on every card, and what else where everything is asked for."""
+"""Types timed on CPU and GPU, on every GPU, and only when everything is requested."""
 CPU_BATCH = 2
-"""So many of its images are enough to know the CPU's speed."""
+"""Images that suffice to measure the CPU's speed."""
 ROUND_SECONDS = 0.4
 NARROW_SECONDS = 0.2
 LEAST_SHARE = 0.05
-"""Of the peak: even old cards with small caches reach three times as much in this layer."""
+"""Of the peak: even old GPUs with small caches reach three times that in this layer."""
 
 LEAST_OF_A_WHOLE = 0.75
-"""Of its peak in the matrix a whole card has at least as much by its multiprocessors and its clock; of a slice, only the largest has."""
+"""Share of its peak in the matrix that a whole GPU reaches at least, by multiprocessors and clock; of all slices, only the largest does."""
+LEAST_FREE_MIB = 1024
+"""A framework's context takes 300 to 600 MiB, cuDNN's workspace some more."""
+_NO_MEMORY = "the GPU has no memory left for another program: something else holds it"
+_NO_REFERENCE = "nothing to compare with: neither the GPU's peak nor the CPU's time is known"
+_NO_CAUSE = "nothing seems to slow the GPU down; was its code compiled from PTX for a newer GPU?"
+_TYPE_NAMES = {"float32": "single precision", "tf32": "TF32"}
 
 
-class Pace(Struct, frozen=True, kw_only=True):
-    """What a card could do, and what may hold it back."""
+class SpeedLimits(Struct, frozen=True, kw_only=True):
+    """Peak speeds of a GPU, and circumstances that slow it down."""
 
     peaks: Mapping[str, float] = MappingProxyType({})
-    """Operations per second by type, where they are known."""
+    """Type to operations per second, where known."""
     causes: tuple[str, ...] = ()
-    """What was seen that makes a card slow, in words."""
+    """Observed reasons for a slow GPU, in words."""
 
 
 def work_of(type_: str) -> Case:
-    """Choose the work that is timed in a type."""
+    """Workload timed in a type."""
     return WORK if type_ in FIRST else WIDE_WORK
 
 
-def question(types: Sequence[Type]) -> list[dict[str, Any]]:
-    """Describe the work to a payload; only single precision is compared with the CPU."""
+def speed_question(types: Sequence[Type]) -> list[dict[str, Any]]:
+    """Describe the workloads to a payload; only single precision is compared with the CPU."""
     return [
         {
             "type": type_,
@@ -64,26 +70,26 @@ def question(types: Sequence[Type]) -> list[dict[str, Any]]:
     ]
 
 
-def pace_of(told: Told, architecture: Architecture | None, peak: Peak | None, *, is_slice: bool = False) -> Pace:
-    """Tell the peaks of a card by its row in the matrix; without one, in single precision, by what the driver tells of the card.
+def speed_limits(report: ChildReport, architecture: Architecture | None, peak: Peak | None, *, is_slice: bool = False) -> SpeedLimits:
+    """Determine a GPU's peaks from its row in the matrix, or in single precision from what the driver reports.
 
-    A slice of a divided card (MIG) has the name of the whole one and a part of its multiprocessors: it is held against that part.
+    A MIG slice has the name of the whole GPU but only part of its multiprocessors: its peaks are scaled to that part.
     """
-    card = told.last("card", CardAnswer) or CardAnswer()
+    card = report.last("card", CardAnswer) or CardAnswer()
     count, clock = _positive(card.multiprocessors), _positive(card.clock_khz)
     lanes = architecture.fp32_lanes if architecture else None
     peaks = {}
     if lanes and count and clock:
         peaks["float32"] = 2.0 * lanes * count * clock * 1000
-    own, whole = peaks.get("float32"), (peak.fp32 or 0.0) * 1e12 if peak is not None else 0.0
-    share = own / whole if own and whole else None
+    measured, whole = peaks.get("float32"), (peak.fp32 or 0.0) * 1e12 if peak is not None else 0.0
+    share = measured / whole if measured and whole else None
     if share is None and is_slice:
         peak = None
     if peak is not None:
         part = share if share is not None and (is_slice or share < LEAST_OF_A_WHOLE) else 1.0
         rates = {"float32": peak.fp32, "tf32": peak.tf32, "float16": peak.fp16, "bfloat16": peak.bf16}
         peaks.update((type_, rate * 1e12 * part) for type_, rate in rates.items() if rate)
-    return Pace(peaks=MappingProxyType(peaks), causes=tuple(_causes(card)))
+    return SpeedLimits(peaks=MappingProxyType(peaks), causes=tuple(_causes(card)))
 
 
 def _positive(value: float | None) -> float | None:
@@ -91,124 +97,114 @@ def _positive(value: float | None) -> float | None:
 
 
 def _causes(card: CardAnswer) -> list[str]:
-    found = []
+    causes = []
     others = _positive(card.others)
     if others:
-        found.append(f"{others:.0f} other process{'es' if others > 1 else ''} on the card")
+        causes.append(f"{others:.0f} other process{'es' if others > 1 else ''} on the GPU")
     clock, most = _positive(card.clock_mhz), _positive(card.most_mhz)
     if clock and most and clock < most / 2:
-        found.append(f"the card runs at {clock:.0f} of {most:.0f} MHz")
+        causes.append(f"the GPU runs at {clock:.0f} of {most:.0f} MHz")
     if card.throttled:
-        found.append(f"clocks held down by {one_line(', '.join(card.throttled), 100)}")
-    return found
+        causes.append(f"clocks throttled by {one_line(', '.join(card.throttled), 100)}")
+    return causes
 
 
-def judge_speed(id_: str, framework: str, told: Told, pace: Pace, gpu: int | None, types: Sequence[str] = FIRST) -> tuple[Check, ...]:
-    """Judge one framework's time in each of the types that it was asked for.
+def judge_speed(
+    id_: str, framework: str, report: ChildReport, limits: SpeedLimits, gpu: int | None, types: Sequence[str] = FIRST
+) -> tuple[Check, ...]:
+    """Judge one framework's time in each requested type.
 
-    A type other than the first that the framework does not have is left out; every other one without a time failed.
+    Types that the framework does not support are left out; any other without a time has failed.
     """
-    answers = {one.type: one for one in told.every("speed", SpeedAnswer)}
-    beside = one_line(told.last("beside", str) or "", 200)
+    answers = {answer.type: answer for answer in report.values("speed", SpeedAnswer)}
+    disturbed = one_line(report.last("beside", str) or "", 200)
     blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
-    if not answers and not told.step.startswith(TIMING):
-        # The framework did not come so far: that is one failure.
-        return (_untimed(blank, FIRST[0], None, told),)
-    found = []
+    if not answers and not report.step.startswith(TIMING):
+        # The framework never began to time anything: one failure.
+        return (_untimed(blank, FIRST[0], None, report),)
+    checks = []
     for type_ in types:
         answer = answers.get(type_)
-        here = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
+        check = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
         if answer is not None and _positive(answer.seconds):
-            found.append(_timed(here, type_, answer, pace, beside))
+            checks.append(_timed(check, type_, answer, limits, disturbed))
         elif type_ in FIRST or answer is None or answer.unsupported is None:
-            found.append(_untimed(here, type_, answer, told))
-    return tuple(found)
+            checks.append(_untimed(check, type_, answer, report))
+    return tuple(checks)
 
 
-def _timed(blank: Check, type_: str, answer: SpeedAnswer, pace: Pace, beside: str = "") -> Check:
-    """Judge the time of one type; where others worked beside it, slowness says nothing, and neither does the CPU's time."""
+def _timed(blank: Check, type_: str, answer: SpeedAnswer, limits: SpeedLimits, disturbed: str) -> Check:
+    """Judge the time of one type; if other work ran at the same time, neither slowness nor the CPU's time means anything."""
     seconds, cpu = _positive(answer.seconds) or 1.0, _positive(answer.cpu_seconds)
-    work, peak = work_of(type_), pace.peaks.get(type_)
+    work, peak = work_of(type_), limits.peaks.get(type_)
     rate = work.operations / seconds
-    words = [f"{_rate(rate)} in {_WORDS.get(type_, type_)}"]
+    words = [f"{_format_rate(rate)} in {_TYPE_NAMES.get(type_, type_)}"]
     faults, wanted = [], []
     if peak:
         wanted.append(f"at least {LEAST_SHARE:.0%} of the peak")
-        words.append(f"{rate / peak:.0%} of the card's peak of {_rate(peak)}")
+        words.append(f"{rate / peak:.0%} of the GPU's peak of {_format_rate(peak)}")
         if rate < LEAST_SHARE * peak:
             faults.append(f"less than {LEAST_SHARE:.0%} of the peak")
-    if cpu and not beside:
+    if cpu and not disturbed:
         cpu_rate = work.operations * CPU_BATCH / work.batch / cpu
         wanted.append("faster than the CPU")
         words.append(f"{rate / cpu_rate:.3g} times the CPU")
         if rate <= cpu_rate:
             faults.append("no faster than the CPU")
-    causes = pace.causes or ("nothing was seen that holds the card back; is its code compiled from PTX for a newer card?",)
-    detail = f"{' and '.join(faults)}: {'; '.join(causes)}" if faults else "" if wanted else _ALONE
+    detail = f"{' and '.join(faults)}: {'; '.join(limits.causes or (_NO_CAUSE,))}" if faults else "" if wanted else _NO_REFERENCE
     return replace(
         blank,
-        status=("skipped" if beside else "warning") if faults else "passed" if wanted else "skipped",
+        status=("skipped" if disturbed else "warning") if faults else "passed" if wanted else "skipped",
         expected=", and ".join(wanted) or None,
         observed=", ".join(words),
-        detail="; ".join(filter(None, [detail, f"not timed alone: {beside}" if beside else ""])),
+        detail="; ".join(filter(None, [detail, f"not timed alone: {disturbed}" if disturbed else ""])),
         seconds=seconds,
     )
 
 
-_ALONE = "there is nothing to hold it against: neither the peak of this card nor the time of the CPU is known"
-_WORDS = {"float32": "single precision", "tf32": "TF32"}
-
-
-def _untimed(blank: Check, type_: str, answer: SpeedAnswer | None, told: Told) -> Check:
-    """Say why there is no time."""
+def _untimed(blank: Check, type_: str, answer: SpeedAnswer | None, report: ChildReport) -> Check:
+    """Explain the absence of a time."""
     if answer is not None and answer.unsupported is not None:
         return replace(blank, status="skipped", observed=one_line(answer.unsupported))
     step = TIMING + type_
     if answer is not None and answer.error is not None:
         why = f"{step}: {one_line(answer.error)}"
-    elif answer is not None or not told.failure:
-        why = "no time was told"
-    elif told.step.startswith(TIMING) and told.step != step:
-        why = f"not reached: {told.step}: {told.failure}"
+    elif answer is not None or not report.failure:
+        why = "no time was reported"
+    elif report.step.startswith(TIMING) and report.step != step:
+        why = f"not reached: {report.step}: {report.failure}"
     else:
-        why = told.ending
-    return replace(blank, status="failed", expected="the work can be timed", observed=why, output=told.output)
+        why = report.ending
+    return replace(blank, status="failed", expected="the work can be timed", observed=why, output=report.output)
 
 
-def _rate(operations: float) -> str:
-    """Write operations per second as `8.1 TFLOP/s`."""
+def _format_rate(operations: float) -> str:
+    """Format operations per second, `8.1 TFLOP/s`."""
     return f"{operations / 1e12:.3g} TFLOP/s" if operations >= 1e12 else f"{operations / 1e9:.3g} GFLOP/s"
 
 
-_NO_MEMORY = "no memory of the card is left for one more program: another one holds it"
-
-
-def judge_card(id_: str, told: Told, gpu: int) -> Check:
-    """Check that a program can use the card, and that there is room on it."""
-    card = told.last("card", CardAnswer)
+def judge_card(id_: str, report: ChildReport, gpu: int) -> Check:
+    """Check that a program can use the GPU, and that enough of its memory is free."""
+    card = report.last("card", CardAnswer)
     sound = Check(id=id_, status="passed", expected="the driver gives a context and memory", gpu=gpu)
-    if card is None or (told.failure and not (card.memory and told.step == NVML)):  # what NVML knows of its load is not needed
-        detail = _NO_MEMORY if "OUT_OF_MEMORY" in told.failure else "neither cuDNN nor a framework was asked yet: driver or card"
-        return replace(sound, status="failed", observed=told.ending or "nothing was told", detail=detail, output=told.output)
+    if card is None or (report.failure and not (card.memory and report.step == NVML)):  # NVML's answers are optional
+        detail = _NO_MEMORY if "OUT_OF_MEMORY" in report.failure else "driver or GPU: neither cuDNN nor a framework is involved yet"
+        return replace(sound, status="failed", observed=report.ending or "no answer", detail=detail, output=report.output)
     if not card.memory:
-        return replace(sound, status="failed", expected="memory holds what is written", observed="it holds something else")
+        return replace(sound, status="failed", expected="memory returns what was written", observed="it returns something else")
     free, total = _positive(card.free_mib), _positive(card.total_mib)
     if total and (free or 0) < LEAST_FREE_MIB:
         others = _positive(card.others)
-        who = f"; {others:.0f} other processes are on the card" if others else ""
+        who = f"; {others:.0f} other processes are on the GPU" if others else ""
         return replace(
             sound,
             status="warning",
             expected=f"{LEAST_FREE_MIB} MiB of memory are free",
             observed=f"{free or 0:.0f} of {total:.0f} MiB are free",
-            detail=f"what fails below may fail for lack of memory only{who}",
+            detail=f"failures below may be due to lack of memory alone{who}",
         )
-    if told.failure:
-        observed = f"it does; {told.ending}"
-        return replace(sound, status="warning", expected="NVML tells of the card", observed=observed, output=told.output)
+    if report.failure:
+        observed = f"it does; {report.ending}"
+        return replace(sound, status="warning", expected="NVML answers for the GPU", observed=observed, output=report.output)
     room = f", {free:.0f} of {total:.0f} MiB free" if free and total else ""
     return replace(sound, observed=f"it does{room}")
-
-
-LEAST_FREE_MIB = 1024
-"""A framework's context takes 300 to 600 MiB, cuDNN's workspace some more."""

@@ -1,4 +1,4 @@
-"""What is validated, and the result: the frameworks and GPUs of an environment; checks, with what was expected and what was observed."""
+"""Values of a validation: frameworks and GPUs under test, checks and their status."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from cudnn_resolve.facts.model import Facts, InstalledFramework, Unknown
+from cudnn_resolve.facts.model import Facts, InstalledFramework, or_none
 from cudnn_resolve.planning.preload import import_name
 
 Status = Literal["passed", "failed", "warning", "skipped"]
-"""`warning`: the work is done, but not as it should be (slowly, without cuDNN, by luck)."""
+"""`warning`: it works, but not as intended: slowly, without cuDNN, or by chance."""
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One thing that was tried and judged."""
+    """Outcome of one test."""
 
     id: str
     """`torch/import`, `torch/conv2d-strided/float16/nhwc`; with several GPUs `gpu1/torch/…`."""
     framework: str | None = None
-    """Distribution name, also of a companion: `torch`, `cupy-cuda12x`, `torchvision`; None for cuDNN itself and the machine."""
+    """Distribution name of a framework or companion: `torch`, `cupy-cuda12x`, `torchvision`; None for cuDNN itself and the machine."""
     status: Status
     expected: str | None = None
     observed: str | None = None
     detail: str = ""
-    """Why it is so and what to do, in one line; empty where there is nothing to say."""
+    """Cause and remedy in one line; empty if there is nothing to add."""
     seconds: float | None = None
-    """As the child measured it; None where nothing was run or it did not come back."""
+    """Measured by the child; None if nothing ran or the child did not report back."""
     gpu: int | None = None
-    """Number of the GPU, as programs on this machine count them; None for what needs none."""
+    """Index of the GPU as programs on this machine see it; None if no GPU is involved."""
     group: str | None = None
-    """What it belongs to where it is one of many cases, `torch`; tables for people show those that passed together."""
+    """Group of related cases, `torch`; text reports merge those of a group that passed."""
     output: tuple[str, ...] = ()
-    """The last lines that the child printed, where it failed or ended unexpectedly."""
+    """Last lines printed by a child that failed or ended unexpectedly."""
 
 
 class VisibleGpu(Struct, frozen=True, kw_only=True):
-    """One GPU that a validation was asked to use."""
+    """One GPU selected for validation."""
 
     index: int
     name: str | None = None
     uuid: str | None = None
     compute_capability: str | None = None
     visible: str | None = None
-    """What CUDA_VISIBLE_DEVICES must be for it; None = as the user has it."""
+    """Value of CUDA_VISIBLE_DEVICES that selects it; None leaves the user's setting."""
 
 
 class Validation(Struct, frozen=True, kw_only=True):
-    """All checks of one run, and what they were about."""
+    """Result of one run: its checks and the environment they apply to."""
 
     checks: tuple[Check, ...]
     gpus: tuple[VisibleGpu, ...] = ()
     driver: str | None = None
     frameworks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Name to version of the frameworks that were tested."""
+    """Name to version of the frameworks under test."""
     loaded: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Library to the version that was seen loaded, `cudnn` to `9.1.0`."""
+    """Library to the version that was loaded, `cudnn` to `9.1.0`."""
 
     @property
     def status(self) -> Literal["passed", "failed", "skipped"]:
-        """`failed` where any check failed; `passed` where something was proven on a GPU, else `skipped`."""
+        """`failed` if any check failed, `passed` if anything was proven on a GPU, else `skipped`."""
         if any(check.status == "failed" for check in self.checks):
             return "failed"
         proven = any(check.gpu is not None and check.status in ("passed", "warning") for check in self.checks)
@@ -70,24 +70,24 @@ class Validation(Struct, frozen=True, kw_only=True):
 
 
 _PLUGIN = re.compile(r"jax-cuda(\d+)-plugin")
-POLITE = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-"""JAX and TensorFlow take most of a card's memory as they start; a test beside other programs must not."""
+_SHARE_GPU_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+"""By default JAX and TensorFlow reserve most of a GPU's memory at start-up; a test beside other programs must not."""
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """One framework that is tested."""
+    """One framework under test."""
 
     name: str
     """Distribution name."""
     module: str
-    """What is imported, `paddle`."""
+    """Import name, `paddle`."""
     installed: InstalledFramework
     plugin: str | None = None
-    """`xla_cuda12`, the plugin of JAX."""
+    """JAX's CUDA plugin, `xla_cuda12`."""
 
     @property
     def question(self) -> dict[str, Any]:
-        """The part of a payload's question that describes it."""
+        """Description of the framework in a payload's question."""
         would_load = self.installed.would_load
         path = would_load.path if would_load else None
         soname = path.rpartition("/")[2] if path else None
@@ -95,14 +95,13 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     @property
     def is_cpu_build(self) -> bool:
-        """True where its files say that it has no CUDA."""
+        """True if its files identify a build without CUDA."""
         return self.installed.variant == "cpu"
 
 
 def subjects_of(facts: Facts) -> tuple[Subject, ...]:
-    """List the frameworks of an environment, each module once, in the order of their names."""
-    installed = () if isinstance(facts.frameworks, Unknown) else facts.frameworks
-    packages = {} if isinstance(facts.packages.pip, Unknown) else facts.packages.pip
+    """List the frameworks of an environment sorted by name, each module once."""
+    installed, packages = or_none(facts.frameworks) or (), or_none(facts.packages.pip) or {}
     plugins = sorted(match[1] for name in packages if (match := _PLUGIN.fullmatch(name)))
     found: dict[str, Subject] = {}
     for framework in installed:
@@ -114,22 +113,21 @@ def subjects_of(facts: Facts) -> tuple[Subject, ...]:
 
 
 def gpus_of(facts: Facts) -> tuple[VisibleGpu, ...]:
-    """List the GPUs that programs see, in the order in which they see them."""
-    gpus = () if isinstance(facts.gpus, Unknown) else tuple(gpu for gpu in facts.gpus if not gpu.hidden)
-    alone = len(gpus) == 1
+    """List the GPUs visible to programs, in their order."""
+    gpus = [gpu for gpu in or_none(facts.gpus) or () if not gpu.hidden]
     return tuple(
         VisibleGpu(
             index=index,
             name=gpu.name,
             uuid=gpu.uuid,
             compute_capability=gpu.compute_capability,
-            visible=None if alone else gpu.uuid or str(index),
+            visible=None if len(gpus) == 1 else gpu.uuid or str(index),
         )
         for index, gpu in enumerate(gpus)
     )
 
 
 def environment_of(environ: Mapping[str, str], gpu: VisibleGpu | None = None, **more: str) -> dict[str, str]:
-    """Make the variables of a child: the user's own, since LD_LIBRARY_PATH and the like are part of what is tested, kept to one GPU."""
-    chosen = {"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu is not None and gpu.visible is not None else {}
-    return {**POLITE, **environ, **chosen, **more}
+    """Environment of a child: the user's variables, since LD_LIBRARY_PATH and the like are under test, restricted to one GPU."""
+    selected = {"CUDA_VISIBLE_DEVICES": gpu.visible} if gpu is not None and gpu.visible is not None else {}
+    return {**_SHARE_GPU_MEMORY, **environ, **selected, **more}

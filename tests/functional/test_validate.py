@@ -19,8 +19,8 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.locking.model import LockedRequest, Stack, Tool
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.write_pylock import write
-from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.case import CLASSES as CLASSES_OF_CASES
+from cudnn_resolve.validation.children import ChildRunner
 from cudnn_resolve.validation.judge_numbers import judge_cases
 from cudnn_resolve.validation.judge_speed import judge_card
 from cudnn_resolve.validation.model import Check, VisibleGpu
@@ -143,7 +143,7 @@ def test_the_table_shows_cases_that_passed_together(command: Command, stack: str
 )
 def test_a_wrong_cudnn_is_told(stack: str, monkeypatch: pytest.MonkeyPatch, how: str, words: str) -> None:
     library = Path(stack) / "libcudnn.so.7"
-    monkeypatch.setattr("cudnn_resolve.validation.bench.bare_cases", lambda: CLASSES_OF_CASES[1:2])
+    monkeypatch.setattr("cudnn_resolve.validation.children.bare_cases", lambda: CLASSES_OF_CASES[1:2])
 
     (check,) = bare(library, sys.executable, STANDIN_GPUS=GPU, STANDIN_CUDNN=how, STANDIN_OFF="0.001")
 
@@ -165,8 +165,8 @@ def test_what_cudnn_has_not_is_a_fault_of_plain_convolutions_only(tmp_path: Path
 
 
 def test_a_cudnn_that_hangs_is_stopped(command: Command, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.validation.bench.CASES_SECONDS", 1.0)
-    monkeypatch.setattr("cudnn_resolve.validation.bench.MOST_RESTARTS", 0)
+    monkeypatch.setattr("cudnn_resolve.validation.children.CASES_SECONDS", 1.0)
+    monkeypatch.setattr("cudnn_resolve.validation.children.MOST_RESTARTS", 0)
 
     code, out, _ = command("--format", "json", LD_LIBRARY_PATH=stack, STANDIN_GPUS=GPU, STANDIN_CUDNN="hang")
 
@@ -325,7 +325,7 @@ def test_every_cudnn_in_every_python(tmp_path: Path, number: int, version: str) 
 
 def bare(library: Path, python: str, **env: str) -> list[Check]:
     host = LinuxHost(environ={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(library.parent), **env})
-    bench = Bench(host=host, python=python, progress=lambda _text: None)
+    bench = ChildRunner(host=host, python=python, progress=lambda _text: None)
     gpu = VisibleGpu(index=0, compute_capability="7.5")
     return list(judge_cases("", None, bench.bare(str(library), gpu), 0))
 
@@ -334,11 +334,11 @@ def test_cudnn_is_seen_at_work_in_its_own_log(tmp_path: Path) -> None:
     library = computing_cudnn(tmp_path, 90100)
     working_libcuda(tmp_path)
     host = LinuxHost(environ={"LD_LIBRARY_PATH": str(tmp_path), "STANDIN_GPUS": GPU})
-    bench = Bench(host=host, python=sys.executable, progress=lambda _text: None)
+    bench = ChildRunner(host=host, python=sys.executable, progress=lambda _text: None)
 
     ((_, told),) = bench.bare(str(library), VisibleGpu(index=0))
 
-    answers = list(told.every("case", dict[str, Any]))
+    answers = list(told.values("case", dict[str, Any]))
     work = {"cudnnConvolutionForward": 1, "cudnnConvolutionBackwardData": 1, "cudnnConvolutionBackwardFilter": 1}
     assert [answer["cudnn"] for answer in answers] == [work] * len(answers)
     assert all(answer["algorithms"] == {"y": 1, "dx": 1, "dw": 1} for answer in answers)
@@ -441,11 +441,11 @@ def test_two_locks_at_once_and_one_that_is_none(command: Command, tmp_path: Path
     ],
 )
 def test_what_a_card_tells(stack: str, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], status: str, words: str) -> None:
-    """NVML can be done without: a card whose memory holds what is written is tested on."""
+    """NVML can be done without: a card whose memory returns what was written is tested on."""
     working_nvml(Path(stack))
-    monkeypatch.setattr("cudnn_resolve.validation.bench.CARD_SECONDS", 0.5 if "STANDIN_LIBCUDA" in env else 30)
+    monkeypatch.setattr("cudnn_resolve.validation.children.CARD_SECONDS", 0.5 if "STANDIN_LIBCUDA" in env else 30)
     host = LinuxHost(environ={"LD_LIBRARY_PATH": stack, "STANDIN_GPUS": GPU, "STANDIN_OTHERS": "3", "STANDIN_MODE": "3", **env})
-    told = Bench(host=host, python=sys.executable, progress=lambda _text: None).card(VisibleGpu(index=0))
+    told = ChildRunner(host=host, python=sys.executable, progress=lambda _text: None).card(VisibleGpu(index=0))
 
     check = judge_card("card", told, 0)
 

@@ -12,7 +12,7 @@ import pytest
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.validation.bench import Bench
+from cudnn_resolve.validation.children import ChildRunner
 from cudnn_resolve.validation.companions import COMPANIONS, companions_of, judge_on_gpu
 from cudnn_resolve.validation.model import Check, VisibleGpu
 from cudnn_resolve.validation.payload_companion import JOBS
@@ -81,7 +81,7 @@ def validated(venv: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
 def on_gpu(venv: Path, name: str) -> list[Check]:
     """What a companion gives that believes to have a GPU."""
     (found,) = companions_of(Facts(packages=Packages(pip={name: "1.0"})))
-    bench = Bench(host=LinuxHost(), python=str(venv / "bin/python"), progress=lambda _text: None)
+    bench = ChildRunner(host=LinuxHost(), python=str(venv / "bin/python"), progress=lambda _text: None)
     gpu = VisibleGpu(index=0)
     return list(judge_on_gpu(found, bench.companion(found, gpu), gpu, ""))
 
@@ -139,11 +139,11 @@ def test_what_lacks_only_the_driver_is_skipped(venv: Path, capsys: pytest.Captur
 
     check = validated(venv, capsys)["flash-attn/import"]
 
-    assert (check["status"], check["observed"]) == ("skipped", "no driver: libcuda.so.1 comes with it")
+    assert (check["status"], check["observed"]) == ("skipped", "no driver: libcuda.so.1 is part of it")
 
 
 def test_a_companion_that_hangs(venv: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.validation.bench.COMPANION_SECONDS", 0.5)
+    monkeypatch.setattr("cudnn_resolve.validation.children.COMPANION_SECONDS", 0.5)
     install(venv, "numba", "import time; time.sleep(60)\n")
 
     assert validated(venv, capsys)["numba/import"]["observed"] == "did not end within 0.5 s and was stopped"

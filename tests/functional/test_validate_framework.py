@@ -12,8 +12,8 @@ import pytest
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.facts.model import Facts, InstalledFramework
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.validation.bench import Bench
 from cudnn_resolve.validation.case import CLASSES, WIDE
+from cudnn_resolve.validation.children import ChildRunner
 from cudnn_resolve.validation.judge_numbers import judge_cases
 from cudnn_resolve.validation.model import subjects_of
 from tests.functional.interpreters import make_environment, site_packages, uv
@@ -57,7 +57,7 @@ def test_a_framework_that_is_broken(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_framework_that_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.validation.bench.LOAD_SECONDS", 0.5)
+    monkeypatch.setattr("cudnn_resolve.validation.children.LOAD_SECONDS", 0.5)
     make_environment(THIS, tmp_path / "venv")
     install(tmp_path / "venv", "torch", "2.6.0", "import time; time.sleep(60)\n")
 
@@ -100,7 +100,7 @@ def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str
     python = make_environment(THIS, tmp_path / "venv")
     uv("pip", "install", "-q", "--python", python, *packages)
     facts = Facts(frameworks=(InstalledFramework(name=name, version="1"),))
-    bench = Bench(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu", everything=True)
+    bench = ChildRunner(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu", everything=True)
 
     checks = list(judge_cases("", name, bench.computed(subjects_of(facts)[0], None), None))
 
@@ -109,7 +109,7 @@ def test_real_frameworks_compute_every_case_on_the_cpu(tmp_path: Path, name: str
     told = bench.timed(subjects_of(facts)[0], None)
     if name != "ctranslate2":
         assert told is not None
-        speeds = list(told.every("speed", dict[str, Any]))
+        speeds = list(told.values("speed", dict[str, Any]))
         assert (told.failure, [row["type"] for row in speeds]) == ("", ["float32"])
         assert all(row["seconds"] > 0 and row["cpu_seconds"] > 0 for row in speeds)
 
@@ -138,7 +138,7 @@ def test_a_real_framework_that_computes_wrongly_fails_in_every_class(tmp_path: P
     uv("pip", "install", "-q", "--python", python, *packages)
     (site_packages(tmp_path / "venv") / "sitecustomize.py").write_text(PLANTED[name], "utf-8")
     facts = Facts(frameworks=(InstalledFramework(name=name, version="1"),))
-    bench = Bench(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu")
+    bench = ChildRunner(host=LinuxHost(), python=python, progress=lambda _text: None, device="cpu")
 
     checks = [check for check in judge_cases("", name, bench.computed(subjects_of(facts)[0], None), None) if check.id.startswith("conv")]
 

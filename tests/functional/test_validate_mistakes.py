@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.validation import bench as child
+from cudnn_resolve.validation import child
 from cudnn_resolve.validation.case import CLASSES, Case, bare_cases
 from tests.native.convolution import GPU, computing_cudnn, working_libcuda
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cudnn_resolve.facts.model import CudnnCopy, Facts, InstalledFramework, Loader
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.validation.answers import Told
-from cudnn_resolve.validation.bench import run_payload
+from cudnn_resolve.validation.answers import ChildReport
+from cudnn_resolve.validation.child import run_payload
 from cudnn_resolve.validation.model import Subject
 from cudnn_resolve.validation.payload import MARK
 from tests.fake_host import FakeHost
@@ -17,20 +17,20 @@ FOLDER = Path(__file__).resolve().parents[2] / "validation"
 ENV = "/env/site-packages/nvidia/cudnn/lib"
 
 
-def answered(result: CommandResult) -> Told:
+def answered(result: CommandResult) -> ChildReport:
     """What `run_payload` makes of such an end of a child."""
     host = FakeHost(programs=lambda _argv: result)
     return run_payload(host, "/usr/bin/python3", {"payload": "payload_load"}, env={}, seconds=120)
 
 
-def recorded(name: str) -> Told:
+def recorded(name: str) -> ChildReport:
     """What a child told that was recorded."""
     row = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     stdout, stderr = ("\n".join(row[stream]) + "\n" for stream in ("stdout", "stderr"))
     return answered(CommandResult(returncode=row["returncode"], signal=row["signal"], stdout=stdout, stderr=stderr))
 
 
-def telling(*events: tuple[str, object], stderr: str = "", end: bool = True) -> Told:
+def telling(*events: tuple[str, object], stderr: str = "", end: bool = True) -> ChildReport:
     """A child that told these things and came to its end."""
     lines = [MARK + json.dumps(list(event)) for event in (*events, *([("end", None)] if end else []))]
     return answered(CommandResult(returncode=0, stdout="\n".join(lines), stderr=stderr))

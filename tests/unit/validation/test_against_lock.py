@@ -14,7 +14,7 @@ from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Environment, Framework, LockedRequest, Stack, Tool
 from cudnn_resolve.operations.against_lock import Held, pinned_of, read_plan
-from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
+from cudnn_resolve.validation.against_lock import PinnedEnvironment, judge_against, with_preload_hint
 from cudnn_resolve.validation.model import Check
 from tests.lock_maker import entry, lock_with
 from tests.unit.validation.recordings import TENSORFLOW, TORCH, facts, recorded
@@ -40,11 +40,11 @@ def plan(wheels: dict[str, str] = WHEELS, **more: Any) -> str:
     return json.dumps({"schema": "cudnn-resolve/plan/1", "status": "ok", "stack": stack, "pip": pip, **more})
 
 
-def planned(text: str) -> Pinned:
+def planned(text: str) -> PinnedEnvironment:
     return read_plan(text, "plan.json", open_book(()))
 
 
-def judged(pinned: Pinned, known: Facts, recording: str = "torch") -> dict[str, Check]:
+def judged(pinned: PinnedEnvironment, known: Facts, recording: str = "torch") -> dict[str, Check]:
     return {check.id: check for check in judge_against(pinned, known, (TORCH,), (recorded(recording),))}
 
 
@@ -112,7 +112,7 @@ def test_a_wheel_of_a_lock_may_bring_a_cudnn_of_its_own(variant: str, needs: tup
 
 @pytest.mark.parametrize(("version", "status"), [("9", "passed"), ("9.1", "passed"), ("9.2", "failed"), ("8", "failed")])
 def test_a_cudnn_of_which_the_beginning_is_known(version: str, status: str) -> None:
-    assert judged(Pinned(packages={}, cudnn=version), with_packages())["lock/torch"].status == status
+    assert judged(PinnedEnvironment(packages={}, cudnn=version), with_packages())["lock/torch"].status == status
 
 
 def test_packages_that_differ_lack_or_should_be_gone() -> None:
@@ -174,8 +174,8 @@ def test_what_nobody_knows_is_not_missed() -> None:
     checks = judged(pinned, replace(facts(), packages=Packages()))
 
     assert {name: checks[name].status for name in ("plan/packages", "plan/apt")} == {"plan/packages": "skipped", "plan/apt": "skipped"}
-    assert checks["plan/packages"].observed == "nobody could be asked which packages are installed"
-    assert checks["plan/apt"].observed == "dpkg could not be asked which packages are installed"
+    assert checks["plan/packages"].observed == "the installed packages are unknown"
+    assert checks["plan/apt"].observed == "the installed apt packages are unknown"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_nobody_knows_is_not_missed() -> None:
     ],
 )
 def test_versions_are_those_of_packages(pinned: str, here: str, status: str) -> None:
-    check = judged(Pinned(packages={"torch": pinned}), with_packages(torch=here))["lock/packages"]
+    check = judged(PinnedEnvironment(packages={"torch": pinned}), with_packages(torch=here))["lock/packages"]
 
     assert (check.status, check.expected) == (status, "the package of the lock")
 
@@ -213,8 +213,9 @@ def test_a_preload_that_is_missing_is_named_with_what_sets_it_up(source: str) ->
     lost = Check(id="onnxruntime-gpu/cudnn", framework="onnxruntime-gpu", status="failed", detail="it runs on the CPU then")
 
     assert (
-        with_mend(lost, pinned, onnxruntime).detail == f"the {source} has a preload for it, which is missing here{command}; {lost.detail}"
+        with_preload_hint(lost, pinned, onnxruntime).detail
+        == f"the {source} has a preload for it, which is missing here{command}; {lost.detail}"
     )
-    assert with_mend(replace(lost, status="passed"), pinned, onnxruntime).detail == lost.detail
-    assert with_mend(lost, replace(pinned, preload=()), onnxruntime) == lost
-    assert with_mend(replace(lost, id="torch/cudnn", framework="torch"), pinned, TORCH).detail == lost.detail
+    assert with_preload_hint(replace(lost, status="passed"), pinned, onnxruntime).detail == lost.detail
+    assert with_preload_hint(lost, replace(pinned, preload=()), onnxruntime) == lost
+    assert with_preload_hint(replace(lost, id="torch/cudnn", framework="torch"), pinned, TORCH).detail == lost.detail

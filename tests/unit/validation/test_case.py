@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from math import prod
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +18,6 @@ from cudnn_resolve.validation.case import (
     WIDE,
     Case,
     bare_cases,
-    count,
     framework_cases,
     tensors,
 )
@@ -102,12 +102,12 @@ def test_sizes_of_outputs() -> None:
 
 def test_operations_count_a_multiplication_and_an_addition_for_each_product() -> None:
     assert replace(MATMUL, size=(2,), channels=3, filters=5).operations == 2 * 2 * 3 * 5
-    assert CLASSES[1].operations == 2 * count((2, 4, 7, 4)) * 3 * 3 * 2
+    assert CLASSES[1].operations == 2 * prod((2, 4, 7, 4)) * 3 * 3 * 2
 
 
 def test_a_question_is_all_that_a_child_is_told() -> None:
     question = CLASSES[1].question
 
     assert question["id"] == "conv2d/float32/nchw"
-    assert len(question["x"]) == count(question["shapes"]["x"])
-    assert len(question["dy"]) == count(question["shapes"]["dy"]) == count(question["shapes"]["y"])
+    assert len(question["x"]) == prod(question["shapes"]["x"])
+    assert len(question["dy"]) == prod(question["shapes"]["dy"]) == prod(question["shapes"]["y"])

@@ -14,9 +14,9 @@ import pytest
 
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.validation import bench as child
-from cudnn_resolve.validation.answers import Told, one_line
-from cudnn_resolve.validation.bench import last_lines, run_payload
+from cudnn_resolve.validation import child
+from cudnn_resolve.validation.answers import ChildReport, one_line
+from cudnn_resolve.validation.child import last_lines, run_payload
 from tests.unit.validation.recordings import answered, telling
 
 
@@ -26,7 +26,7 @@ def _payloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "FOLDERS", [*child.FOLDERS, str(tmp_path)])
 
 
-def run(tmp_path: Path, program: str, *, seconds: float = 20.0, memory_mib: int = 4096, **env: str) -> Told:
+def run(tmp_path: Path, program: str, *, seconds: float = 20.0, memory_mib: int = 4096, **env: str) -> ChildReport:
     """A payload of a test, run as those of the program are."""
     (tmp_path / "payload_of_test.py").write_text(program, "utf-8")
     host = LinuxHost()
@@ -38,7 +38,7 @@ def run(tmp_path: Path, program: str, *, seconds: float = 20.0, memory_mib: int 
 def test_what_is_told_comes_back_in_order(tmp_path: Path) -> None:
     told = run(tmp_path, "def run(question, tell):\n    tell('step', 'one')\n    tell('x', 1)\n    tell('x', 2)\n")
 
-    assert list(told.every("x", int)) == [1, 2]
+    assert list(told.values("x", int)) == [1, 2]
     assert told.last("x", int) == 2
     assert told.step == "one"
     assert told.failure == ""
@@ -56,7 +56,7 @@ def test_what_a_framework_prints_is_no_answer(tmp_path: Path) -> None:
 
     told = run(tmp_path, program)
 
-    assert list(told.every("x", str)) == ["told"]
+    assert list(told.values("x", str)) == ["told"]
     assert "shell" in told.output
 
 
@@ -170,7 +170,7 @@ def test_lines_that_are_no_answers_are_passed_over(stdout: str) -> None:
 
 
 def test_of_endless_answers_only_so_many_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_MOST_TOLD", 10)
+    monkeypatch.setattr(child, "_MOST_EVENTS", 10)
 
     assert len(telling(*[("x", 1)] * 50).events) == 10
 

@@ -60,8 +60,8 @@ def judged(**compiler: object) -> Check | None:
     ("compiler", "status", "words"),
     [
         ({"how": "loaded", "path": "/n/libnvrtc.so.12", "status": 0}, "passed", "/n/libnvrtc.so.12 compiles"),
-        ({"how": "wheel", "path": "/n/libnvrtc.so.12", "status": 0}, "passed", "from where the framework must load it"),
-        ({"how": "found", "path": "/n/libnvrtc.so.12", "status": 7}, "warning", "/n/libnvrtc.so.12 compiles nothing (status 7)"),
+        ({"how": "wheel", "path": "/n/libnvrtc.so.12", "status": 0}, "passed", "from which the framework must load it"),
+        ({"how": "found", "path": "/n/libnvrtc.so.12", "status": 7}, "warning", "/n/libnvrtc.so.12 does not compile (status 7)"),
         ({"how": "", "why": "cannot open"}, "warning", "libnvrtc.so.12 cannot be opened: cannot open"),
         ({"how": "", "why": "libcuda.so.1: cannot open shared object file"}, "skipped", "no driver: libcuda.so.1"),
     ],

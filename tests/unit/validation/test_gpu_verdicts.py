@@ -21,7 +21,7 @@ def row(status: str, observed: str, detail: str = "", gpu: int | None = 0) -> di
         ("warning", "computed without cuDNN: conv3d/bfloat16/nhwc, conv3d/float16/nchw", True),
         ("warning", "computed without cuDNN: conv3d/float32/nchw", False),
         ("warning", "computed without cuDNN: conv3d/bfloat16/nhwc, conv2d/float16/nchw", False),
-        ("warning", "computed without cuDNN: conv3d/bfloat16/nhwc; not known who computed: conv3d/float16/nchw", False),
+        ("warning", "computed without cuDNN: conv3d/bfloat16/nhwc; not known what computed: conv3d/float16/nchw", False),
         ("warning", "cuDNN wrote no log", False),
         ("skipped", "nothing was computed", False),
         ("failed", "conv3d", False),
@@ -35,7 +35,7 @@ def test_who_computed(status: str, observed: str, is_fine: bool) -> None:  # noq
     ("check", "is_fine"),
     [
         (row("failed", "CUDA out of memory"), True),
-        (row("failed", "crashed (SIGABRT)", "perhaps for lack of memory: 200 MiB are free on the card"), True),
+        (row("failed", "crashed (SIGABRT)", "perhaps for lack of memory: 200 MiB are free on the GPU"), True),
         (row("passed", "wrong numbers"), True),
         (row("failed", "crashed (SIGABRT)"), False),
         (row("failed", "wrong numbers (result)", "perhaps for lack of memory"), False),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.validation import payload_card, payload_cudnn, payload_load
-from cudnn_resolve.validation.bench import EXCLUSIVE
+from cudnn_resolve.validation.children import EXCLUSIVE
 
 CUDNN = (
     ("nvidia-cudnn-cu11", "8.5.0.96"),

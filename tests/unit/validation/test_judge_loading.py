@@ -7,15 +7,16 @@ from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.validation.answers import Told
-from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order, seen_in
+from cudnn_resolve.validation.answers import ChildReport
+from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order
+from cudnn_resolve.validation.loaded import loaded_libraries
 from cudnn_resolve.validation.model import Check, Subject
-from cudnn_resolve.validation.run import with_real_places
+from cudnn_resolve.validation.run import with_real_paths
 from tests.fake_host import FakeHost
 from tests.unit.validation.recordings import ENV, JAX, ONNX, TENSORFLOW, TORCH, answered, facts, recorded, subject, telling
 
 
-def judged(subject_: Subject, told: Told, known: Facts, *, has_gpu: bool = False) -> dict[str, Check]:
+def judged(subject_: Subject, told: ChildReport, known: Facts, *, has_gpu: bool = False) -> dict[str, Check]:
     return {check.id.rpartition("/")[2]: check for check in judge_loading(subject_, told, known, has_gpu=has_gpu)}
 
 
@@ -45,7 +46,7 @@ def test_an_older_cudnn_on_the_path_splits_torch_and_is_too_old() -> None:
     assert checks["cudnn"].observed.startswith("RuntimeError: cuDNN version incompatibility") or "9.0.0" in checks["cudnn"].observed
     assert "libcudnn.so.9 (9.1.0.70) from " + ENV in (checks["cudnn-parts"].observed or "")
     assert "(9.0.0.312) from /old/cudnn/lib" in (checks["cudnn-parts"].observed or "")
-    assert "LD_LIBRARY_PATH leads to /old/cudnn/lib: take that out of it" in checks["cudnn-parts"].detail
+    assert "LD_LIBRARY_PATH leads to /old/cudnn/lib: remove that from it" in checks["cudnn-parts"].detail
 
 
 def test_a_newer_cudnn_on_the_path_is_split_though_nothing_complains() -> None:
@@ -182,7 +183,7 @@ def test_an_import_that_fails_after_another_one() -> None:
 
     assert check.status == "failed"
     assert check.observed == "import jax: ImportError: no"
-    assert check.detail == "jax is not served"
+    assert check.detail == "jax does not load"
 
 
 def cudnn(path: str, version: str, **more: object) -> tuple[str, object]:
@@ -244,7 +245,7 @@ def test_a_copy_is_known_by_its_real_path_too() -> None:
         ("libraries", {f"{ENV}/libcudnn.so.9": None, "/usr/local/cuda-12.4/lib/libcudnn_ops.so.9": None}),
     )
 
-    parts = judged(TORCH, told, with_real_places(host, known))["cudnn-parts"]
+    parts = judged(TORCH, told, with_real_paths(host, known))["cudnn-parts"]
 
     assert "(9.0.0.312) from /usr/local/cuda-12.4/lib" in (parts.observed or "")
     assert "LD_LIBRARY_PATH leads to /usr/local/cuda-12.4/lib" in parts.detail
@@ -267,7 +268,7 @@ def test_engines_that_cannot_be_opened_fail() -> None:
 @pytest.mark.parametrize(
     ("libraries", "words"),
     [
-        ({"/a/libcudart.so.11.0": "11.8"}, "built for CUDA 12.4, but the CUDA runtime that is loaded is 11.8"),
+        ({"/a/libcudart.so.11.0": "11.8"}, "built for CUDA 12.4, but CUDA runtime 11.8 is loaded"),
         (
             {"/a/libcudart.so.12": "12.4", "/a/libcublas.so.12": "12.4.5", "/b/libcublasLt.so.12": None},
             "cuBLAS and cuBLASLt come from different directories: /a, /b",
@@ -310,7 +311,7 @@ def test_cupy_without_cudnn_is_a_warning() -> None:
         (CommandResult(timed_out=True), "did not end within 120 s and was stopped"),
         (CommandResult(flooded=True), "printed without end and was stopped"),
         (CommandResult(missing=True, stderr="/x: No such file"), "/x: No such file"),
-        (CommandResult(returncode=0), "ended before it had told everything"),
+        (CommandResult(returncode=0), "ended before its last answer"),
         (CommandResult(returncode=1, stderr="Traceback\nImportError: numpy.core.multiarray failed to import"), "numpy.core.multiarray"),
         (
             CommandResult(signal="SIGKILL", stdout='cudnn-resolve-answer ["memory", 512]'),
@@ -347,7 +348,7 @@ def test_one_library_that_cannot_be_opened() -> None:
 def test_nothing_that_a_child_may_tell_upsets_the_judge(key: str, value: object) -> None:
     told = telling(("imported", ["torch", "2.6.0", 1.0]), (key, value))
 
-    assert seen_in(told).imported["torch"][0] == "2.6.0"
+    assert loaded_libraries(told).imported["torch"][0] == "2.6.0"
     assert judged(TORCH, told, facts())["import"].status == "passed"
 
 
@@ -380,4 +381,4 @@ def test_a_missing_library_of_cuda_is_no_fault_of_cudnn() -> None:
     checks = judge_library("cudnn/libcudnn.so.8", telling(*events, ("failed", "crashed"), stderr=lines), Facts(driver=None))
 
     assert [check.status for check in checks] == ["passed", "failed"]
-    assert checks[1].detail.startswith("libcublas.so.11 is a library of CUDA, not of cuDNN: install nvidia-cublas-cu11")
+    assert checks[1].detail.startswith("libcublas.so.11 belongs to CUDA, not to cuDNN: install nvidia-cublas-cu11")

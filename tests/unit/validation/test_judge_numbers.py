@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from cudnn_resolve.facts.model import Facts, Gpu, InstalledFramework, LoadedCudnn, Packages, WouldLoad
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.validation import payload
-from cudnn_resolve.validation.answers import Told
-from cudnn_resolve.validation.bench import Bench, cases_for
+from cudnn_resolve.validation.answers import ChildReport
 from cudnn_resolve.validation.case import CLASSES, MATMUL, WIDE, Case
+from cudnn_resolve.validation.children import ChildRunner, cases_for
 from cudnn_resolve.validation.judge_numbers import judge_cases, unanswered
 from cudnn_resolve.validation.judge_speed import judge_card
 from cudnn_resolve.validation.judge_usage import judge_usage
@@ -31,7 +31,7 @@ def right(case: Case, **more: object) -> dict[str, object]:
     return {"id": case.id, "seconds": 0.25, **{name: list(one.values) for name, one in expected(case).items()}, **more}
 
 
-def judged(told: Told, *cases: Case) -> list[Check]:
+def judged(told: ChildReport, *cases: Case) -> list[Check]:
     return list(judge_cases("torch/", "torch", [(cases, told)], 0))
 
 
@@ -58,12 +58,12 @@ def test_one_wrong_number_in_any_tensor_fails(name: str, words: str) -> None:
 def test_tf32_where_it_was_forbidden_is_named() -> None:
     answer = right(TWO)
     for name, one in expected(TWO).items():
-        answer[name] = [value + 2.0**-11 * one.size for value in one.values]
+        answer[name] = [value + 2.0**-11 * one.magnitude for value in one.values]
 
     (check,) = judged(telling(("case", answer)), TWO)
 
     assert check.status == "failed"
-    assert "was TF32 used though it was forbidden" in check.detail
+    assert "was TF32 used although it was disabled" in check.detail
     answer["y"] = [value + 1 for value in expected(TWO)["y"].values]
     assert judged(telling(("case", answer)), TWO)[0].detail == ""
 
@@ -93,7 +93,7 @@ def test_what_a_framework_cannot_do_is_skipped_and_what_it_refuses_fails() -> No
     assert (second.status, second.observed) == ("failed", "RuntimeError: out of memory")
 
 
-def crashed(*events: tuple[str, object]) -> Told:
+def crashed(*events: tuple[str, object]) -> ChildReport:
     told = telling(*events, stderr="last words", end=False)
     return replace(told, failure="crashed (SIGABRT)")
 
@@ -143,7 +143,7 @@ def test_a_witness_that_ends_its_child_costs_no_case() -> None:
     (check,) = judged(told, TWO)
 
     assert check.status == "passed"
-    assert judge_usage("x", "torch", [((TWO,), told)], 0).detail.endswith("the process ended while it was watched: crashed (SIGABRT)")
+    assert judge_usage("x", "torch", [((TWO,), told)], 0).detail.endswith("the process ended while being watched: crashed (SIGABRT)")
 
 
 def test_witnesses_are_heard_after_all_cases() -> None:
@@ -364,7 +364,7 @@ def test_tf32_is_forbidden_from_outside_where_there_is_no_switch(version: str, o
             return CommandResult(returncode=1)
 
     host = Host()
-    Bench(host=host, python="python", progress=lambda _text: None).computed(subjects[0], VisibleGpu(index=0))
+    ChildRunner(host=host, python="python", progress=lambda _text: None).computed(subjects[0], VisibleGpu(index=0))
 
     assert seen[0].get("NVIDIA_TF32_OVERRIDE") == override
 
@@ -389,7 +389,7 @@ def test_what_fails_on_a_card_without_room_says_so() -> None:
     found = with_causes(Validation(checks=(card, here, there, replace(here, status="passed"), wrong)), lambda _text: "")
 
     assert [check.detail for check in found.checks[1:]] == [
-        "x; perhaps for lack of memory: 200 of 15360 MiB are free on the card",
+        "x; perhaps for lack of memory: 200 of 15360 MiB are free on the GPU",
         "",
         "x",
         "",

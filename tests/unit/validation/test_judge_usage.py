@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.validation import payload, payload_framework, payload_jax, payload_onnxruntime
-from cudnn_resolve.validation.answers import Told
-from cudnn_resolve.validation.bench import cases_for, watched
+from cudnn_resolve.validation.answers import ChildReport
 from cudnn_resolve.validation.case import CLASSES, Case
+from cudnn_resolve.validation.children import cases_for, watched
 from cudnn_resolve.validation.judge_usage import MUST_USE, judge_usage, read_names
 from cudnn_resolve.validation.model import Check
 from cudnn_resolve.validation.reference import expected
@@ -140,7 +140,7 @@ def test_names_that_were_left_out_are_told() -> None:
         return judge_usage("x", "torch", [((TWO,), telling(("case", {"id": TWO.id, "cudnn": {}, **right}), witness))], 0).detail
 
     assert detail("thnn_conv2d").endswith("thnn_conv2d (the profiler; 40 names were left out)")
-    assert detail().endswith("the profiler shows no name that tells, and 40 more than it keeps")
+    assert detail().endswith("the profiler shows no conclusive name, and 40 more were left out")
 
 
 def test_what_may_help_cudnn_is_not_held_against_it() -> None:
@@ -224,7 +224,7 @@ def test_what_was_seen_of_one_type_says_nothing_of_another() -> None:
     check = used(TWO, narrow, conv2d=["aten::cudnn_convolution"])
     seen = used(TWO, narrow, conv2d=["aten::cudnn_convolution"], conv2d__bfloat16=["aten::slow_conv2d_forward"])
 
-    assert (check.status, check.observed) == ("warning", f"not known who computed: {narrow.id}")
+    assert (check.status, check.observed) == ("warning", f"not known what computed: {narrow.id}")
     assert "something else" not in check.detail
     assert (seen.status, seen.observed) == ("warning", f"computed without cuDNN: {narrow.id}")
 
@@ -235,11 +235,11 @@ def test_a_gradient_by_something_else_is_told() -> None:
 
     for one in (check, logged):
         assert (one.status, one.observed) == ("warning", f"computed partly without cuDNN: {TWO.id}")
-        assert one.detail == "the numbers are right, but something else gave a part of them: convolution (torch.profiler)"
+        assert one.detail == "the numbers are correct, but something else computed part of them: convolution (torch.profiler)"
 
 
 def test_a_case_is_judged_by_its_own_witness_first() -> None:
-    def run(case: Case, name: str) -> tuple[tuple[Case], Told]:
+    def run(case: Case, name: str) -> tuple[tuple[Case], ChildReport]:
         right = {name: list(one.values) for name, one in expected(case).items()}
         rows = ("case", {"id": case.id, "cudnn": {}, **right}), ("witness", [case.id, {"how": "torch.profiler", "names": [name]}])
         return (case,), telling(*rows)
@@ -260,8 +260,8 @@ def test_a_witness_that_saw_nothing_accuses_nobody() -> None:
 
     check = judge_usage("x", "torch", [((TWO, STRIDED), told)], 0)
 
-    assert (check.status, check.observed) == ("warning", f"not known who computed: {STRIDED.id}")
-    assert check.detail == "the numbers are right, and nobody saw whose they are: RuntimeError: profiler broke"
+    assert (check.status, check.observed) == ("warning", f"not known what computed: {STRIDED.id}")
+    assert check.detail == "the numbers are correct, but nothing shows what computed them: RuntimeError: profiler broke"
 
 
 def test_witnesses_behind_one_that_ended_the_process_have_its_reason() -> None:
@@ -271,15 +271,15 @@ def test_witnesses_behind_one_that_ended_the_process_have_its_reason() -> None:
 
     check = judge_usage("x", "torch", [((TWO, STRIDED, DEPTHWISE), told)], 0)
 
-    assert check.observed == f"not known who computed: {STRIDED.id}"
-    assert check.detail.endswith("the process ended while it was watched: crashed (SIGSEGV)")
+    assert check.observed == f"not known what computed: {STRIDED.id}"
+    assert check.detail.endswith("the process ended while being watched: crashed (SIGSEGV)")
 
 
 def test_a_log_that_is_on_and_silent_says_that_cudnn_did_nothing() -> None:
     check = used(TWO, logged=True)
 
     assert (check.status, check.observed) == ("warning", f"computed without cuDNN: {TWO.id}")
-    assert check.detail.endswith("something else gave them: cuDNN's log was on and shows no call")
+    assert check.detail.endswith("something else computed them: cuDNN's log was on and shows no call")
 
 
 def test_each_class_is_watched_in_each_type() -> None:
@@ -293,7 +293,7 @@ def test_a_fallback_is_told_with_what_computed_instead() -> None:
 
     assert check.status == "warning"
     assert check.observed == f"computed without cuDNN: {STRIDED.id}"
-    assert check.detail.endswith("something else gave them: aten::_slow_conv2d_forward, ampere_sgemm_32x32_nn (torch.profiler)")
+    assert check.detail.endswith("something else computed them: aten::_slow_conv2d_forward, ampere_sgemm_32x32_nn (torch.profiler)")
 
 
 def test_a_fallback_beside_a_log_of_other_work_is_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.validation.bench import processes_at_once, programs_on
+from cudnn_resolve.validation.children import processes_at_once, programs_on
 from tests.fake_host import FakeHost
 from tests.unit.validation.recordings import telling
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cudnn_resolve.validation.case import CLASSES, ENCODER, LSTM, MATMUL, WIDE, Case, Type, count, tensors
+from cudnn_resolve.validation.case import CLASSES, ENCODER, LSTM, MATMUL, WIDE, Case, Type, tensors
 from cudnn_resolve.validation.reference import _convolution_links, _lstm, compare, expected
 
 
@@ -64,7 +64,7 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution(case: Case) -
     assume(turned.out_size == case.size)
 
     assert expected(turned)["y"].terms == expected(case)["dx"].terms
-    assert count(turned.shapes["y"]) == count(case.shapes["x"])
+    assert math.prod(turned.shapes["y"]) == math.prod(case.shapes["x"])
     assert turned.shapes["w"] == case.shapes["w"]
 
 
@@ -126,7 +126,7 @@ def test_a_matrix_product_by_hand() -> None:
     found = expected(case)["y"]
     assert found.values == pytest.approx([x[0] * w[0] + x[1] * w[2], x[0] * w[1] + x[1] * w[3]], abs=1e-15)
     assert found.terms == 2
-    assert found.size == pytest.approx(max(abs(x[0] * w[0]) + abs(x[1] * w[2]), abs(x[0] * w[1]) + abs(x[1] * w[3])))
+    assert found.magnitude == pytest.approx(max(abs(x[0] * w[0]) + abs(x[1] * w[2]), abs(x[0] * w[1]) + abs(x[1] * w[3])))
 
 
 def test_a_recurrent_layer_of_one_by_hand() -> None:
@@ -180,7 +180,7 @@ def links_of(case: Case) -> tuple[tuple[int, int, int], ...]:
 def values_of(case: Case, given_: dict[str, tuple[float, ...]]) -> dict[str, list[float]]:
     """What comes out of those tensors; an index that is not there reads as 0."""
     links = links_of(replace(case, type="float32"))
-    sizes = {name: count(case.shapes[name]) for name in ("y", "x", "w")}
+    sizes = {name: math.prod(case.shapes[name]) for name in ("y", "x", "w")}
     out = {name: [0.0] * size for name, size in sizes.items()}
 
     def at(name: str, index: int) -> float:
@@ -216,16 +216,16 @@ def test_tensors_laid_out_otherwise_are_seen(case: Case, type_: Type) -> None:
     """Weights turned round (a convolution instead of a correlation), channels or images exchanged, one tensor taken for its neighbour."""
     case = replace(case, type=type_)
     given_, right = dict(tensors(case)), expected(case)
-    taps = count(case.kernel)
+    taps = math.prod(case.kernel)
 
     def turned(name: str, block: int) -> dict[str, tuple[float, ...]]:
         rows = [given_[name][start : start + block] for start in range(0, len(given_[name]), block)]
         return {**given_, name: tuple(value for row in rows for value in row[::-1])}
 
-    rows = [given_["x"][start : start + count(case.size)] for start in range(0, len(given_["x"]), count(case.size))]
+    rows = [given_["x"][start : start + math.prod(case.size)] for start in range(0, len(given_["x"]), math.prod(case.size))]
     for name, tensors_ in {
         "kernel turned round": turned("w", taps),
-        "input turned round": turned("x", count(case.size)),
+        "input turned round": turned("x", math.prod(case.size)),
         "channels exchanged": {**given_, "x": tuple(value for row in rows[::-1] for value in row)},
         "gradient of another output": {**given_, "dy": tuple(-value for value in given_["dy"])},
     }.items():

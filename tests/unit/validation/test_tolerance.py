@@ -139,7 +139,7 @@ def unseen(type_: Type, wanted: Expected) -> list[str]:
         "one product left out": [value * (1 - 1 / wanted.terms) for value in values],
         "nothing": [0.0] * len(values),
     }
-    if wanted.lost or type_ != "float32":  # too wide for one product of many; that one shows in single precision
+    if wanted.extra_error or type_ != "float32":  # too wide for one product of many; that one shows in single precision
         del mutants["one product left out"]
     return [name for name, mutant in mutants.items() if compare(type_, replace(wanted, values=tuple(mutant)), values).is_right]
 
