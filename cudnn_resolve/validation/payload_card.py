@@ -1,6 +1,6 @@
-"""Ask the driver's own libraries about one GPU: whether it can be used at all, how fast it could be, and who else is on it.
+"""Ask the driver's libraries about one GPU: whether it works, how fast it can be, and what else runs on it.
 
-Tells `card`, an object whose keys are left out where nobody answers. Python 3.6 grammar, standard library only.
+Emits `card`, an object without the keys that stay unanswered. Python 3.6 grammar, standard library only.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ SM_CLOCK = 1
 NVML = "ask NVML"
 TOO_SMALL = 7
 THROTTLES = ((0x4, "the power limit"), (0x8, "hardware"), (0x20, "heat"), (0x40, "heat"), (0x80, "the power supply"))
-"""Bits of NVML's clock throttle reasons that mean that the card is slower than it could be; source: nvml.h."""
-KINDS_OF_ARGUMENTS = {"p": ctypes.c_void_p, "i": ctypes.c_int, "n": ctypes.c_size_t}
+"""NVML's clock throttle reasons that slow a GPU down; source: nvml.h."""
+ARGUMENT_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int, "n": ctypes.c_size_t}
 DRIVER_PROTOTYPES = {
     "cuInit": "i",
     "cuDeviceGet": "pi",
@@ -33,61 +33,61 @@ DRIVER_PROTOTYPES = {
     "cuDeviceGetAttribute": "pii",
     "cuDeviceGetUuid": "pi",
 }
-"""The same of the driver; an address on the card is as wide as a pointer."""
+"""Argument types of the driver functions in use; an address on the GPU is as wide as a pointer."""
 
 
-def function_of(library: "Any", name: str, prototypes: "dict[str, str]") -> "Any":
-    """Find a function of a library that takes what its prototype says and nothing else; AttributeError where the library has none."""
+def prototyped(library: "Any", name: str, prototypes: "dict[str, str]") -> "Any":
+    """Function of a library with its argument types set; AttributeError if the library lacks it."""
     function = getattr(library, name)
-    function.argtypes = [KINDS_OF_ARGUMENTS[letter] for letter in prototypes[name]]
+    function.argtypes = [ARGUMENT_TYPES[letter] for letter in prototypes[name]]
     return function
 
 
 class Card:
-    """The memory of one GPU, by the driver's own library."""
+    """Memory of one GPU, through the driver's own library."""
 
     def __init__(self) -> None:
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         self.device, context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(self.device), 0)
-        # The context that CUDA's runtime inside cuDNN uses as well.
+        # The context that the CUDA runtime inside cuDNN uses, too.
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
         self.call("cuCtxSetCurrent", context)
 
-    def ask(self, name: str, *arguments: "Any") -> int:
-        """Call the driver and return the status; AttributeError where it has no such function."""
-        return int(function_of(self.driver, name, DRIVER_PROTOTYPES)(*arguments))
+    def status_of(self, name: str, *arguments: "Any") -> int:
+        """Status of a driver call; AttributeError if there is no such function."""
+        return int(prototyped(self.driver, name, DRIVER_PROTOTYPES)(*arguments))
 
-    def knows(self, name: str, *arguments: "Any") -> bool:
-        """True where the driver has the function and it succeeds: for what one can do without."""
+    def succeeds(self, name: str, *arguments: "Any") -> bool:
+        """True if the driver has an optional function and it succeeds."""
         try:
-            return self.ask(name, *arguments) == 0
+            return self.status_of(name, *arguments) == 0
         except AttributeError:
             return False
 
     def call(self, name: str, *arguments: "Any") -> None:
-        """Call a function of the driver; RuntimeError where it does not succeed."""
-        status = self.ask(name, *arguments)
+        """Call the driver; RuntimeError if it fails."""
+        status = self.status_of(name, *arguments)
         if status != 0:
             words = ctypes.c_char_p()
-            self.knows("cuGetErrorName", status, ctypes.byref(words))
+            self.succeeds("cuGetErrorName", status, ctypes.byref(words))
             raise RuntimeError("{}: {} ({})".format(name, (words.value or b"error").decode("ascii", "replace"), status))
 
     def allocate(self, size: int) -> "ctypes.c_void_p":
-        """Allocate so many bytes on the card."""
+        """Allocate GPU memory, in bytes."""
         pointer = ctypes.c_void_p()
         self.call("cuMemAlloc_v2", ctypes.byref(pointer), max(size, 1))
         return pointer
 
     def store(self, content: bytes) -> "ctypes.c_void_p":
-        """Copy bytes to the card."""
+        """Copy bytes to the GPU."""
         pointer = self.allocate(len(content))
         self.call("cuMemcpyHtoD_v2", pointer, content, len(content))
         return pointer
 
     def fetch(self, pointer: "ctypes.c_void_p", size: int) -> bytes:
-        """Copy bytes from the card, once it has computed them."""
+        """Wait for the GPU and copy bytes from it."""
         self.call("cuCtxSynchronize")
         content = ctypes.create_string_buffer(size)
         self.call("cuMemcpyDtoH_v2", content, pointer, size)
@@ -99,33 +99,33 @@ class Card:
             self.call("cuMemFree_v2", pointer)
 
 
-def run(_question: "dict[str, Any]", tell: "Any") -> None:
-    """Tell what the first visible GPU is."""
-    tell("step", "open the driver's library and make a context")
+def run(_question: "dict[str, Any]", emit: "Any") -> None:
+    """Describe the first visible GPU."""
+    emit("step", "open the driver's library and make a context")
     card = Card()
     answer = {}  # type: dict[str, Any]
     for name, attribute in ATTRIBUTES.items():
         value = ctypes.c_int()
-        if card.knows("cuDeviceGetAttribute", ctypes.byref(value), attribute, card.device):
+        if card.succeeds("cuDeviceGetAttribute", ctypes.byref(value), attribute, card.device):
             answer[name] = value.value
-    tell("step", "write to the card's memory and read it back")
+    emit("step", "write to the GPU's memory and read it back")
     content = bytes(bytearray(range(256))) * 4096
     pointer = card.store(content)
     answer["memory"] = card.fetch(pointer, len(content)) == content
     card.free([pointer])
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    if card.knows("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)):
+    if card.succeeds("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total)):
         answer.update(free_mib=free.value >> 20, total_mib=total.value >> 20)
-    tell("card", answer)
-    tell("step", NVML)
+    emit("card", answer)
+    emit("step", NVML)
     identity = (ctypes.c_ubyte * 16)()
-    if card.knows("cuDeviceGetUuid", ctypes.byref(identity), card.device):
-        answer.update(surroundings(bytes(bytearray(identity)).hex()))
-    tell("card", answer)
+    if card.succeeds("cuDeviceGetUuid", ctypes.byref(identity), card.device):
+        answer.update(load_and_clocks(bytes(bytearray(identity)).hex()))
+    emit("card", answer)
 
 
-def surroundings(digits: str) -> "dict[str, Any]":
-    """Ask NVML for the load and the clocks of the card with that UUID; nothing where there is no NVML."""
+def load_and_clocks(digits: str) -> "dict[str, Any]":
+    """Load and clocks of the GPU with that UUID, from NVML; empty without NVML."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -146,10 +146,10 @@ def surroundings(digits: str) -> "dict[str, Any]":
             found[name] = value.value
     bits = ctypes.c_ulonglong()
     if ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(bits)) == 0:
-        found["throttled"] = sorted({words for bit, words in THROTTLES if bits.value & bit})
+        found["throttled"] = sorted({reason for bit, reason in THROTTLES if bits.value & bit})
     for function in ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses"):
         count = ctypes.c_uint(0)
-        # Asked for none of them, it says how many there are. The context of this process is one.
+        # With room for none it returns their number, which includes this process.
         if ask(function, handle, ctypes.byref(count), None) in (0, TOO_SMALL):
             found["others"] = max(count.value - 1, 0)
             break

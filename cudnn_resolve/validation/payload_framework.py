@@ -1,4 +1,4 @@
-"""What the parts of all frameworks share: they import one, open a device, and compute or time what they are given there.
+"""Base of all framework payloads: import a framework, open a device, and compute or time the given work on it.
 
 Python 3.6, standard library only.
 """
@@ -6,21 +6,22 @@ Python 3.6, standard library only.
 import contextlib
 import re
 
-from cudnn_resolve.validation.payload import Unsupported, compute_cases, take_times
+from cudnn_resolve.validation.payload import Unsupported, compute_cases
+from cudnn_resolve.validation.payload_timing import PATIENCE, hold_loading_slot, take_times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-TELLING = re.compile(r"conv|cudnn|gemm|rnn|lstm|winograd|grad|fprop|im2col|im2vol|vol2col|triton|cutlass|xmma|fft|nvjet", re.IGNORECASE)
-"""Some of this stands in the name of whatever computes a convolution."""
+RELEVANT = re.compile(r"conv|cudnn|gemm|rnn|lstm|winograd|grad|fprop|im2col|im2vol|vol2col|triton|cutlass|xmma|fft|nvjet", re.IGNORECASE)
+"""Anything that computes a convolution has one of these in its name."""
 RANKS = (
     re.compile(r"cudnn|fprop|dgrad|wgrad|xmma|cutlass|implicit|winograd|convolve|fft[123]d_", re.IGNORECASE),
     re.compile(r"slow_conv|thnn|mkldnn|nnpack|miopen|depthwise|im2col|im2vol|vol2col|triton|^convolution$|Provider:", re.IGNORECASE),
     re.compile(r"conv|gemm|nvjet", re.IGNORECASE),
 )
-"""What a judge needs first: what looks like cuDNN's kernels, then what stands in for them, then what is told of them."""
+"""Most conclusive first: likely kernels of cuDNN, then of its substitutes, then anything that mentions convolutions."""
 PART = re.compile(r"libcudnn_\w{1,40}(-[0-9a-f]{1,16})?\.so[.0-9]{0,20}$")
 MOST_NAMES = 60
 MOST_LETTERS = 160
@@ -30,21 +31,21 @@ MOST_LETTERS = 160
 
 
 def evidence(how: str, names: "Iterable[str]") -> "dict[str, Any]":
-    """What a witness tells: who was asked, the names that say something, what says most first, and how many of them were left out."""
-    found = sorted({str(name)[:MOST_LETTERS] for name in names if TELLING.search(str(name))})
+    """Report of a witness: its name, the relevant names, most conclusive first, and how many were cut."""
+    rest = sorted({str(name)[:MOST_LETTERS] for name in names if RELEVANT.search(str(name))})
     ranked = []  # type: list[list[str]]
     for pattern in RANKS:
-        ranked.append([name for name in found if pattern.search(name)])
-        found = [name for name in found if name not in ranked[-1]]
-    ranked.append(found)
-    # Of each rank some, so that a crowd of one does not hide another.
+        ranked.append([name for name in rest if pattern.search(name)])
+        rest = [name for name in rest if name not in ranked[-1]]
+    ranked.append(rest)
+    # Each rank gets a share, so that many names of one do not crowd out another.
     first = [name for rank in ranked for name in rank[: MOST_NAMES // len(ranked)]]
-    told = first + [name for rank in ranked for name in rank if name not in first]
-    return {"how": how, "names": told[:MOST_NAMES], "cut": max(len(told) - MOST_NAMES, 0)}
+    chosen = first + [name for rank in ranked for name in rank if name not in first]
+    return {"how": how, "names": chosen[:MOST_NAMES], "cut": max(len(chosen) - MOST_NAMES, 0)}
 
 
 def cudnn_parts() -> "set[str]":
-    """List the parts of cuDNN that this process holds; those that compute come with the first convolution."""
+    """Parts of cuDNN in this process; those that compute are loaded by the first convolution."""
     with open("/proc/self/maps", errors="surrogateescape") as lines:
         return {match.group(0) for line in lines for match in [PART.search(line.rstrip())] if match}
 
@@ -53,69 +54,73 @@ def cudnn_parts() -> "set[str]":
 
 
 class Framework:
-    """One framework on one device. A part of its own fills in how this one imports, computes and is timed.
+    """One framework on one device. Each payload defines how its framework imports, computes and is timed.
 
-    `tensor` and `listed` take and give numbers in the order batch, channels, space; `order` says which axes the framework wants.
+    `tensor` and `listed` take and return numbers in the order batch, channels, space; `order` lists the axes as the framework wants them.
     """
 
     TITLE = ""
     """Its name in messages."""
     NUMPY = True
-    """False where it needs none."""
+    """False if it does not need NumPy."""
     CPU_TOO = True
-    """False where it computes on GPUs only."""
+    """False if it computes on GPUs only."""
     WITHOUT = ()  # type: tuple[str, ...]
-    """Types that it does not compute, or that cannot be asked for."""
+    """Types that it does not compute, or that cannot be requested."""
     ONLY_GPU = ()  # type: tuple[str, ...]
-    """What it says of what it computes on GPUs only."""
+    """Its errors about work that it does on GPUs only."""
     WITNESS = "/proc/self/maps"
-    """Who says what computed a case."""
+    """Source of the names in `names`."""
 
-    def __init__(self, question: "dict[str, Any]", tell: "Any") -> None:
+    def __init__(self, question: "dict[str, Any]", emit: "Any") -> None:
         self.name = str(question["module"])
         self.is_cpu = question["device"] == "cpu"
-        self.tell = tell
+        self.emit = emit
         self.prepare()
-        tell("step", "import {}".format(self.name))
+        emit("step", "import {}".format(self.name))
         self.lib = __import__(self.name)
         self.numpy = __import__(question["numpy"]) if self.NUMPY else None  # type: Any
-        tell("step", "{} opens the {}".format(self.name, "CPU" if self.is_cpu else "GPU"))
+        emit("step", "{} opens the {}".format(self.name, "CPU" if self.is_cpu else "GPU"))
         self.open()
         self.before = cudnn_parts()
-        tell("ready")
+        emit("ready")
 
     @classmethod
-    def run(cls, question: "dict[str, Any]", tell: "Any") -> None:
-        """Tell of each case what the framework computes on the device of the question, or how long each work takes."""
-        framework = cls(question, tell)
+    def run(cls, question: "dict[str, Any]", emit: "Any") -> None:
+        """Compute every case on the device of the question, or time every workload."""
+        loading = None
+        if "turn" in question:
+            emit("step", "wait until no other process measures")
+            loading = hold_loading_slot(question["turn"], PATIENCE)
+        framework = cls(question, emit)
         with framework.scope():
             if question.get("speed"):
-                take_times(question, tell, framework.speed)
+                take_times(question, emit, framework.speed, loading)
             else:
-                compute_cases(question, tell, framework.compute, framework.witness)
+                compute_cases(question, emit, framework.compute, framework.witness)
 
     @classmethod
     def built(cls, _module: "Any") -> "dict[str, Any]":
-        """Ask what it was built with, `{"cuda": "12.4", "cudnn": "9.1.0"}`; a key is left out where it does not say."""
+        """Versions it was built with, `{"cuda": "12.4", "cudnn": "9.1.0"}`; unknown ones are left out."""
         return {}
 
     @classmethod
     def opens(cls, _module: "Any", _framework: "dict[str, Any]") -> "str | None":
-        """Let it open its cuDNN without a GPU, and say how; None where it does not."""
+        """Make it open its cuDNN without a GPU, and return how; None if it does not."""
         return None
 
     def prepare(self) -> None:
-        """Set variables that it reads as it is imported."""
+        """Set variables that it reads on import."""
 
     def open(self) -> None:
         """Open the device, or raise."""
 
     def scope(self) -> "Any":
-        """The context in which everything is computed."""
+        """Context manager around all computation."""
         return contextlib.ExitStack()
 
     def refusal(self, _case: "dict[str, Any]") -> str:
-        """Why a case cannot be computed here, which is no fault; "" where it can."""
+        """Legitimate reason why a case cannot be computed here, or ""."""
         return ""
 
     def compute(self, case: "dict[str, Any]") -> "dict[str, Any]":
@@ -131,50 +136,63 @@ class Framework:
             raise
 
     def allow(self, case: "dict[str, Any]") -> None:
-        """Set the framework to the type of a case or work; Unsupported where it has none."""
+        """Configure the type of a case or workload; Unsupported if there is no such type."""
         if case["type"] in self.WITHOUT:
-            raise Unsupported("{} has no {} that one could ask for".format(self.TITLE, case["type"]))
+            raise Unsupported("{} has no {} that could be requested".format(self.TITLE, case["type"]))
         why = self.refusal(case)
         if why:
             raise Unsupported(why)
 
     def shortened(self, error: Exception) -> str:
-        """Choose the words of an error that say most."""
+        """Most informative part of an error message."""
         return str(error)[:200]
 
     def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A product of matrices."""
+        """Matrix product."""
         return {"y": self.listed(self.lib.matmul(self.tensor(case, "x"), self.tensor(case, "w")))}
 
     def array(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
-        """Make one of the given tensors in NumPy, its axes in the given order."""
+        """Given tensor as a NumPy array, its axes in the given order."""
         array = self.numpy.array(case[name], dtype="float32").reshape(case["shapes"][name])
         return array if order is None else self.numpy.ascontiguousarray(array.transpose(order))
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
-        """Put one of the given tensors on the device, its axes in the given order."""
+        """Given tensor on the device, its axes in the given order."""
         raise NotImplementedError
 
+    def operands(
+        self, case: "dict[str, Any]", order: "Sequence[int] | None" = None, weights: "Sequence[int] | None" = None
+    ) -> "tuple[Any, Any, Any]":
+        """Input, weights and output gradient of a convolution; `weights` is the axis order of the weights, `order` that of the others."""
+        return self.tensor(case, "x", order), self.tensor(case, "w", weights), self.tensor(case, "dy", order)
+
     def fetch(self, tensor: "Any") -> "Any":
-        """Bring a tensor back as an array of NumPy."""
+        """Copy a tensor to a NumPy array."""
         raise NotImplementedError
 
     def listed(self, tensor: "Any", order: "Sequence[int] | None" = None) -> "list[float]":
-        """List the elements of a tensor, whose axes are in the given order, in that of the case."""
+        """Elements of a tensor whose axes are in the given order, in the order of the case."""
         array = self.fetch(tensor)
         array = array if order is None else array.transpose([list(order).index(axis) for axis in range(len(order))])
-        return [float(one) for one in array.astype("float64").ravel().tolist()]
+        return [float(number) for number in array.astype("float64").ravel().tolist()]
+
+    def results(
+        self, tensors: "tuple[Any, Any, Any]", order: "Sequence[int] | None" = None, weights: "Sequence[int] | None" = None
+    ) -> "dict[str, Any]":
+        """Elements of output, input gradient and weight gradient of a convolution."""
+        y, dx, dw = tensors
+        return {"y": self.listed(y, order), "dx": self.listed(dx, order), "dw": self.listed(dw, weights)}
 
     def witness(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """Say what computed a case."""
+        """Observe what computes a case."""
         return evidence(self.WITNESS, self.names(case))
 
     def names(self, _case: "dict[str, Any]") -> "Iterable[str]":
-        """Name what computes a case: here the parts of cuDNN that came with the first convolution."""
+        """Names of what computes a case: by default, the parts of cuDNN loaded since the start."""
         return ["loaded " + name for name in cudnn_parts() - self.before]
 
     def speed(self, work: "dict[str, Any]") -> "dict[str, Any]":
-        """Time one convolution on the device, and a part of it on the CPU."""
+        """Time one convolution on the device, and part of it on the CPU."""
         self.allow(work)
         cpu = work["cpu_batch"] if self.CPU_TOO else 0
         return {
@@ -183,14 +201,20 @@ class Framework:
         }
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
-        """Time one convolution of so many images."""
+        """Time one convolution of `batch` images."""
         raise NotImplementedError
 
 
 def order_of(case: "dict[str, Any]") -> "list[int]":
-    """Axes that bring a tensor from batch, channels, space into the layout of a convolution."""
+    """Axis order that brings a tensor from batch, channels, space into the layout of a case."""
     rank = len(case["size"]) + 2
     return list(range(rank)) if case["layout"] == "nchw" else [0, *range(2, rank), 1]
+
+
+def axes_of(case: "dict[str, Any]", line: str = "W") -> str:
+    """Axis letters of a layout, `NCHW`, `NDHWC`; `line` is the letter of a single spatial axis."""
+    space = {1: line, 2: "HW", 3: "DHW"}[len(case["size"])]
+    return "NC" + space if case["layout"] == "nchw" else "N" + space + "C"
 
 
 def version_tuple(text: str) -> "tuple[int, ...]":

@@ -1,4 +1,4 @@
-"""MXNet: what it was built with, and how it computes. Python 3.6, standard library only."""
+"""MXNet: its build, and how it computes. Python 3.6, standard library only."""
 
 import os
 import sys
@@ -20,50 +20,50 @@ class Framework(Base):
 
     @classmethod
     def built(cls, module: "Any") -> "dict[str, Any]":
-        """Ask its list of features."""
+        """From its list of features."""
         return {"device": "cuda" if module.runtime.Features().is_enabled("CUDA") else "cpu"}
 
     def open(self) -> None:
-        """Put a tensor on the device."""
+        """Allocate a tensor on the device."""
         self.device = self.lib.cpu(0) if self.is_cpu else self.lib.gpu(0)
         self.lib.nd.zeros((1,), ctx=self.device).wait_to_read()
 
     def scope(self) -> "Any":
-        """The device."""
+        """Placement on the device."""
         return self.device
 
     def refusal(self, case: "dict[str, Any]") -> str:
-        """Say what MXNet has not."""
+        """Features that MXNet lacks."""
         if case["type"] == "float16" and self.is_cpu:
-            return "MXNet computes float16 on GPUs"
+            return "MXNet computes float16 on GPUs only"
         return "MXNet's own layout has the channels first" if case["kind"] == "convolution" and case["layout"] != "nchw" else ""
 
     def tensor(self, case: "dict[str, Any]", name: str, _order: "Sequence[int] | None" = None) -> "Any":
-        """Put a tensor on the device."""
+        """Tensor on the device."""
         return self.lib.nd.array(self.array(case, name), ctx=self.device, dtype=case["type"])
 
     def fetch(self, tensor: "Any") -> "Any":
-        """Bring a tensor back."""
+        """Copy to NumPy."""
         return tensor.asnumpy()
 
     def matmul(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A product of matrices."""
+        """Matrix product."""
         return {"y": self.listed(self.lib.nd.dot(self.tensor(case, "x"), self.tensor(case, "w")))}
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A convolution and its gradients."""
-        x, w, dy = (self.tensor(case, name) for name in ("x", "w", "dy"))
+        """Convolution with its gradients."""
+        x, w, dy = self.operands(case)
         x.attach_grad()
         w.attach_grad()
-        words = {"kernel": case["kernel"], "stride": case["stride"], "pad": case["padding"], "dilate": case["dilation"]}
+        options = {"kernel": case["kernel"], "stride": case["stride"], "pad": case["padding"], "dilate": case["dilation"]}
         operation = self.lib.nd.Deconvolution if case["transposed"] else self.lib.nd.Convolution
         with self.lib.autograd.record():
-            y = operation(x, w, no_bias=True, num_filter=case["filters"], num_group=case["groups"], **words)
+            y = operation(x, w, no_bias=True, num_filter=case["filters"], num_group=case["groups"], **options)
         y.backward(dy)
-        return {"y": self.listed(y), "dx": self.listed(x.grad), "dw": self.listed(w.grad)}
+        return self.results((y, x.grad, w.grad))
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A recurrent layer, forward."""
+        """Recurrent layer, forward."""
         nd, width = self.lib.nd, case["filters"]
         parts = [self.tensor(case, name).reshape((-1,)) for name in ("w", "h", "b")] + [nd.zeros((4 * width,), ctx=self.device)]
         zero = nd.zeros((1, case["batch"], width), ctx=self.device)
@@ -71,29 +71,29 @@ class Framework(Base):
         return {"y": self.listed(y)}
 
     def names(self, case: "dict[str, Any]") -> "Iterable[str]":
-        """Ask what MXNet 1 was built with: its convolutions are cuDNN's then, and it warns of each that is not.
+        """Build features of MXNet 1: its convolutions are cuDNN's if it was built with it, and it warns of each that is not.
 
         Source: src/operator/nn/convolution.cu of MXNet 1.9.1.
         """
         if not self.lib.runtime.Features().is_enabled("CUDNN"):
             return ["MXNet: built without cuDNN"]
-        warned = [line for line in printed_by(lambda: self.compute(case)).splitlines() if "not supported by cudnn" in line]
-        if warned:
-            return ["MXNet: " + line.rpartition("] ")[2].rpartition(": ")[2] for line in warned]
+        warnings = [line for line in stderr_of(lambda: self.compute(case)).splitlines() if "not supported by cudnn" in line]
+        if warnings:
+            return ["MXNet: " + line.rpartition("] ")[2].rpartition(": ")[2] for line in warnings]
         return ["MXNet: built with cuDNN, and no warning that it was not used"] if str(self.lib.__version__).startswith("1.") else []
 
 
-def printed_by(once: "Callable[[], Any]") -> str:
-    """What libraries print to standard error meanwhile; it is printed there afterwards all the same."""
+def stderr_of(call: "Callable[[], Any]") -> str:
+    """Capture what libraries print to standard error during a call; it is printed there afterwards all the same."""
     with tempfile.TemporaryFile() as file:
         sys.stderr.flush()
-        kept = os.dup(2)
+        saved = os.dup(2)
         try:
             os.dup2(file.fileno(), 2)
-            once()
+            call()
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved, 2)
+            os.close(saved)
             file.seek(0)
             content = file.read(1 << 20)
             os.write(2, content)

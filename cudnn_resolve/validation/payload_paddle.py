@@ -1,19 +1,18 @@
-"""PaddlePaddle: what it was built with, and how it computes. Python 3.6, standard library only."""
+"""PaddlePaddle: its build, and how it computes. Python 3.6, standard library only."""
 
 import json
 import os
 import tempfile
 
-from cudnn_resolve.validation.payload import MOST_BYTES, timed
+from cudnn_resolve.validation.payload import MOST_BYTES
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import order_of
+from cudnn_resolve.validation.payload_framework import axes_of, order_of
+from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
-
-FORMATS = {(1, "nchw"): "NCL", (2, "nchw"): "NCHW", (3, "nchw"): "NCDHW", (1, "nhwc"): "NLC", (2, "nhwc"): "NHWC", (3, "nhwc"): "NDHWC"}
 
 
 class Framework(Base):
@@ -24,13 +23,13 @@ class Framework(Base):
 
     @classmethod
     def built(cls, module: "Any") -> "dict[str, Any]":
-        """Ask its module of versions."""
+        """From its version module."""
         if not module.is_compiled_with_cuda():
             return {"device": "cpu"}
         return {"device": "cuda", "cuda": str(module.version.cuda()), "cudnn": str(module.version.cudnn())}
 
     def open(self) -> None:
-        """Choose the device."""
+        """Select the device."""
         self.lib.set_device("cpu" if self.is_cpu else "gpu:0")
 
     def allow(self, case: "dict[str, Any]") -> None:
@@ -42,31 +41,31 @@ class Framework(Base):
                 switch(case["type"] == "tf32")
 
     def shortened(self, error: Exception) -> str:
-        """Take the last line: a trace of C++ stands before it."""
+        """Last line of an error, which follows a C++ trace."""
         return str(error).strip().splitlines()[-1][:200]
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
-        """Put a tensor on the device."""
+        """Tensor on the device."""
         made = self.lib.to_tensor(self.array(case, name, order)).astype(case["dtype"])
         made.stop_gradient = False
         return made
 
     def fetch(self, tensor: "Any") -> "Any":
-        """Bring a tensor back."""
+        """Copy to NumPy."""
         return tensor.astype("float32").numpy()
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A convolution and its gradients; weights have one order in all layouts."""
-        rank, there = len(case["size"]), order_of(case)
-        x, w, dy = self.tensor(case, "x", there), self.tensor(case, "w"), self.tensor(case, "dy", there)
-        words = {key: case[key] if rank > 1 else case[key][0] for key in ("stride", "padding", "dilation")}
+        """Convolution with its gradients; the order of the weights is the same in all layouts."""
+        rank, order = len(case["size"]), order_of(case)
+        x, w, dy = self.operands(case, order)
+        options = {key: case[key] if rank > 1 else case[key][0] for key in ("stride", "padding", "dilation")}
         function = getattr(self.lib.nn.functional, "conv{}d{}".format(rank, "_transpose" if case["transposed"] else ""))
-        y = function(x, w, groups=case["groups"], data_format=FORMATS[rank, case["layout"]], **words)
+        y = function(x, w, groups=case["groups"], data_format=axes_of(case, "L"), **options)
         dx, dw = self.lib.grad([y], [x, w], [dy])
-        return {"y": self.listed(y, there), "dx": self.listed(dx, there), "dw": self.listed(dw)}
+        return self.results((y, dx, dw), order)
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A recurrent layer, forward."""
+        """Recurrent layer, forward."""
         layer = self.lib.nn.LSTM(case["channels"], case["filters"], time_major=True)
         given = {"weight_ih_l0": "w", "weight_hh_l0": "h", "bias_ih_l0": "b"}
         for name, parameter in layer.named_parameters():
@@ -77,12 +76,12 @@ class Framework(Base):
         return {"y": self.listed(y)}
 
     def names(self, case: "dict[str, Any]") -> "Iterable[str]":
-        """Ask PaddlePaddle's profiler for operations, and on a GPU for kernels; a time stands behind each name, which is cut off."""
+        """Operations, and on a GPU kernels, from PaddlePaddle's profiler, without the duration after each name."""
         profiler = self.lib.profiler
         targets = [profiler.ProfilerTarget.CPU] + ([] if self.is_cpu else [profiler.ProfilerTarget.GPU])
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             path = os.path.join(folder, "trace.json")
-            with profiler.Profiler(targets=targets, on_trace_ready=lambda seen: seen.export(path, format="json")):
+            with profiler.Profiler(targets=targets, on_trace_ready=lambda profile: profile.export(path, format="json")):
                 self.compute(case)
             with open(path, encoding="utf-8", errors="replace") as file:
                 events = json.loads(file.read(MOST_BYTES)).get("traceEvents") or []
@@ -100,4 +99,4 @@ class Framework(Base):
                 paddle.device.cuda.synchronize()
 
         with paddle.no_grad():
-            return timed(lambda: paddle.nn.functional.conv2d(x, w, padding=work["padding"]), wait, work["seconds"])
+            return time_call(lambda: paddle.nn.functional.conv2d(x, w, padding=work["padding"]), wait, work["seconds"])

@@ -1,21 +1,21 @@
-"""TensorFlow 2: what it was built with, how it opens cuDNN, and how it computes. Python 3.6, standard library only."""
+"""TensorFlow 2: its build, how it opens cuDNN, and how it computes. Python 3.6, standard library only."""
 
 import glob
 import os
 import re
 import tempfile
 
-from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported, timed
+from cudnn_resolve.validation.payload import MOST_BYTES, Unsupported
 from cudnn_resolve.validation.payload_framework import Framework as Base
-from cudnn_resolve.validation.payload_framework import order_of, version_tuple
+from cudnn_resolve.validation.payload_framework import axes_of, order_of, version_tuple
 from cudnn_resolve.validation.payload_load import mapped
+from cudnn_resolve.validation.payload_timing import time_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-FORMATS = {(1, "nchw"): "NCW", (2, "nchw"): "NCHW", (3, "nchw"): "NCDHW", (1, "nhwc"): "NWC", (2, "nhwc"): "NHWC", (3, "nhwc"): "NDHWC"}
 PRINTABLE = re.compile(rb"[\x20-\x7e]{4,2000}")
 
 
@@ -32,7 +32,7 @@ class Framework(Base):
 
     @classmethod
     def built(cls, module: "Any") -> "dict[str, Any]":
-        """Ask it; of cuDNN it knows the major only."""
+        """From its build info, which has only the major of cuDNN."""
         info = module.sysconfig.get_build_info()
         if not info.get("is_cuda_build"):
             return {"device": "cpu"}
@@ -40,7 +40,7 @@ class Framework(Base):
 
     @classmethod
     def opens(cls, module: "Any", framework: "dict[str, Any]") -> "str | None":
-        """Have it open cuDNN by name from its own library, as it does once it sees a GPU."""
+        """By name from its own library, as it does once it sees a GPU."""
         name = framework.get("soname")
         if not name:
             return None
@@ -53,19 +53,19 @@ class Framework(Base):
         return "TensorFlow's own loader"
 
     def prepare(self) -> None:
-        """Hide all GPUs where none is wanted."""
+        """Hide all GPUs from a CPU run."""
         if self.is_cpu:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
     def open(self) -> None:
-        """Look for a GPU."""
+        """Check the release, and look for a GPU."""
         if version_tuple(self.lib.__version__) < (2,):
-            raise RuntimeError("TensorFlow {} cannot be tested: its graphs are of another kind".format(self.lib.__version__))
+            raise RuntimeError("TensorFlow {} cannot be tested: only TensorFlow 2 is supported".format(self.lib.__version__))
         if not self.is_cpu and not self.lib.config.list_physical_devices("GPU"):
             raise RuntimeError("TensorFlow sees no GPU: {}".format(self.lib.sysconfig.get_build_info()))
 
     def scope(self) -> "Any":
-        """The device."""
+        """Placement on the device."""
         return self.lib.device("/CPU:0" if self.is_cpu else "/GPU:0")
 
     def allow(self, case: "dict[str, Any]") -> None:
@@ -74,59 +74,59 @@ class Framework(Base):
         if switch is not None:
             switch(case["type"] == "tf32")
         elif case["type"] == "tf32":
-            raise Unsupported("this TensorFlow knows nothing of TF32")
+            raise Unsupported("this TensorFlow has no TF32")
 
     def tensor(self, case: "dict[str, Any]", name: str, order: "Sequence[int] | None" = None) -> "Any":
-        """Put a tensor on the device."""
+        """Tensor on the device."""
         return self.lib.cast(self.lib.constant(self.array(case, name, order)), getattr(self.lib, case["dtype"]))
 
     def fetch(self, tensor: "Any") -> "Any":
-        """Bring a tensor back."""
+        """Copy to NumPy."""
         return self.lib.cast(tensor, self.lib.float64).numpy()
 
     def convolution(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A convolution and its gradients. Weights have the taps first, then input and output channels."""
-        there, weights = order_of(case), [*range(2, len(case["size"]) + 2), 1, 0]
-        x, w, dy = self.tensor(case, "x", there), self.tensor(case, "w", weights), self.tensor(case, "dy", there)
+        """Convolution with its gradients. Weights have the taps first, then input and output channels."""
+        order, weights = order_of(case), [*range(2, len(case["size"]) + 2), 1, 0]
+        x, w, dy = self.operands(case, order, weights)
         with self.lib.GradientTape() as tape:
             tape.watch([x, w])
             y = self.transposed(case, x, w) if case["transposed"] else self.forward(case, x, w)
         dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
-        return {"y": self.listed(y, there), "dx": self.listed(dx, there), "dw": self.listed(dw, weights)}
+        return self.results((y, dx, dw), order, weights)
 
-    def spaced(self, layout: str, inner: "Any", outer: "Any") -> "list[Any]":
-        """Something for each axis: `inner` for those of space, `outer` for batch and channels."""
-        return [outer, outer, *inner] if layout == "nchw" else [outer, *inner, outer]
+    def per_axis(self, layout: str, space: "Any", other: "Any") -> "list[Any]":
+        """One value per axis: those of `space` for spatial axes, `other` for batch and channels."""
+        return [other, other, *space] if layout == "nchw" else [other, *space, other]
 
     def forward(self, case: "dict[str, Any]", x: "Any", w: "Any") -> "Any":
-        """A convolution; the padding is laid round the input first."""
+        """Convolution of an explicitly padded input."""
         tf, rank, layout = self.lib, len(case["size"]), case["layout"]
-        x = tf.pad(x, self.spaced(layout, [[pad, pad] for pad in case["padding"]], [0, 0]))
-        words = {"padding": "VALID", "data_format": FORMATS[rank, layout]}
+        x = tf.pad(x, self.per_axis(layout, [[pad, pad] for pad in case["padding"]], [0, 0]))
+        options = {"padding": "VALID", "data_format": axes_of(case)}
         if rank == 1:
-            return tf.nn.conv1d(x, w, stride=case["stride"][0], dilations=case["dilation"][0], **words)
-        strides = self.spaced(layout, case["stride"], 1)
+            return tf.nn.conv1d(x, w, stride=case["stride"][0], dilations=case["dilation"][0], **options)
+        strides = self.per_axis(layout, case["stride"], 1)
         if case["groups"] == case["channels"] and rank == 2:
-            # The filters of one channel stand together, as they do in PyTorch.
+            # Filters of one channel are adjacent, as in PyTorch.
             kernel = tf.reshape(w, [*case["kernel"], case["channels"], case["filters"] // case["channels"]])
-            return tf.nn.depthwise_conv2d(x, kernel, strides=strides, dilations=case["dilation"], **words)
-        steps = self.spaced(layout, case["dilation"], 1)
-        return getattr(tf.nn, "conv{}d".format(rank))(x, w, strides=strides, dilations=steps, **words)
+            return tf.nn.depthwise_conv2d(x, kernel, strides=strides, dilations=case["dilation"], **options)
+        dilations = self.per_axis(layout, case["dilation"], 1)
+        return getattr(tf.nn, "conv{}d".format(rank))(x, w, strides=strides, dilations=dilations, **options)
 
     def transposed(self, case: "dict[str, Any]", x: "Any", w: "Any") -> "Any":
-        """A transposed convolution, whose padding is cut off the output."""
+        """Transposed convolution, with the padding cropped from its output."""
         layout, pads, out = case["layout"], case["padding"], case["shapes"]["y"]
 
         def shape(space: "Sequence[int]") -> "list[int]":
             return [out[0], out[1], *space] if layout == "nchw" else [out[0], *space, out[1]]
 
         whole = shape([size + 2 * pad for size, pad in zip(out[2:], pads)])
-        strides = self.spaced(layout, case["stride"], 1)
-        y = self.lib.nn.conv2d_transpose(x, w, whole, strides, padding="VALID", data_format=FORMATS[2, layout])
-        return self.lib.slice(y, self.spaced(layout, pads, 0), shape(out[2:]))
+        strides = self.per_axis(layout, case["stride"], 1)
+        y = self.lib.nn.conv2d_transpose(x, w, whole, strides, padding="VALID", data_format=axes_of(case))
+        return self.lib.slice(y, self.per_axis(layout, pads, 0), shape(out[2:]))
 
     def lstm(self, case: "dict[str, Any]") -> "dict[str, Any]":
-        """A recurrent layer as Keras makes it, which takes cuDNN's where it can."""
+        """Keras's recurrent layer, which uses cuDNN where it can."""
         layer = self.lib.keras.layers.LSTM(case["filters"], return_sequences=True)
         x = self.tensor(case, "x", (1, 0, 2))
         layer.build(x.shape)
@@ -135,7 +135,7 @@ class Framework(Base):
         return {"y": self.listed(layer(x), (1, 0, 2))}
 
     def names(self, case: "dict[str, Any]") -> "Iterable[str]":
-        """Read the texts in what TensorFlow's profiler writes of operations and kernels."""
+        """Printable strings in the output of TensorFlow's profiler: operations and kernels."""
         names = set()  # type: set[str]
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             self.lib.profiler.experimental.start(folder)
@@ -150,12 +150,12 @@ class Framework(Base):
 
     def seconds(self, work: "dict[str, Any]", batch: int, *, is_cpu: bool) -> float:
         """Time one convolution."""
-        tf, kind = self.lib, getattr(self.lib, work["dtype"])
-        turned, pad = [work["x"][2], work["x"][3], work["x"][1]], [work["padding"]] * 2
-        kernel = [work["w"][2], work["w"][3], work["w"][1], work["w"][0]]
+        tf, dtype, pad = self.lib, getattr(self.lib, work["dtype"]), [work["padding"]] * 2
+        shape = [batch, work["x"][2], work["x"][3], work["x"][1]]
+        weights = [work["w"][2], work["w"][3], work["w"][1], work["w"][0]]
         with tf.device("/CPU:0" if is_cpu else "/GPU:0"):
-            x = tf.cast(tf.random.normal([batch, *turned]), kind)
-            w = tf.cast(tf.random.normal(kernel), kind)
+            x = tf.cast(tf.random.normal(shape), dtype)
+            w = tf.cast(tf.random.normal(weights), dtype)
             pads = [[0, 0], pad, pad, [0, 0]]
             once = tf.function(lambda: tf.nn.conv2d(x, w, strides=1, padding=pads)[:, 0, 0, 0], autograph=False)
-            return timed(once, lambda last: last.numpy(), work["seconds"])
+            return time_call(once, lambda last: last.numpy(), work["seconds"])

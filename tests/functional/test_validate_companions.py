@@ -175,7 +175,7 @@ def test_xformers_that_only_warns_has_failed(venv: Path, capsys: pytest.CaptureF
 
 def test_an_assembler_that_does_not_run(venv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(venv, "triton", "")
-    assert validated(venv, capsys)["triton/ptxas"]["observed"] == "not tested: this triton brings no ptxas"
+    assert validated(venv, capsys)["triton/ptxas"]["observed"] == "not tested: this triton has no ptxas"
     tool = site_packages(venv) / "triton/bin/ptxas"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.61'\n", "utf-8")

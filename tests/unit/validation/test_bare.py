@@ -8,27 +8,28 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.validation import payload_cudnn
-from cudnn_resolve.validation.payload_cudnn import Bench, Refused, Unknown, Work
+from cudnn_resolve.validation.payload_cudnn import Convolution, Cudnn, Direction, Refused, Unknown
 
 
-class Tried(Work):
+class Tried(Convolution):
     """A convolution whose algorithms answer what they are told to; `proposed` are those of the heuristics."""
 
     def __init__(self, proposed: list[int], answers: dict[int, Exception]) -> None:
         self.proposed, self.answers = proposed, answers
 
-    def algorithms(self, direction: str, question: Any) -> list[int]:  # noqa: ARG002
+    def algorithms(self, direction: Direction) -> list[int]:  # noqa: ARG002
         return self.proposed
 
-    def directed(self, name: str, direction: str, algorithm: int, words: Any) -> list[float]:  # noqa: ARG002
+    def run_algorithm(self, direction: Direction, algorithm: int) -> list[float]:  # noqa: ARG002
         if algorithm in self.answers:
             raise self.answers[algorithm]
         return [1.0]
 
     def first(self) -> tuple[list[float], int]:
-        return self.first_of("y", "Forward", ((), (), None))
+        return self.compute_direction(FORWARD)
 
 
+FORWARD = Direction("Forward", "y", (None,) * 4, (), None)
 NO, ODD, BAD = Refused("NOT_SUPPORTED"), Unknown("BAD_PARAM"), RuntimeError("EXECUTION_FAILED")
 EVERY = payload_cudnn.ALGORITHMS["Forward"]
 
@@ -75,10 +76,10 @@ def test_a_fault_is_none_of_the_refusals_around_it(proposed: list[int], answers:
     ],
 )
 def test_what_a_status_means(version: int, status: int, kind: type[Exception]) -> None:
-    bench = Bench.__new__(Bench)
-    bench.version = version
+    cudnn = Cudnn.__new__(Cudnn)
+    cudnn.version = version
 
-    assert bench.kind_of(status) is kind
+    assert cudnn.error_kind(status) is kind
 
 
 class Counting:
@@ -106,8 +107,8 @@ class Counting:
 
 
 def work_on(card: Counting) -> Any:
-    work: Any = Work.__new__(Work)
-    work.bench, work.type, work.letter, work.format, work.shapes = card, 0, "f", payload_cudnn.NCHW, {"y": [1, 1, 2, 2]}
+    work: Any = Convolution.__new__(Convolution)
+    work.cudnn, work.type, work.letter, work.format, work.shapes = card, 0, "f", payload_cudnn.NCHW, {"y": [1, 1, 2, 2]}
     work.convolution, work.pointers = None, []
     return work
 
@@ -117,7 +118,7 @@ def test_what_a_try_took_is_given_back(answer: Exception | None) -> None:
     card = Counting({"cudnnConvolutionForward": answer} if answer else {})
 
     with contextlib.suppress(Refused):
-        work_on(card).directed("y", "Forward", 0, ((), (), None))
+        work_on(card).run_algorithm(FORWARD, 0)
 
     assert card.held == set()
 
@@ -125,6 +126,6 @@ def test_what_a_try_took_is_given_back(answer: Exception | None) -> None:
 def test_heuristics_that_fail_are_a_fault_and_those_that_refuse_are_none() -> None:
     name = "cudnnGetConvolutionForwardAlgorithm_v7"
 
-    assert work_on(Counting({name: NO})).algorithms("Forward", (None,) * 4) == []
+    assert work_on(Counting({name: NO})).algorithms(FORWARD) == []
     with pytest.raises(RuntimeError, match="EXECUTION_FAILED"):
-        work_on(Counting({name: BAD})).algorithms("Forward", (None,) * 4)
+        work_on(Counting({name: BAD})).algorithms(FORWARD)

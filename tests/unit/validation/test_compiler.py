@@ -26,7 +26,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(wheels: Path, cuda: int, mapped: tuple[str, ...] = ()) -> dict[str, Any]:
-    told = payload_load.ask_compiler(cuda, str(wheels / "cudnn/lib/libcudnn.so.9"), mapped)
+    told = payload_load.find_compiler(cuda, str(wheels / "cudnn/lib/libcudnn.so.9"), mapped)
     return {**told, "path": Path(told["path"]).resolve().name if told["path"] else ""}
 
 
@@ -41,7 +41,7 @@ def test_it_is_looked_for_in_the_process_as_the_loader_does_and_in_other_wheels(
     nowhere = ask(wheels, 79)
     assert (nowhere["how"], nowhere["status"]) == ("", None)
     assert "libnvrtc.so.79: cannot open shared object file" in nowhere["why"]
-    assert next(iter(payload_load.NAMES[11])) == ask(wheels, 11)["name"] == "libnvrtc.so.11.2"
+    assert next(iter(payload_load.NVRTC_NAMES[11])) == ask(wheels, 11)["name"] == "libnvrtc.so.11.2"
 
 
 LOADED: tuple[tuple[str, object], ...] = (

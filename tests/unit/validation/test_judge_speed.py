@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.matrix.row import Architecture, Peak
-from cudnn_resolve.validation import payload
+from cudnn_resolve.validation import payload_timing
 from cudnn_resolve.validation.answers import ChildReport
 from cudnn_resolve.validation.judge_speed import WIDE_WORK, WORK, SpeedLimits, judge_card, judge_speed, speed_limits, speed_question
 from cudnn_resolve.validation.model import Check
@@ -120,7 +120,7 @@ def test_work_that_a_framework_has_no_code_for_is_no_error() -> None:
     def refuses(_work: dict[str, object]) -> dict[str, object]:
         raise RuntimeError("\"slow_conv\" not implemented for 'Half'")
 
-    payload.take_times({"speed": [{"type": "float16"}]}, lambda *row: told.append(row[-1]), refuses)
+    payload_timing.take_times({"speed": [{"type": "float16"}]}, lambda *row: told.append(row[-1]), refuses)
 
     assert told[-1] == {"type": "float16", "unsupported": "RuntimeError: \"slow_conv\" not implemented for 'Half'"}
 
@@ -193,29 +193,28 @@ def test_a_card_with_little_room_is_a_warning_and_one_that_loses_what_is_written
 
 def test_two_children_of_one_card_take_their_times_in_turn() -> None:
     """The one that comes second waits; one that hangs is not waited for without end, and another card has a turn of its own."""
-    mine = payload.wait_for_turn(7, 0)
+    mine = payload_timing.wait_for_turn(7, 0)
     assert mine is not None
     try:
-        assert payload.wait_for_turn(7, 0.03) is None
-        other = payload.wait_for_turn(8, 0)
+        assert payload_timing.wait_for_turn(7, 0.03) is None
+        other = payload_timing.wait_for_turn(8, 0)
         assert other is not None
         other.close()
     finally:
         mine.close()
     told: list[tuple[Any, ...]] = []
     question: dict[str, Any] = {"turn": 7, "speed": [{"type": "float32"}]}
-    payload.take_times(question, lambda *row: told.append(row), lambda _work: {"free": payload.wait_for_turn(7, 0)})
+    payload_timing.take_times(question, lambda *row: told.append(row), lambda _work: {"free": payload_timing.wait_for_turn(7, 0)})
 
     assert told[-1] == ("speed", {"free": None, "type": "float32"})
-    again = payload.wait_for_turn(7, 0)
+    again = payload_timing.wait_for_turn(7, 0)
     assert again is not None
     # Nor does another one of this card load meanwhile, and no time is taken while one does.
-    late = payload.sign_in(7, 0.03)
+    late = payload_timing.hold_loading_slot(7, 0.03)
     assert late is not None
     again.close()
-    assert payload.wait_for_turn(7, 0.03) is None
-    question = {"turn": 7, "loads": late, "speed": [{"type": "float32"}]}
-    payload.take_times(question, lambda *row: told.append(row), lambda _work: {})
+    assert payload_timing.wait_for_turn(7, 0.03) is None
+    payload_timing.take_times(question, lambda *row: told.append(row), lambda _work: {}, late)
     assert not [row for row in told if row[0] == "beside"]
 
 
@@ -223,29 +222,29 @@ def test_a_turn_that_cannot_be_had_is_told_at_once_and_makes_no_warning(monkeypa
     def work() -> list[tuple[Any, ...]]:
         told: list[tuple[Any, ...]] = []
         question = {"turn": 9, "speed": [{"type": "float32"}]}
-        payload.take_times(question, lambda *row: told.append(row), lambda _work: {"seconds": 100.0, "cpu_seconds": 0.1})
+        payload_timing.take_times(question, lambda *row: told.append(row), lambda _work: {"seconds": 100.0, "cpu_seconds": 0.1})
         return told
 
     with monkeypatch.context() as patch:
-        patch.setattr(payload, "PATIENCE", 0.03)
-        mine = payload.wait_for_turn(9, 0)
+        patch.setattr(payload_timing, "PATIENCE", 0.03)
+        mine = payload_timing.wait_for_turn(9, 0)
         assert mine is not None
         taken = work()
         mine.close()
     loading: list[Any] = []
     with monkeypatch.context() as patch:
-        patch.setattr(payload, "measure_all", lambda *_: loading.append(payload.sign_in(9, 0)))
+        patch.setattr(payload_timing, "measure_all", lambda *_: loading.append(payload_timing.hold_loading_slot(9, 0)))
         met = work()
     loading[0].close()
     # A name of that length nobody can have: that is not one that another has.
-    monkeypatch.setattr(payload, "name_of", lambda *_: "\0" * 200)
-    assert payload.sign_in(9, 60) is None
+    monkeypatch.setattr(payload_timing, "name_of", lambda *_: "\0" * 200)
+    assert payload_timing.hold_loading_slot(9, 60) is None
     odd = work()
 
     words = [next(value for key, value in told if key == "beside") for told in (taken, met, odd)]
     assert [word.partition(":")[0] for word in words] == [
-        "another program of this test did not come to its end in 0.03 s",
-        "another program of this test began to load meanwhile",
+        "another test process did not finish within 0.03 s",
+        "another test process began to load meanwhile",
         "no turns can be taken here",
     ]
     pace = speed_limits(T4, TURING, None)

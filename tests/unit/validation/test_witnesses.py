@@ -133,8 +133,8 @@ def encoder(**more: object) -> tuple[tuple[Case, ...], Any]:
 
 
 def test_a_build_without_cudnn_has_not_fallen_back() -> None:
-    own = judge_usage("x", "ctranslate2", [encoder(logged=False, own="CTranslate2 4.8.5 has convolutions of its own")], 0)
+    own = judge_usage("x", "ctranslate2", [encoder(logged=False, own="CTranslate2 4.8.5 has its own convolutions")], 0)
     silent = judge_usage("x", "ctranslate2", [encoder(logged=True)], 0)
 
-    assert (own.status, own.observed) == ("skipped", "CTranslate2 4.8.5 has convolutions of its own: no libcudnn is loaded")
+    assert (own.status, own.observed) == ("skipped", "CTranslate2 4.8.5 has its own convolutions: no libcudnn is loaded")
     assert (silent.status, silent.observed) == ("warning", f"computed without cuDNN: {ENCODER.id}")
