@@ -20,56 +20,57 @@ from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 MOST_COPIES = 64
-"""More are not a machine but a mirror."""
+"""Upper limit on copies: a machine with more is a package mirror."""
 TIMEOUT_SECONDS = 10.0
-"""For the versions of all copies together; a cold network disk needs seconds for one."""
+"""Time limit for the versions of all copies; a cold network disk needs seconds for one."""
 _MOST_LETTERS = 300
 _DRIVER_SIGNS = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/proc/driver/nvidia/version", "/sys/module/nvidia/version")
 _HEADERS = ("cudnn_version.h", "cudnn_version_v{}.h", "cudnn.h", "cudnn_v{}.h")
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """The libraries of one soname in one directory."""
+    """Libraries of one soname in one directory."""
 
     directory: str
-    """As it was found."""
+    """As found, links not resolved."""
     soname: int
     files: Mapping[str, str]
-    """Part to the path that the loader would open; "" is libcudnn itself."""
+    """Part to the path that the loader would open; "" stands for libcudnn itself."""
 
     @property
     def library(self) -> str | None:
-        """Path of libcudnn itself; None where only parts lie there."""
+        """Path of libcudnn itself; None if the directory only has parts."""
         return self.files.get("")
 
     @property
     def can_answer(self) -> bool:
-        """False where the part that knows the version is not beside libcudnn: libcudnn then aborts when asked."""
-        teller = {8: "ops_infer", 9: "graph"}.get(self.soname)
-        return teller is None or teller in self.files
+        """False if the part that knows the version is missing: libcudnn aborts when asked for it."""
+        version_part = {8: "ops_infer", 9: "graph"}.get(self.soname)
+        return version_part is None or version_part in self.files
 
 
 def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
-    """Find every copy that could be loaded, in the order of the loader's search, and what is wrong with them."""
+    """Find every loadable copy in the loader's search order, and the problems with them."""
     loading = Loading(host, environment)
     candidates = tuple(find_candidates(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
     usable = [one.library for one in candidates if one.library and one.can_answer and loading.elf(one.library)]
-    said, problems = _ask_libraries(host, environment, usable)
-    copies = []
-    found = list(problems)
-    for candidate in candidates:
-        copy, more = _Examination(host, environment, loading, candidate).examine(said.get(candidate.library or "", _Answer()))
-        copies.append(copy)
-        found += more
-    return tuple(copies), tuple(dict.fromkeys(found))
+    answers, problems = _ask_libraries(host, environment, usable)
+    examinations = [
+        _Examination(host, environment, loading, candidate, answers.get(candidate.library or "", _Answer())) for candidate in candidates
+    ]
+    copies = tuple(examination.examine() for examination in examinations)
+    more = (problem for examination in examinations for problem in examination.problems)
+    return copies, tuple(dict.fromkeys((*problems, *more)))
 
 
 def find_candidates(loading: Loading, environment: TargetEnvironment, directories: tuple[str, ...]) -> Iterator[Candidate]:
-    """Group the libraries in these directories by soname; skip repeated files and other architectures."""
+    """Group the libraries in these directories by soname, without repeated files and other architectures."""
     seen: set[frozenset[str]] = set()
     for directory in directories:
         for soname, names in _by_soname(loading, directory).items():
-            files = {name.part: f"{directory}/{name.file}" for name in sorted(names, key=_preference, reverse=True)[::-1]}
+            files: dict[str, str] = {}
+            for name in sorted(names, key=_preference, reverse=True):
+                files.setdefault(name.part, f"{directory}/{name.file}")
             real = frozenset(loading.identify(path) for path in files.values())
             elf = loading.elf(next(iter(files.values())))
             if real in seen or (elf and environment.arch not in (None, elf.arch)):
@@ -79,7 +80,7 @@ def find_candidates(loading: Loading, environment: TargetEnvironment, directorie
 
 
 def _by_soname(loading: Loading, directory: str) -> dict[int, list[LibraryName]]:
-    """Group cuDNN's libraries in a directory by soname number, read from the file where the name has none."""
+    """Group cuDNN's libraries in a directory by soname, read from the file if its name has none."""
     found: dict[int, list[LibraryName]] = {}
     names = [name for name in map(parse_name, sorted(loading.names(directory))) if name is not None]
     for name in names:
@@ -87,49 +88,49 @@ def _by_soname(loading: Loading, directory: str) -> dict[int, list[LibraryName]]
             found.setdefault(name.soname, []).append(name)
     for name in () if found else names:
         elf = loading.elf(f"{directory}/{name.file}")
-        told = parse_name(elf.soname or "") if elf else None
-        if told is not None and told.soname is not None:
-            found.setdefault(told.soname, []).append(name)
+        soname = parse_name(elf.soname or "") if elf else None
+        if soname is not None and soname.soname is not None:
+            found.setdefault(soname.soname, []).append(name)
     return found
 
 
 def _preference(name: LibraryName) -> tuple[bool, CudnnVersion]:
-    """The name that programs ask for counts, else the highest number."""
+    """Prefer the name that programs ask for, then the highest version."""
     return name.numbers == str(name.soname) and not name.mangled, CudnnVersion(name.numbers or "0")
 
 
 class _Examination:
-    """Examination of one candidate."""
+    """Examination of one candidate; `problems` are those that concern the machine and not the copy alone."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, candidate: Candidate) -> None:
+    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, candidate: Candidate, answer: _Answer) -> None:
         self._host = host
         self._environment = environment
         self._loading = loading
         self._candidate = candidate
+        self._answer = answer
         self._label = f"cuDNN in {candidate.directory}"
-        self._said = _Answer()
         self._faults: list[str] = []
-        self._problems: list[Problem] = []
         self._is_mixed = False
+        self.problems: list[Problem] = []
 
-    def examine(self, said: _Answer) -> tuple[CudnnCopy, list[Problem]]:
-        """Build the copy, and the problems that concern the machine rather than the copy alone."""
-        self._said = said
+    def examine(self) -> CudnnCopy:
+        """Describe the copy with its faults."""
+        answer = self._answer
         # Links of single libraries to elsewhere are not followed.
         real = self._loading.identify(self._candidate.directory)
         owners = find_owners(self._host, self._environment, real, self._candidate.soname)
-        told = said.version or self._named_version() or self._header_version()
-        owner = choose_owner(owners, told, str(said.cuda.major) if said.cuda else None)
-        version = self._version(told, owner)
-        cuda = said.cuda.line if said.cuda else (owner.package.cuda if owner.package else None)
+        reported = answer.version or self._named_version() or self._header_version()
+        owner = choose_owner(owners, reported, str(answer.cuda.major) if answer.cuda else None)
+        version = self._version(reported, owner)
+        cuda = answer.cuda.line if answer.cuda else (owner.package.cuda if owner.package else None)
         self._judge_library()
         missing = self._missing_parts(version, owner)
         self._judge_releases()
         self._judge_owners(owners, owner)
         self._judge_needs(version, cuda)
         if self._is_mixed:
-            self._problems.append(Problem(what=self._label, why="; ".join(self._faults)))
-        copy = CudnnCopy(
+            self.problems.append(Problem(what=self._label, why="; ".join(self._faults)))
+        return CudnnCopy(
             version=version.text if version else None,
             soname=self._candidate.soname,
             cuda=cuda,
@@ -140,34 +141,33 @@ class _Examination:
             owner=owner.name,
             problems=tuple(self._faults),
         )
-        return copy, self._problems
 
     def _is_complete(self, missing: tuple[str, ...]) -> bool | None:
-        """None for a generation of cuDNN whose parts nobody here knows."""
+        """None for a generation of cuDNN whose parts are not known yet."""
         if self._candidate.library is None or missing or self._is_mixed:
             return False
         return None if self._candidate.soname > NEWEST_KNOWN else True
 
-    def _version(self, told: CudnnVersion | None, owner: Owner) -> CudnnVersion | None:
-        """The version that is told, with the build number of the package where that is the same release."""
+    def _version(self, reported: CudnnVersion | None, owner: Owner) -> CudnnVersion | None:
+        """The reported version, with the package's build number if that is of the same release."""
         package = owner.package
         if package is None:
-            return told
-        if told is None or same_release(package.version, told):
+            return reported
+        if reported is None or same_release(package.version, reported):
             return package.version
-        self._faults.append(f"the files are {told}, though {owner.label} is installed")
-        self._problems.append(Problem(what=self._label, why=self._faults[-1]))
-        return told
+        self._faults.append(f"the files are cuDNN {reported}, although {owner.label} is installed")
+        self.problems.append(Problem(what=self._label, why=self._faults[-1]))
+        return reported
 
     def _named_version(self) -> CudnnVersion | None:
-        """The release in the name of the file behind the soname, `libcudnn.so.8.9.7`."""
+        """Release in the name of the file behind the soname, `libcudnn.so.8.9.7`."""
         if self._candidate.library is None:
             return None
         name = parse_name(self._loading.identify(self._candidate.library).rpartition("/")[2])
         return name.version if name else None
 
     def _header_version(self) -> CudnnVersion | None:
-        """The release in a header that lies where this copy's headers would."""
+        """Release in a header at the place that belongs to this copy."""
         above = self._candidate.directory.rpartition("/")[0]
         parent = above.rpartition("/")[0]
         arch = self._environment.arch or "x86_64"
@@ -191,10 +191,12 @@ class _Examination:
             self._faults.append(f"{library.rpartition('/')[2]} cannot be used: {elf}")
         name = parse_name(library.rpartition("/")[2])
         if name is not None and not name.mangled and name.numbers != str(self._candidate.soname):
-            self._faults.append(f"there is no libcudnn.so.{self._candidate.soname}, the name that programs ask for, only {name.file}")
-        if self._said.fault is not None:
-            self._faults.append(f"{library.rpartition('/')[2]} {self._said.fault}")
-            self._problems.append(Problem(what=self._label, why=self._said.fault))
+            self._faults.append(
+                f"libcudnn.so.{self._candidate.soname}, the name that programs ask for, is missing: there is only {name.file}"
+            )
+        if self._answer.fault is not None:
+            self._faults.append(f"{library.rpartition('/')[2]} {self._answer.fault}")
+            self.problems.append(Problem(what=self._label, why=self._answer.fault))
 
     def _missing_parts(self, version: CudnnVersion | None, owner: Owner) -> tuple[str, ...]:
         release = version or CudnnVersion(str(self._candidate.soname))
@@ -202,14 +204,14 @@ class _Examination:
         parts = parts_of(release, jit=jit)
         missing = tuple(part for part in parts if part not in self._candidate.files)
         if missing and missing == parts:
-            self._faults.append("none of its parts lies beside it: they are looked for elsewhere")
+            self._faults.append("none of its parts lies beside it: they are searched for elsewhere")
         elif missing:
             names = ", ".join(f"libcudnn_{part}.so.{self._candidate.soname}" for part in missing)
             self._faults.append(f"incomplete: {names} {'is' if len(missing) == 1 else 'are'} not there")
         return missing
 
     def _judge_releases(self) -> None:
-        """Parts of several releases: by the names of their files, or because libcudnn says so."""
+        """Detect parts of several releases, by their file names or by libcudnn's own check."""
         by_release: dict[str, list[str]] = {}
         for path in self._candidate.files.values():
             name = parse_name(self._loading.identify(path).rpartition("/")[2])
@@ -218,32 +220,32 @@ class _Examination:
         if len(by_release) > 1:
             self._is_mixed = True
             self._faults.append("mixed releases: " + "; ".join(", ".join(sorted(files)) for _, files in sorted(by_release.items())))
-        if self._said.other_release:
+        if self._answer.other_release:
             self._is_mixed = True
-            names = ", ".join(f"libcudnn_{part}.so.{self._candidate.soname}" for part in self._said.other_release)
-            self._faults.append(f"mixed releases: libcudnn does not take {names} for its own (CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)")
+            names = ", ".join(f"libcudnn_{part}.so.{self._candidate.soname}" for part in self._answer.other_release)
+            self._faults.append(f"mixed releases: libcudnn rejects {names} (CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH)")
 
     def _judge_owners(self, owners: tuple[Owner, ...], owner: Owner) -> None:
-        """Wheels that wrote over each other's files, and files that are not what their wheel brought."""
+        """Detect wheels that overwrote each other's files, and files that differ from their wheel's."""
         if len(owners) > 1 and owner.source == "pip":
-            labels = sorted(one.label for one in owners)
-            why = f"they own the same files in {self._candidate.directory}; those that lie there are of {owner.label}"
-            self._problems.append(Problem(what=" and ".join(labels), why=f"{why}, and uninstalling one takes them from the other"))
+            labels = sorted(other.label for other in owners)
+            why = f"they own the same files in {self._candidate.directory}; the files there are those of {owner.label}"
+            self.problems.append(Problem(what=" and ".join(labels), why=f"{why}, and uninstalling one removes them from the other"))
         if owner.changed:
             self._is_mixed = self._is_mixed or len(owner.changed) < len(self._candidate.files)
-            self._faults.append(f"not the files that {owner.label} brought: {', '.join(owner.changed)}")
+            self._faults.append(f"not the files of {owner.label}: {', '.join(owner.changed)}")
         if owner.removed:
-            self._faults.append(f"gone since {owner.label} was installed: {', '.join(owner.removed)}")
+            self._faults.append(f"missing since {owner.label} was installed: {', '.join(owner.removed)}")
 
     def _judge_needs(self, version: CudnnVersion | None, cuda: str | None) -> None:
-        """Libraries that its files need, or open when they are used, and that the loader would not find from here.
+        """Detect libraries that its files need, or open when used, and that the loader would not find from here.
 
-        A library that lies in another wheel of NVIDIA's is not missed where it is only opened: frameworks load those first.
+        Those that are only opened may be in another NVIDIA wheel: frameworks load these first.
         """
         library = self._candidate.library
         if library is None or self._loading.elf(library) is None:
             return
-        # The driver's libraries are missed only where there is a driver.
+        # The driver's libraries are expected only on a machine with a driver.
         process = self._loading.process(driver=any(self._host.stat(path) for path in _DRIVER_SIGNS))
         files = sorted(self._candidate.files.items())
         lacks: dict[str, list[str]] = {}
@@ -259,7 +261,7 @@ class _Examination:
             release = version or CudnnVersion(str(self._candidate.soname))
             opened = list(self._not_opened(process, objects, companions_of(release, int(cuda.partition(".")[0]) if cuda else None)))
         except CannotAskError as error:
-            self._problems.append(Problem(what="needs of cuDNN", why=f"are not known: {error}"))
+            self.problems.append(Problem(what="dependencies of cuDNN", why=f"are unknown: {error}"))
             return
         for name, by in lacks.items():
             where = "which comes with the driver and is not found" if name in DRIVER_LIBRARIES else "which is not found"
@@ -268,7 +270,7 @@ class _Examination:
         opened = [name for name in opened if name not in lacks]
         if opened:
             names = " and ".join(opened)
-            self._faults.append(f"opens {names} when it is used, not found from here unless the program has loaded it before")
+            self._faults.append(f"opens {names} when it is used, which is found only if the program has loaded it before")
 
     def _not_opened(self, process: Process, objects: Mapping[str, Library], openings: Iterable[Opening]) -> Iterator[str]:
         """CUDA libraries that the parts open by name and would not find."""
@@ -280,31 +282,31 @@ class _Examination:
                     yield name
 
 
-# --- what the libraries say of themselves ---
+# --- answers of the libraries ---
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
     """Answer of one library."""
 
     version: CudnnVersion | None = None
-    """Three numbers; None where it did not say."""
+    """Three numbers; None if it reported none."""
     cuda: CudaVersion | None = None
-    """The line that it was compiled with."""
+    """CUDA line it was compiled with."""
     other_release: tuple[str, ...] = ()
-    """Parts that are of another release than libcudnn."""
+    """Parts of another release than libcudnn."""
     fault: str | None = None
-    """Why it did not answer, or how it ended while it was asked; None where nothing was wrong."""
+    """Why it gave no answer, or how it ended; None if nothing was wrong."""
 
 
 def _ask_libraries(
     host: Host, environment: TargetEnvironment, libraries: Sequence[str]
 ) -> tuple[Mapping[str, _Answer], tuple[Problem, ...]]:
-    """Ask each library for its version in a child; a problem where none could be asked."""
+    """Ask each library for its version in a child; a problem if none could be asked."""
     python = environment.python.path or host.python
     if not libraries or not python:
         return MappingProxyType({}), ()
     question = {"seconds": TIMEOUT_SECONDS, "paths": list(environment.ld_library_path), "libraries": list(libraries)}
-    # What the user has set for programs that use cuDNN would make it log or load something else.
+    # The user's settings for programs that use cuDNN could make it log or load something else.
     env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
     argv = [python, "-I", payload_path("probe/payload_library.py"), "cudnn", json.dumps(question)]
     result = host.run(argv, timeout_seconds=TIMEOUT_SECONDS + 5, env={**env, "LC_ALL": "C"})
@@ -312,13 +314,13 @@ def _ask_libraries(
     if answer is None or not isinstance(answer.get("answers"), dict):
         why = str((answer or {}).get("failed") or result.why() or "gave no answer")
         return MappingProxyType({}), (Problem(what="versions of cuDNN", why=f"{python} {why}"),)
-    told = {path: _said(row) for path, row in answer["answers"].items() if isinstance(row, dict)}
-    unasked = {path: _Answer(fault="was not asked: the others took all the time") for path in libraries if path not in told}
-    return MappingProxyType(unasked | told), ()
+    answers = {path: _read_answer(row) for path, row in answer["answers"].items() if isinstance(row, dict)}
+    unasked = {path: _Answer(fault="was not asked: the others used up the time limit") for path in libraries if path not in answers}
+    return MappingProxyType(unasked | answers), ()
 
 
-def _said(row: Mapping[str, Any]) -> _Answer:
-    """Read one answer; ignore what the child cannot have printed."""
+def _read_answer(row: Mapping[str, Any]) -> _Answer:
+    """Read one answer, without values that the child cannot have printed."""
     version = row.get("version")
     cuda = row.get("cuda")
     checks = row.get("checks")
@@ -332,21 +334,21 @@ def _said(row: Mapping[str, Any]) -> _Answer:
 
 def _fault(row: Mapping[str, Any]) -> str | None:
     if row.get("error"):
-        return f"cannot be loaded: {_line(str(row['error']))}"
+        return f"cannot be loaded: {_last_line(str(row['error']))}"
     if row.get("done"):
         return None
     ended = row.get("ended")
-    doing = f"when its part {row['asking']} is asked" if row.get("asking") else "when it is asked for its version"
+    when = f"when its part {row['asking']} is asked" if row.get("asking") else "when it is asked for its version"
     if not row.get("loaded"):
-        doing = "while it is loaded"
+        when = "while it is loaded"
     if ended == "time":
-        return f"hangs {doing}"
-    words = _line(str(row.get("said") or ""))
+        return f"hangs {when}"
+    words = _last_line(str(row.get("said") or ""))
     how = "gives no answer" if ended == "exit" else f"ends the process ({ended})"
-    return f"{how} {doing}" + (f": {words}" if words else "")
+    return f"{how} {when}" + (f": {words}" if words else "")
 
 
-def _line(text: str) -> str:
-    """The last line of a text that says something, without control characters."""
+def _last_line(text: str) -> str:
+    """Last non-empty line, without control characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "".join(letter if letter.isprintable() else "?" for letter in (lines or [""])[-1])[:_MOST_LETTERS]

@@ -1,4 +1,4 @@
-"""Where copies of cuDNN lie, which package brought each, and whether the files are still those that it brought."""
+"""Directories that may hold cuDNN, the packages that own its copies, and whether the files are still those of the package."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
 
 _BUNDLES = ("torch/lib", "paddle/libs", "mxnet", "cupy/.data/lib", "onnxruntime/capi", "tensorflow", "jaxlib/cuda")
-"""Directories of wheels that bring libraries of their own, below site-packages."""
+"""Directories of wheels with bundled libraries, below site-packages."""
 _BELOW = ("", "/lib", "/lib64", "/cuda/lib64", "/cuda/lib", "/cudnn/lib", "/cudnn/lib64", "/nvidia/cudnn/lib")
-"""Where the libraries lie below a directory made by hand: NVIDIA's archives of several years, and an unpacked wheel."""
+"""Library directories below a manual installation: NVIDIA's archives of several years, and an unpacked wheel."""
 _VARIABLES = ("CUDNN_PATH", "CUDNN_HOME", "CUDNN_ROOT", "CUDNN_ROOT_DIR", "CUDNN_LIB_DIR", "CUDNN_LIBRARY_PATH", "CUDNN_LIBRARY")
 
 WHEEL_DIRECTORY = "nvidia/cudnn/lib"
 _BUNDLERS = {"torch": "torch", "paddle": "paddlepaddle", "mxnet": "mxnet", "cupy": "cupy", "onnxruntime": "onnxruntime"}
-"""First directory below site-packages to the beginning of the names of the distributions that own it."""
+"""Top-level directory in site-packages to the name prefix of the distributions that own it."""
 
 
 def find_directories(host: Host, environment: TargetEnvironment) -> tuple[str, ...]:
-    """List directories that may hold cuDNN: those that the loader searches, then the other usual places."""
+    """List directories that may hold cuDNN: the loader's search path first, then other usual places."""
     found = (directory.rstrip("/") or "/" for directory in _directories(host, environment) if directory.startswith("/"))
     return tuple(dict.fromkeys(found))
 
@@ -40,9 +40,9 @@ def _directories(host: Host, environment: TargetEnvironment) -> Iterator[str]:
             yield f"{site}/{FOLDER}/{WHEEL_DIRECTORY}"
         yield from (f"{site}/nvidia/{name}/lib" for name in host.list_dir(f"{site}/nvidia"))
         yield from (f"{site}/{bundle}" for bundle in _BUNDLES)
-        # What a wheel repair tool added beside a package.
+        # Added beside a package by a wheel repair tool.
         yield from (f"{site}/{name}" for name in names if name.endswith(".libs"))
-    # A conda environment, or whatever else has its libraries beside its Python.
+    # A conda environment, or any other that has its libraries beside its Python.
     prefix = environment.prefix.rstrip("/")
     if prefix:
         yield f"{prefix}/lib"
@@ -52,7 +52,7 @@ def _directories(host: Host, environment: TargetEnvironment) -> Iterator[str]:
         yield from (f"{root}/lib64", f"{root}/lib", *_below_targets(host, root))
     yield f"/usr/lib/{environment.arch or 'x86_64'}-linux-gnu"
     yield from ("/usr/lib64", "/usr/lib", "/usr/local/lib64", "/usr/local/lib", "/usr/local/cuda/lib64")
-    yield from _by_hand(host)
+    yield from _manual_directories(host)
     yield from _cupy(host)
 
 
@@ -60,24 +60,24 @@ def _below_targets(host: Host, root: str) -> list[str]:
     return [f"{root}/targets/{target}/lib" for target in host.list_dir(f"{root}/targets")]
 
 
-def _by_hand(host: Host) -> Iterator[str]:
-    """`/opt/cudnn-8.9/lib`, `/usr/local/cudnn/lib64`, `~/cudnn/lib`, and what a variable names (a library, too)."""
+def _manual_directories(host: Host) -> Iterator[str]:
+    """`/opt/cudnn-8.9/lib`, `/usr/local/cudnn/lib64`, `~/cudnn/lib`, and variables that name a directory or a library."""
     home = host.environ.get("HOME", "").rstrip("/")
     roots = [f"/opt/{name}" for name in host.list_dir("/opt")]
     roots += [f"/usr/local/{name}" for name in host.list_dir("/usr/local") if "cudnn" in name.lower()]
     if home:
         roots += [f"{home}/{name}" for name in host.list_dir(home) if name.lower().startswith(("cudnn", "cuda"))]
     for variable in _VARIABLES:
-        named = host.environ.get(variable, "").rstrip("/")
-        if named:
-            roots.append(named.rpartition("/")[0] if ".so" in named.rpartition("/")[2] else named)
+        path = host.environ.get(variable, "").rstrip("/")
+        if path:
+            roots.append(path.rpartition("/")[0] if ".so" in path.rpartition("/")[2] else path)
     for root in roots:
         for below in _BELOW:
             yield f"{root}{below}"
 
 
 def _cupy(host: Host) -> Iterator[str]:
-    """Where `cupyx.tools.install_library` puts it: `~/.cupy/cuda_lib/<CUDA>/cudnn/<cuDNN>/lib`."""
+    """Target of `cupyx.tools.install_library`: `~/.cupy/cuda_lib/<CUDA>/cudnn/<cuDNN>/lib`."""
     home = host.environ.get("HOME", "").rstrip("/")
     root = host.environ.get("CUPY_CUDA_LIB_PATH") or (f"{home}/.cupy/cuda_lib" if home else "")
     if not root:
@@ -88,19 +88,19 @@ def _cupy(host: Host) -> Iterator[str]:
             yield f"{root}/{cuda}/cudnn/{version}/lib64"
 
 
-# --- who brought it ---
+# --- owners ---
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """Who brought the libraries in a directory."""
+    """Owner of the libraries in a directory."""
 
     source: Source
     name: str | None = None
-    """`nvidia-cudnn-cu12`; None = nobody that is known."""
+    """`nvidia-cudnn-cu12`; None if unknown."""
     package: Package | None = None
-    """None where the owner is no package of cuDNN, but for example a framework."""
+    """None if the owner is not a cuDNN package but, for example, a framework."""
     changed: tuple[str, ...] = ()
-    """Files that differ from those of the package."""
+    """Files that differ from the package's."""
     removed: tuple[str, ...] = ()
     """Libraries of the package that are missing."""
 
@@ -111,19 +111,19 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 def find_owners(host: Host, environment: TargetEnvironment, directory: str, soname: int) -> tuple[Owner, ...]:
-    """Find every package that claims the copy with this soname in `directory` (links resolved).
+    """List every package that claims the copy with this soname in `directory` (links resolved).
 
-    More than one is a fault of the environment: wheels for two CUDA majors own the same paths.
+    More than one means a broken environment: wheels for two CUDA majors own the same paths.
     """
     for step in (_wheels, _bundlers, _conda, _apt):
-        found = tuple(one for one in step(host, environment, directory) if one.package is None or one.package.soname == soname)
+        found = tuple(owner for owner in step(host, environment, directory) if owner.package is None or owner.package.soname == soname)
         if found:
             return found
     return ()
 
 
 def choose_owner(owners: tuple[Owner, ...], version: CudnnVersion | None, cuda: str | None) -> Owner:
-    """Choose the owner whose records and version agree best with what the library says."""
+    """Choose the owner whose records and version agree best with the library's own answers."""
 
     def disagreement(owner: Owner) -> tuple[bool, int, bool]:
         package = owner.package
@@ -134,9 +134,9 @@ def choose_owner(owners: tuple[Owner, ...], version: CudnnVersion | None, cuda: 
     return min(owners, key=disagreement, default=Owner(source="other"))
 
 
-def same_release(one: CudnnVersion, other: CudnnVersion) -> bool:
-    """True where the first three numbers are equal: libraries do not tell the fourth."""
-    return (*one.parts, 0, 0)[:3] == (*other.parts, 0, 0)[:3]
+def same_release(left: CudnnVersion, right: CudnnVersion) -> bool:
+    """True if the first three numbers are equal: libraries do not report the fourth."""
+    return (*left.parts, 0, 0)[:3] == (*right.parts, 0, 0)[:3]
 
 
 def _wheels(host: Host, environment: TargetEnvironment, directory: str) -> Iterator[Owner]:
@@ -149,28 +149,28 @@ def _wheels(host: Host, environment: TargetEnvironment, directory: str) -> Itera
 
 
 def _compare(host: Host, distribution: Distribution) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of libraries whose size differs from the wheel's RECORD, and of those that are missing."""
+    """Libraries whose size differs from the wheel's RECORD, and those that are missing."""
     changed, removed = [], []
     for path, _, size in record_rows(host.read_text(f"{distribution.metadata}/RECORD") or ""):
         if path.startswith(f"{WHEEL_DIRECTORY}/libcudnn") and size is not None:
-            there = host.stat(f"{distribution.location}/{path}")
-            if there is None:
+            stat = host.stat(f"{distribution.location}/{path}")
+            if stat is None:
                 removed.append(path.rpartition("/")[2])
-            elif there.size != size:
+            elif stat.size != size:
                 changed.append(path.rpartition("/")[2])
     return tuple(changed), tuple(removed)
 
 
 def _bundlers(host: Host, environment: TargetEnvironment, directory: str) -> Iterator[Owner]:
-    """A framework whose wheel holds the libraries: below its own directory, or in the `.libs` beside it."""
+    """Frameworks that bundle the libraries: in their own directory, or in the `.libs` beside it."""
     for site in environment.site_packages:
         inside = directory.removeprefix(f"{host.realpath(site).rstrip('/')}/")
         if inside == directory:
             continue
-        first = inside.partition("/")[0]
-        begin = _BUNDLERS.get(first) or (first.removesuffix(".libs").replace("_", "-").lower() if first.endswith(".libs") else None)
-        names = [one.name for one in environment.distributions if begin and one.name.startswith(begin)]
-        names.sort(key=lambda name: (name != begin, name))
+        top = inside.partition("/")[0]
+        prefix = _BUNDLERS.get(top) or (top.removesuffix(".libs").replace("_", "-").lower() if top.endswith(".libs") else None)
+        names = [distribution.name for distribution in environment.distributions if prefix and distribution.name.startswith(prefix)]
+        names.sort(key=lambda name: (name != prefix, name))
         yield Owner(source="pip", name=names[0] if names else None)
 
 
@@ -195,7 +195,7 @@ def _apt(host: Host, environment: TargetEnvironment, directory: str) -> Iterator
 
 
 def _apt_directories(host: Host, package: str, arch: str | None) -> set[str]:
-    """Directories of a package's libraries; where its list is not there, those that NVIDIA's packages use."""
+    """Directories of a package's libraries; without its file list, those that NVIDIA's packages use."""
     debian = debian_arch(arch) or "amd64"
     for name in (f"{package}:{debian}", package):
         listed = host.read_text(f"/var/lib/dpkg/info/{name}.list")

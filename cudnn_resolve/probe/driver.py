@@ -1,4 +1,4 @@
-"""The NVIDIA driver: which one, and which CUDA it supports."""
+"""The NVIDIA driver: its release, and the CUDA it supports."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
-from cudnn_resolve.probe.driver_sources import DriverSources, Library
+from cudnn_resolve.probe.driver_sources import DriverLibrary, DriverSources
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
 class DriverAnswer(Struct, frozen=True, kw_only=True):
-    """Result of one step; None = nothing learnt."""
+    """Answer of one source; None = unknown."""
 
     version: DriverVersion | None = None
     cuda: CudaVersion | None = None
     kernel_module: DriverVersion | None = None
     where: str = ""
-    """The file that said it, where the step's name does not tell."""
+    """File behind the answer, if the name of the source does not tell."""
 
 
 def _ask_nvml(probe: DriverSources) -> DriverAnswer:
@@ -35,7 +35,7 @@ def _ask_libcuda(probe: DriverSources) -> DriverAnswer:
 
 
 def _ask_kernel(probe: DriverSources, version: DriverVersion | None) -> DriverAnswer:
-    """The kernel module's own word, where it is of a driver release."""
+    """Version reported by the kernel module, if it is one of a driver release."""
     module = probe.kernel_module if probe.kernel_module == version else None
     return DriverAnswer(version=module, kernel_module=module)
 
@@ -51,16 +51,15 @@ DRIVER_STEPS: tuple[tuple[str, Callable[[DriverSources], DriverAnswer]], ...] = 
     ("libcuda", _ask_libcuda),
     ("/proc/driver/nvidia/version", lambda probe: _ask_kernel(probe, probe.proc_version)),
     ("/sys/module/nvidia/version", lambda probe: _ask_kernel(probe, probe.sys_version)),
-    ("nvidia-smi", _ask_smi),  # slow: asked only where something is still missing
+    ("nvidia-smi", _ask_smi),  # slow: asked only if something is still missing
 )
-"""Who is asked for the driver, in this order; for each fact the first answer counts."""
+"""Sources in order of preference; for each fact the first answer counts."""
 
 
 def find_driver(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
-    """Find the driver, the source of each of its facts, and what is wrong with it.
+    """Find the driver, the source of each of its facts, and its problems.
 
-    None only where nothing at all hints at one: no library, no kernel module, no device. UNKNOWN where there is one that
-    says nothing of itself.
+    None only without any trace of a driver: no library, no kernel module, no device. UNKNOWN for a driver that gives no answers.
     """
     present = bool(probe.libraries or probe.kernel_signs)
     sources: dict[str, str] = {}
@@ -79,7 +78,7 @@ def find_driver(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str
     problems = _problems(probe)
     if not found:
         if probe.jetson is None:
-            problems.append(Problem(what="driver", why=f"is there ({_signs(probe)}) but nothing tells its version"))
+            problems.append(Problem(what="driver", why=f"is present ({_signs(probe)}), but its version is unknown"))
             return UNKNOWN, {"driver": _signs(probe)}, tuple(problems)
         sources["driver"] = f"Jetson Linux {probe.jetson} (/etc/nv_tegra_release)"
     texts = {field: str(value) for field, value in found.items()}
@@ -88,26 +87,25 @@ def find_driver(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str
 
 
 def _without_signs(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
-    """The answer where no library, no kernel module and no device was seen."""
+    """Answer for a machine without a library, kernel module or device of a driver."""
     native = probe.native
     problems: list[Problem] = []
-    unasked = [library for library in (native.nvml, native.libcuda) if library.failure]
-    lying = probe.library_file() if unasked else None
-    if lying:
-        problems = [Problem(what=library.name, why=library.failure) for library in unasked]
-        problems.append(Problem(what="driver", why=f"{lying} is there, but it could not be asked"))
-        return UNKNOWN, {"driver": lying}, tuple(problems)
+    failed = [library for library in (native.nvml, native.libcuda) if library.failure]
+    file = probe.library_file() if failed else None
+    if file:
+        problems = [Problem(what=library.name, why=library.failure) for library in failed]
+        problems.append(Problem(what="driver", why=f"{file} exists, but could not be asked"))
+        return UNKNOWN, {"driver": file}, tuple(problems)
     if native.libcuda.is_stub or native.libcuda.is_compat:
         problems.append(_stand_in(native.libcuda))
     if probe.cards:
-        cards = ", ".join(probe.cards)
-        problems.append(Problem(what="NVIDIA driver", why=f"there is an NVIDIA card ({cards}) but no driver is installed or loaded"))
-    how = "no driver library, no kernel module, no device"
-    return None, {"driver": how}, tuple(problems)
+        why = f"is not installed or loaded, although there is an NVIDIA card ({', '.join(probe.cards)})"
+        problems.append(Problem(what="NVIDIA driver", why=why))
+    return None, {"driver": "no driver library, no kernel module, no device"}, tuple(problems)
 
 
 def _problems(probe: DriverSources) -> list[Problem]:
-    """Everything that is wrong with a driver that is there."""
+    """Problems of a driver that is present."""
     native = probe.native
     problems: list[Problem] = []
     for library in (native.nvml, native.libcuda):
@@ -128,18 +126,20 @@ def _problems(probe: DriverSources) -> list[Problem]:
     return problems
 
 
-def _stand_in(libcuda: Library) -> Problem:
+def _stand_in(libcuda: DriverLibrary) -> Problem:
     """Problem of a libcuda that is not the driver's own."""
     if libcuda.is_stub:
-        why = f"{libcuda.path} is the toolkit's stub for linking; it stands before the driver's own on the loader's path and cannot work"
+        why = (
+            f"{libcuda.path} is the toolkit's stub for linking, which does not work; it comes before the driver's own on the loader's path"
+        )
         return Problem(what=libcuda.name, why=why)
-    cuda = f"CUDA {libcuda.cuda}" if libcuda.cuda else "its CUDA version"
-    why = f"{libcuda.path} is of a forward-compatibility package: {cuda} is what it offers, not what the driver itself supports"
+    cuda = f"CUDA {libcuda.cuda}" if libcuda.cuda else "a CUDA"
+    why = f"{libcuda.path} belongs to a forward-compatibility package: it offers {cuda}, which the driver itself may not support"
     return Problem(what=libcuda.name, why=why)
 
 
 def _mismatch(probe: DriverSources) -> list[Problem]:
-    """Problem of a kernel module and libraries of different releases, if they are."""
+    """Problem of a kernel module and libraries of different releases."""
     native, module = probe.native, probe.kernel_module
     library = native.nvml if native.nvml.file_version else native.libcuda
     version = None if library.is_compat or library.is_stub else library.file_version
@@ -167,28 +167,28 @@ _CUDA_WORDS = {
 
 
 def _refusals(probe: DriverSources) -> list[Problem]:
-    """Failed calls of the libraries, where nothing else explains them."""
+    """Failed calls of the libraries that nothing else explains."""
     nvml, libcuda = probe.native.nvml, probe.native.libcuda
     problems: list[Problem] = []
     if nvml.error is not None:
-        problems.append(Problem(what="NVML", why=_words(nvml.error, _NVML_WORDS)))
+        problems.append(Problem(what="NVML", why=_call_failure(nvml.error, _NVML_WORDS)))
     hidden = libcuda.error is not None and libcuda.error[0] == 100 and "CUDA_VISIBLE_DEVICES" in probe.host.environ
     if libcuda.error is not None and not libcuda.is_stub and not hidden:
-        problems.append(Problem(what="cuInit", why=_words(libcuda.error, _CUDA_WORDS)))
+        problems.append(Problem(what="cuInit", why=_call_failure(libcuda.error, _CUDA_WORDS)))
     if libcuda.absent and probe.kernel_signs:
-        where = "the libraries of the driver are not installed, or this container was started without its GPU"
-        problems.append(Problem(what=libcuda.name, why=f"is nowhere although the kernel module is loaded: {where}"))
+        cause = "the driver's libraries are not installed, or this container was started without its GPU"
+        problems.append(Problem(what=libcuda.name, why=f"is nowhere although the kernel module is loaded: {cause}"))
     works = bool(nvml.gpus or libcuda.gpus)
     if probe.libraries and not probe.kernel_signs and not probe.in_wsl and not works:
-        why = "the libraries are there but no kernel module is loaded and there is no device; a container needs the GPU passed in"
+        why = "is not loaded and there is no device, although the driver's libraries exist; a container needs the GPU passed in"
         problems.append(Problem(what="NVIDIA kernel module", why=why))
     return problems
 
 
-def _words(error: tuple[int, str], known: dict[int, str]) -> str:
+def _call_failure(error: tuple[int, str], known: dict[int, str]) -> str:
     status, name = error
-    said = f"{name} ({status})" if name else f"status {status}"
-    return f"failed with {said}: {known[status]}" if status in known else f"failed with {said}"
+    failure = f"failed with {name} ({status})" if name else f"failed with status {status}"
+    return f"{failure}: {known[status]}" if status in known else failure
 
 
 def _signs(probe: DriverSources) -> str:

@@ -1,4 +1,4 @@
-"""Everything that can be asked about the driver: its libraries, nvidia-smi and the kernel's files, each at most once."""
+"""Sources of facts about the driver: its libraries, nvidia-smi and the kernel's files, each asked at most once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 # --- NVML and libcuda ---
 
 LIBRARY_SECONDS = 10.0
-"""How long one library may take; initialising eight GPUs without persistence mode takes several seconds."""
+"""Time limit for one library; initialising eight GPUs without persistence mode takes several seconds."""
 
 _LIBRARIES = {"nvml": "libnvidia-ml.so.1", "libcuda": "libcuda.so.1"}
 _DRIVER = r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}"
@@ -39,102 +39,101 @@ _UUID = r"(?i)GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MIB = 1 << 20
 
 
-class Library(Struct, frozen=True, kw_only=True):
-    """What one driver library said; None = it did not say."""
+class DriverLibrary(Struct, frozen=True, kw_only=True):
+    """Answers of one driver library; None = no answer."""
 
     name: str
     """`libcuda.so.1`."""
     path: str | None = None
-    """The file that was loaded, links resolved."""
+    """Loaded file, links resolved."""
     by_loader: bool = True
-    """Found by its name alone, as every program looks for it."""
+    """True if it was found by name alone, as by any program."""
     absent: bool = False
-    """It is nowhere."""
+    """True if it was found nowhere."""
     failure: str = ""
-    """How it could not be loaded, hung or crashed, in words; empty where it answered."""
+    """How it failed to load, hung or crashed; empty if it answered."""
     cuda: CudaVersion | None = None
     driver: DriverVersion | None = None
     error: tuple[int, str] | None = None
-    """Status and name of the call that failed."""
+    """Status and name of a failed call."""
     count: int | None = None
     gpus: tuple[Gpu, ...] = ()
     instances: tuple[tuple[str, ...], ...] = ()
-    """For each GPU the UUIDs of its MIG instances."""
+    """UUIDs of the MIG instances of each GPU."""
     problems: tuple[Problem, ...] = ()
 
     @property
     def file_version(self) -> DriverVersion | None:
-        """The driver release in the name of the file."""
+        """Driver release in the file name."""
         return library_version(self.path) if self.path else None
 
     @property
     def is_compat(self) -> bool:
-        """True for a libcuda of a forward-compatibility package, which is not the driver's own."""
+        """True for the libcuda of a forward-compatibility package, which is not the driver's own."""
         return self.path is not None and is_compat(self.path)
 
     @property
     def is_stub(self) -> bool:
-        """True for the toolkit's libcuda to link against, which does nothing."""
+        """True for the toolkit's libcuda for linking, which does nothing."""
         return (self.path is not None and "/stubs/" in self.path) or (self.error is not None and self.error[0] == 34)
 
     @property
     def complete(self) -> bool:
-        """True where it told of every GPU that it counts."""
+        """True if it described every GPU that it counts."""
         return self.count is not None and self.count == len(self.gpus)
 
 
-class Native(Struct, frozen=True, kw_only=True):
-    """The answers of both libraries."""
+class DriverLibraries(Struct, frozen=True, kw_only=True):
+    """Answers of both libraries."""
 
-    nvml: Library
-    libcuda: Library
+    nvml: DriverLibrary
+    libcuda: DriverLibrary
 
 
-def ask_libraries(host: Host) -> Native:
-    """Ask NVML and libcuda at once, in one child that forks for each and knows where they may be."""
+def ask_libraries(host: Host) -> DriverLibraries:
+    """Ask NVML and libcuda concurrently, in one child that forks for each and knows where they may be."""
     answer: dict[str, Any] = {"failed": "there is no Python to ask with"}
     if host.python:
         argv = [host.python, "-I", "-S", payload_path("probe/payload_library.py"), "driver", f"{LIBRARY_SECONDS:g}"]
         result = host.run(argv, timeout_seconds=LIBRARY_SECONDS + 5)
         answer = answer_of(result) or {"failed": f"the process that asks {result.why() or 'gave no answer'}"}
     if "failed" in answer:
-        nvml, libcuda = (Library(name=name, failure=f"could not be asked: {answer['failed']}") for name in _LIBRARIES.values())
-        return Native(nvml=nvml, libcuda=libcuda)
-    return Native(nvml=_library("nvml", answer.get("nvml", {})), libcuda=_library("libcuda", answer.get("libcuda", {})))
+        nvml, libcuda = (DriverLibrary(name=name, failure=f"could not be asked: {answer['failed']}") for name in _LIBRARIES.values())
+        return DriverLibraries(nvml=nvml, libcuda=libcuda)
+    return DriverLibraries(nvml=_library("nvml", answer.get("nvml", {})), libcuda=_library("libcuda", answer.get("libcuda", {})))
 
 
-def _library(key: str, answer: Mapping[str, Any]) -> Library:
-    """Read one library's answer; impossible values are dropped and become problems."""
+def _library(key: str, answer: Mapping[str, Any]) -> DriverLibrary:
+    """Read one library's answer; impossible values are dropped and reported as problems."""
     name = _LIBRARIES[key]
     problems: list[Problem] = []
-    loaded = answer.get("path")
+    path = answer.get("path")
     error = answer.get("error")
     count = answer.get("count")
     if count is not None and not 0 <= count <= 256:
-        problems.append(Problem(what=name, why=f"counts {count} GPUs, which cannot be"))
+        problems.append(Problem(what=name, why=f"reports {count} GPUs, which is impossible"))
         count = None
     for index, status, words in answer.get("lost", []):
         problems.append(Problem(what=f"GPU {index}", why=f"does not answer {name}: {words or status}"))
-    gpus = tuple(_gpu(name, index, one, problems) for index, one in enumerate(answer.get("gpus", [])))
-    return Library(
+    gpus = tuple(_gpu(name, index, row, problems) for index, row in enumerate(answer.get("gpus", [])))
+    return DriverLibrary(
         name=name,
-        path=str(loaded) if loaded else None,
+        path=str(path) if path else None,
         by_loader=not str(answer.get("place", "")).startswith("/"),
-        # It was in none of the places.
-        absent=loaded is None and "tried" in answer and not any(_is_broken(place, message) for place, message in answer["tried"]),
+        absent=path is None and "tried" in answer and not any(_is_broken(place, message) for place, message in answer["tried"]),
         failure=_failure(answer),
         cuda=_cuda(name, answer.get("cuda"), problems),
         driver=_driver(name, answer.get("driver"), problems),
         error=(int(error[0]), str(error[1])) if error else None,
         count=count,
         gpus=gpus,
-        instances=tuple(tuple(str(uuid) for uuid in one.get("mig", [])) for one in answer.get("gpus", [])),
+        instances=tuple(tuple(str(uuid) for uuid in row.get("mig", [])) for row in answer.get("gpus", [])),
         problems=tuple(problems),
     )
 
 
 def _is_broken(place: str, message: str) -> bool:
-    """True for a loader's message about a library that is there: `libcuda.so.1: wrong ELF class`, or a missing dependency."""
+    """True for a loader's error about an existing library: `libcuda.so.1: wrong ELF class`, or a missing dependency."""
     return not ("No such file" in message and place.rsplit("/", 1)[-1] in message.partition("No such file")[0])
 
 
@@ -156,7 +155,7 @@ def _cuda(name: str, number: object, problems: list[Problem]) -> CudaVersion | N
         return None
     version = CudaVersion.from_encoded(number) if isinstance(number, int) else None
     if version is None:
-        problems.append(Problem(what=name, why=f"gives {number!r} as its CUDA version, which cannot be"))
+        problems.append(Problem(what=name, why=f"reports the impossible CUDA version {number!r}"))
     return version
 
 
@@ -165,27 +164,27 @@ def _driver(name: str, text: object, problems: list[Problem]) -> DriverVersion |
         return None
     if isinstance(text, str) and re.fullmatch(_DRIVER, text):
         return DriverVersion(text)
-    problems.append(Problem(what=name, why=f"gives {text!r} as the driver version, which cannot be"))
+    problems.append(Problem(what=name, why=f"reports the impossible driver version {text!r}"))
     return None
 
 
-def _gpu(library: str, index: int, told: Mapping[str, Any], problems: list[Problem]) -> Gpu:
-    """One GPU; a value that cannot be is None, and said."""
+def _gpu(library: str, index: int, row: Mapping[str, Any], problems: list[Problem]) -> Gpu:
+    """Read one GPU; an impossible value becomes None and a problem."""
     wrong: list[str] = []
-    name = str(told["name"])[:100] if told.get("name") else None
-    capability = told.get("capability")
+    name = str(row["name"])[:100] if row.get("name") else None
+    capability = row.get("capability")
     if capability is not None and not (1 <= capability[0] <= 29 and 0 <= capability[1] <= 9):
         wrong.append(f"compute capability {capability[0]}.{capability[1]}")
         capability = None
-    memory = told.get("memory")
+    memory = row.get("memory")
     if memory is not None and not 64 * _MIB <= memory <= _MIB * _MIB * 64:
         wrong.append(f"{memory} bytes of memory")
         memory = None
-    uuid = told.get("uuid")
+    uuid = row.get("uuid")
     if uuid is not None and not re.fullmatch(_UUID, uuid):
         wrong.append(f"the UUID {uuid!r}")
         uuid = None
-    problems.extend(Problem(what=f"GPU {index}", why=f"{library} gives it {one}, which cannot be") for one in wrong)
+    problems.extend(Problem(what=f"GPU {index}", why=f"{library} reports {value}, which is impossible") for value in wrong)
     return Gpu(
         name=name,
         compute_capability=str(Capability(*capability)) if capability else None,
@@ -198,31 +197,31 @@ def _gpu(library: str, index: int, told: Mapping[str, Any], problems: list[Probl
 
 SMI_SECONDS = 15.0
 
-SMI_PLACES = ("nvidia-smi", "/opt/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi")
-"""Where it is: on PATH, in Colab, in WSL, in Kubernetes."""
+SMI_PATHS = ("nvidia-smi", "/opt/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi")
+"""Its locations: on PATH, in Colab, in WSL, in Kubernetes."""
 
 
 class Smi(Struct, frozen=True, kw_only=True):
-    """What nvidia-smi said."""
+    """Output of nvidia-smi."""
 
     path: str | None
-    """None = it is not there."""
+    """None = not installed."""
     banner: Banner
     gpus: tuple[Gpu, ...] | None = None
-    """None = it did not say."""
+    """None = not reported."""
     driver: str | None = None
     failure: str = ""
-    """Why it said nothing, in its own last words."""
+    """Its own error message, if it failed."""
 
 
 def ask_smi(host: Host) -> Smi:
-    """Run nvidia-smi for its banner and query it for the GPUs."""
-    path = next((found for place in SMI_PLACES if (found := which(host, place))), None)
+    """Run nvidia-smi for its banner, and query it for the GPUs."""
+    path = next((path for name in SMI_PATHS if (path := which(host, name))), None)
     if path is None:
         return Smi(path=None, banner=parse_banner(""))
     plain = host.run([path], timeout_seconds=SMI_SECONDS)
     if not plain.ok:
-        return Smi(path=path, banner=parse_banner(plain.stdout), failure=_last_words(plain))
+        return Smi(path=path, banner=parse_banner(plain.stdout), failure=_first_line(plain))
     rows = _query(host, path, QUERY_FIELDS) or _query(host, path, OLD_QUERY_FIELDS)
     gpus = None if rows is None else tuple(gpu for gpu, _ in rows)
     driver = next((driver for _, driver in rows or () if driver), None)
@@ -235,12 +234,12 @@ def _query(host: Host, path: str, fields: tuple[str, ...]) -> tuple[tuple[Gpu, s
     return parse_query(result.stdout, fields) if result.ok else None
 
 
-def _last_words(result: CommandResult) -> str:
-    """First line of what it printed: it says on standard output why it failed."""
+def _first_line(result: CommandResult) -> str:
+    """First line of its output: it prints errors to standard output."""
     if result.returncode is None:
         return result.why()
-    words = (result.stdout.strip() or result.stderr.strip()).splitlines()
-    return words[0][:200] if words else result.why()
+    lines = (result.stdout.strip() or result.stderr.strip()).splitlines()
+    return lines[0][:200] if lines else result.why()
 
 
 _OLDEST_BRANCH = 200
@@ -250,23 +249,23 @@ _OLDEST_BRANCH = 200
 class DriverSources:
     """Answers of NVML and libcuda (`native`); the kernel's files and nvidia-smi are asked lazily, once each."""
 
-    def __init__(self, host: Host, native: Native) -> None:
+    def __init__(self, host: Host, native: DriverLibraries) -> None:
         self.host = host
         self.native = native
 
     @cached_property
     def smi(self) -> Smi:
-        """The answer of nvidia-smi; slow, so not to be asked without need."""
+        """Answer of nvidia-smi; slow, so ask only if needed."""
         return ask_smi(self.host)
 
     @property
     def smi_was_asked(self) -> bool:
-        """True once nvidia-smi was run."""
+        """True once nvidia-smi has run."""
         return "smi" in self.__dict__
 
     @cached_property
     def proc_version(self) -> DriverVersion | None:
-        """The kernel module's version in /proc; on a Jetson the release of Jetson Linux may stand there."""
+        """The kernel module's version in /proc; on a Jetson possibly the release of Jetson Linux."""
         return parse_driver_version(self.host.read_text("/proc/driver/nvidia/version") or "")
 
     @cached_property
@@ -276,8 +275,9 @@ class DriverSources:
 
     @cached_property
     def kernel_module(self) -> DriverVersion | None:
-        """The version of the loaded kernel module, where it is one of a driver release."""
-        return next((one for one in (self.proc_version, self.sys_version) if one is not None and one.major >= _OLDEST_BRANCH), None)
+        """Version of the loaded kernel module, if it is one of a driver release."""
+        versions = (self.proc_version, self.sys_version)
+        return next((version for version in versions if version is not None and version.major >= _OLDEST_BRANCH), None)
 
     @cached_property
     def jetson(self) -> str | None:
@@ -286,17 +286,17 @@ class DriverSources:
 
     @cached_property
     def board(self) -> str | None:
-        """What the device tree calls the board, `NVIDIA Jetson AGX Orin`; None where there is no device tree."""
+        """Name of the board in the device tree, `NVIDIA Jetson AGX Orin`; None without a device tree."""
         return (self.host.read_text("/proc/device-tree/model") or "").strip("\0\n ")[:100] or None
 
     @cached_property
     def in_wsl(self) -> bool:
-        """True where the GPU is reached through the Windows host, which has the kernel module."""
+        """True if the GPU is reached through the Windows host, which has the kernel module."""
         return self.host.stat("/dev/dxg") is not None
 
     @cached_property
     def kernel_signs(self) -> tuple[str, ...]:
-        """Paths that exist only where the kernel side of a driver is there."""
+        """Existing paths that prove the kernel side of a driver."""
         signs = ("/proc/driver/nvidia", "/sys/module/nvidia", "/sys/module/nvgpu", "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-gpu")
         return tuple(path for path in signs if self.host.stat(path) is not None)
 
@@ -314,27 +314,27 @@ class DriverSources:
 
     @cached_property
     def proc_gpus(self) -> tuple[dict[str, str], ...]:
-        """What the kernel module says of each of its GPUs."""
+        """The kernel module's description of each of its GPUs."""
         root = "/proc/driver/nvidia/gpus"
         texts = (self.host.read_text(f"{root}/{name}/information") for name in self.host.list_dir(root))
         return tuple(parse_gpu_information(text) for text in texts if text)
 
     @cached_property
     def libraries(self) -> tuple[str, ...]:
-        """The driver libraries that are there, working or not; a toolkit's stub or compatibility library is none."""
+        """Driver libraries that exist, working or not, without a toolkit's stub or compatibility library."""
         found = []
         for library in (self.native.nvml, self.native.libcuda):
-            there = library.path is not None or (library.failure and not library.failure.startswith("could not be asked"))
-            if there and not library.is_stub and not library.is_compat:
+            exists = library.path is not None or (library.failure and not library.failure.startswith("could not be asked"))
+            if exists and not library.is_stub and not library.is_compat:
                 found.append(library.path or library.name)
         return tuple(found)
 
     def library_file(self) -> str | None:
-        """Find a driver library in the usual places, for when none could be asked."""
-        places = ("/usr/lib64", "/usr/lib64-nvidia", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
+        """Find a driver library in the usual directories, when none could be asked."""
+        directories = ("/usr/lib64", "/usr/lib64-nvidia", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
         multiarch = tuple(f"/usr/lib/{name}" for name in self.host.list_dir("/usr/lib") if name.endswith("-linux-gnu"))
-        for place in places + multiarch:
+        for directory in directories + multiarch:
             for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-                if is_dir(self.host, place) and self.host.stat(f"{place}/{name}") is not None:
-                    return f"{place}/{name}"
+                if is_dir(self.host, directory) and self.host.stat(f"{directory}/{name}") is not None:
+                    return f"{directory}/{name}"
         return None

@@ -1,4 +1,4 @@
-"""Frameworks of the target environment: build, the libcudnn that each would load and by which rule, and whether the two fit."""
+"""Frameworks of the target environment: build, the libcudnn that each would load and by which rule, and whether they fit."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from cudnn_resolve.facts.model import CudnnCopy, InstalledFramework, LoadedCudnn
 from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.cudnn_places import same_release
-from cudnn_resolve.probe.framework_start import FrameworkFiles, Reading, Search, find_preload, read_framework, with_preload
+from cudnn_resolve.probe.framework_build import FrameworkBuild, FrameworkFiles, Search, find_preload, read_framework, with_preload
 from cudnn_resolve.probe.loader import CannotAskError, Loading, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 TIMEOUT_SECONDS = 10.0
-"""For a module that is asked for what it was built with."""
+"""Time limit for a module that is asked what it was built with."""
 _SET_BY_USER = (Rule.LD_LIBRARY_PATH, Rule.PRELOAD)
 
 
 def find_frameworks(
     host: Host, environment: TargetEnvironment, copies: tuple[CudnnCopy, ...]
 ) -> tuple[tuple[InstalledFramework, ...], tuple[Problem, ...]]:
-    """Find the installed frameworks, which of the copies each would load, and what is wrong with that.
+    """Find the installed frameworks, the copy that each would load, and problems with that.
 
-    Nothing is imported: their files are read, and the dynamic loader is asked. Only JAX's module of versions is asked in a child.
+    Nothing is imported: files are read, and the dynamic loader is asked. Only JAX's version module is asked, in a child.
     """
     loading = Loading(host, environment)
     preload = find_preload(host, environment, loading)
@@ -37,66 +37,66 @@ def find_frameworks(
     wrong: list[Problem] = []
     absent: list[Problem] = []
     for distribution in environment.distributions:
-        reading = read_framework(FrameworkFiles(host, environment, loading, distribution))
-        if reading is None:
+        build = read_framework(FrameworkFiles(host, environment, loading, distribution))
+        if build is None:
             continue
-        reading = with_preload(_ask(host, environment, reading), preload)
-        assessment = _Assessment(environment, loading, copies, reading)
+        build = with_preload(_with_own_versions(host, environment, build), preload)
+        assessment = _Assessment(environment, loading, copies, build)
         found.append(assessment.framework())
-        # A wrong cuDNN fails in ways that nobody understands; one that is not there says so itself.
+        # A wrong cuDNN fails obscurely, a missing one with a clear message: the former come first.
         (wrong if assessment.loads else absent).extend(assessment.problems)
-    return tuple(sorted(found, key=lambda one: one.name)), (*wrong, *absent)
+    return tuple(sorted(found, key=lambda framework: framework.name)), (*wrong, *absent)
 
 
-def _ask(host: Host, environment: TargetEnvironment, reading: Reading) -> Reading:
-    """Add what a module of the framework itself says, where there is one to ask and it answers."""
-    question, python = reading.question, environment.python.path
+def _with_own_versions(host: Host, environment: TargetEnvironment, build: FrameworkBuild) -> FrameworkBuild:
+    """Add versions from the framework's own module, if there is one and it answers."""
+    question, python = build.question, environment.python.path
     if question is None or python is None:
-        return reading
-    words = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
-    argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(words)]
+        return build
+    request = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
+    argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(request)]
     answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS)) or {}
     cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
     cudnn_built = CudnnVersion.from_encoded(cudnn) if isinstance(cudnn, int) else None
     return replace(
-        reading,
-        cuda_built=cuda_built.line if cuda_built else reading.cuda_built,
-        cudnn_built=cudnn_built.text if cudnn_built else reading.cudnn_built,
+        build,
+        cuda_built=cuda_built.line if cuda_built else build.cuda_built,
+        cudnn_built=cudnn_built.text if cudnn_built else build.cudnn_built,
     )
 
 
 class _Assessment:
-    """What one framework would load, in words, and what does not fit."""
+    """Assessment of the cuDNN that one framework would load."""
 
-    def __init__(self, environment: TargetEnvironment, loading: Loading, copies: tuple[CudnnCopy, ...], reading: Reading) -> None:
+    def __init__(self, environment: TargetEnvironment, loading: Loading, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
         self._environment = environment
         self._loading = loading
         self._copies = copies
-        self._reading = reading
-        self._by_place: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
+        self._build = build
+        self._by_path: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
         self.problems: list[Problem] = []
         self.loads = False
-        """True where it would load some cuDNN."""
+        """True if it would load any cuDNN."""
 
     def framework(self) -> InstalledFramework:
         """Build the framework's facts."""
-        reading, would_load = self._reading, None
+        build, would_load = self._build, None
         try:
-            would_load = self._would_load() if reading.steps else None
+            would_load = self._would_load() if build.steps else None
         except CannotAskError as error:
-            self._complain(f"which cuDNN it would load is not known: {error}")
+            self._complain(f"the cuDNN it would load is unknown: {error}")
         return InstalledFramework(
-            name=reading.name,
-            version=reading.version,
-            variant=reading.variant,
-            cuda_built=reading.cuda_built,
-            cudnn_built=reading.cudnn_built,
+            name=build.name,
+            version=build.version,
+            variant=build.variant,
+            cuda_built=build.cuda_built,
+            cudnn_built=build.cudnn_built,
             would_load=would_load,
         )
 
     def _would_load(self) -> WouldLoad | None:
-        outcome = start(self._loading, self._reading)
+        outcome = start(self._loading, self._build)
         if outcome.library is None and outcome.fault is None:
             return None
         if outcome.library is None or outcome.fault is not None:
@@ -106,10 +106,10 @@ class _Assessment:
         library = outcome.library
         self.loads = True
         version = self._version_of(library)
-        other = start(self._loading, self._reading, library_path=False).library if library.rule in _SET_BY_USER else None
+        other = start(self._loading, self._build, library_path=False).library if library.rule in _SET_BY_USER else None
         because = self._reason(library, other)
         if outcome.process.lacks_driver:
-            because += "; on this machine only once the driver's libraries are there"
+            because += "; on this machine only once the driver's libraries are installed"
         parts = open_parts(outcome.process, library, version or CudnnVersion(str(self._soname(library) or 9)))
         self._judge_parts(library, version, parts)
         self._judge_version(library, self._effective(version, parts), other)
@@ -117,56 +117,56 @@ class _Assessment:
         copy = LoadedCudnn(version=version.text if version else None, path=self._place(library))
         return WouldLoad(cudnn=copy, because=because)
 
-    # --- which copy it is ---
+    # --- identity of the copy ---
 
-    def _copy_of(self, one: Library) -> CudnnCopy | None:
-        return self._by_place.get((self._loading.identify(one.origin), self._soname(one)))
+    def _copy_of(self, library: Library) -> CudnnCopy | None:
+        return self._by_path.get((self._loading.identify(library.origin), self._soname(library)))
 
-    def _place(self, one: Library) -> str:
-        """Its path in the directory that the copy is known by."""
-        return f"{self._loading.identify(one.origin)}/{one.name}"
+    def _place(self, library: Library) -> str:
+        """Path of a library in the directory of its copy."""
+        return f"{self._loading.identify(library.origin)}/{library.name}"
 
-    def _version_of(self, one: Library) -> CudnnVersion | None:
-        """Release of the copy that a library belongs to, else the one in its file name."""
-        copy = self._copy_of(one)
+    def _version_of(self, library: Library) -> CudnnVersion | None:
+        """Release of a library's copy, or else the one in its file name."""
+        copy = self._copy_of(library)
         if copy is not None and copy.version is not None:
             return CudnnVersion(copy.version)
-        name = parse_name(self._loading.identify(one.path).rpartition("/")[2])
+        name = parse_name(self._loading.identify(library.path).rpartition("/")[2])
         return name.version if name else None
 
     def _effective(self, version: CudnnVersion | None, parts: Parts) -> CudnnVersion | None:
-        """Release that a program is told: a part answers, not libcudnn itself."""
-        teller = parts.found.get("graph") or parts.found.get("ops_infer")
-        return self._version_of(teller) or version if teller else version
+        """Release reported to a program: a part answers, not libcudnn itself."""
+        part = parts.found.get("graph") or parts.found.get("ops_infer")
+        return self._version_of(part) or version if part else version
 
-    # --- why it is that one ---
+    # --- reason for the choice ---
 
     def _reason(self, library: Library, other: Library | None) -> str:
-        """The rule of the loader that led to the library, in words; `other` would come without LD_LIBRARY_PATH and LD_PRELOAD."""
-        by = _name(library.by) or self._reading.name
-        if library.rule is Rule.PATH and library.path in self._reading.preloaded:
-            return f"the preload of this environment ({self._reading.preload}) opens it before {self._reading.name} is imported"
+        """Describe the loader's rule behind a library; `other` would be loaded without LD_LIBRARY_PATH and LD_PRELOAD."""
+        by = _name(library.by) or self._build.name
+        if library.rule is Rule.PATH and library.path in self._build.preloaded:
+            return f"the preload of this environment ({self._build.preload}) opens it before {self._build.name} is imported"
         if library.rule is Rule.PATH:
-            return f"{self._reading.name}'s own code opens it by its path before its libraries ask for it"
+            return f"{self._build.name}'s own code opens it by path before its libraries request it"
         if library.rule is Rule.PRELOAD:
-            return f"LD_PRELOAD={library.where} comes before everything"
+            return f"LD_PRELOAD={library.where} comes first"
         if library.rule is Rule.RPATH:
             rest = "; LD_LIBRARY_PATH cannot change that" if self._environment.ld_library_path else ""
             return f"RPATH of {_name(library.holder)} leads to it{rest}"
         if library.rule is Rule.LD_LIBRARY_PATH:
             if other is None:
-                return f"LD_LIBRARY_PATH={library.where} is the only way by which {by} finds it"
-            return f"LD_LIBRARY_PATH={library.where} comes before {self._phrase(other)}"
+                return f"LD_LIBRARY_PATH={library.where} is the only way for {by} to find it"
+            return f"LD_LIBRARY_PATH={library.where} comes before {self._describe(other)}"
         if library.rule is Rule.RUNPATH:
-            rest = "; LD_LIBRARY_PATH would come first, and does not hold it" if self._environment.ld_library_path else ""
+            rest = "; LD_LIBRARY_PATH would come first, but does not have it" if self._environment.ld_library_path else ""
             return f"RUNPATH of {by} leads to it{rest}"
         place = f"it is in {library.where}, a default directory of the loader"
         if library.rule is Rule.CACHE:
             place = "the linker cache leads to it"
-        return f"{place}; {by} names no directory that holds it, and LD_LIBRARY_PATH neither"
+        return f"{place}; neither {by} nor LD_LIBRARY_PATH names a directory that has it"
 
-    def _phrase(self, other: Library) -> str:
-        """What would have been loaded without LD_LIBRARY_PATH: `the wheel (RUNPATH of libtensorflow_framework.so.2)`."""
+    def _describe(self, other: Library) -> str:
+        """Owner, version and rule: `nvidia-cudnn-cu12 9.1.0.70 (RUNPATH of libtensorflow_framework.so.2)`."""
         copy = self._copy_of(other)
         owner = (copy.owner if copy else None) or self._place(other)
         how = f"{other.rule.value} of {_name(other.holder)}" if other.holder else other.rule.value
@@ -174,7 +174,7 @@ class _Assessment:
         return f"{owner}{f' {version}' if version else ''} ({how})"
 
     def _failure(self, outcome: Outcome) -> str:
-        """Why no libcudnn would be loaded."""
+        """Explain why no libcudnn would be loaded."""
         assert outcome.fault is not None
         fault = self._loading.explain(outcome.fault)
         by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
@@ -182,77 +182,80 @@ class _Assessment:
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
         if parse_name(name) is None:
             return f"{by} needs {name}, which is not found{self._elsewhere(name)}"
-        asker = self._loading.elf(fault.by)
-        rpath, runpath = (asker.rpath, asker.runpath) if asker else (None, None)
+        requester = self._loading.elf(fault.by)
+        rpath, runpath = (requester.rpath, requester.runpath) if requester else (None, None)
         places = ["its RPATH"] if rpath and runpath is None else []
         places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
         places += ["its RUNPATH"] if runpath else []
         places.append("the linker cache and the default directories")
-        return f"{by} looks for {name} in {', '.join(places)}, and it is not there{self._elsewhere(name)}"
+        return f"{by} does not find {name}, which is not in {', '.join(places)}{self._elsewhere(name)}"
 
     def _elsewhere(self, name: str) -> str:
-        """Where a library lies that the loader is not led to; "" where none is known."""
+        """Mention a copy outside the loader's search path; "" if none is known."""
         number = name.rpartition(".so.")[2]
         directories = [copy.path for copy in self._copies if copy.path and str(copy.soname) == number and copy.complete is not False]
         if parse_name(name) is None:
             directories = self._loading.wheels_with(name)
         return f"; nothing leads to the one in {min(directories)}" if directories else ""
 
-    # --- whether that fits ---
+    # --- whether it fits ---
 
     def _complain(self, why: str) -> None:
-        self.problems.append(Problem(what=f"{self._reading.name} {self._reading.version}", why=why))
+        self.problems.append(Problem(what=f"{self._build.name} {self._build.version}", why=why))
 
     def _judge_parts(self, library: Library, version: CudnnVersion | None, parts: Parts) -> None:
-        """Parts of another release than libcudnn itself, or parts that are not found."""
+        """Detect parts of another release than libcudnn itself, and parts that are not found."""
         home = self._loading.identify(library.origin)
-        strangers: dict[str, list[Library]] = {}
-        for one in parts.found.values():
-            directory = self._loading.identify(one.origin)
-            release = self._version_of(one)
+        foreign: dict[str, list[Library]] = {}
+        for part in parts.found.values():
+            directory = self._loading.identify(part.origin)
+            release = self._version_of(part)
             if directory != home and not (release and version and same_release(release, version)):
-                strangers.setdefault(directory, []).append(one)
-        for directory, ones in strangers.items():
-            names = "its parts" if len(ones) == len(parts.found) else ", ".join(one.name for one in ones)
-            release = self._version_of(ones[0])
-            rule = f"to which {ones[0].rule.value} leads ({self._search_path(ones[0].by or library.path)})"
+                foreign.setdefault(directory, []).append(part)
+        for directory, found in foreign.items():
+            first = found[0]
+            names = "its parts" if len(found) == len(parts.found) else ", ".join(part.name for part in found)
+            release = self._version_of(first)
+            rule = f"to which {first.rule.value} leads ({self._search_path(first.by or library.path)})"
             self._complain(
                 f"two releases of cuDNN in one process: {library.name} {version or ''} from {home}, "
                 f"but {names} {release or ''} from {directory}, {rule}"
             )
         if parts.missing:
-            first = f"; {parts.faults[0].by.rpartition('/')[2]} needs {parts.faults[0].name}, which is not found" if parts.faults else ""
+            fault = f"; {_name(parts.faults[0].by)} needs {parts.faults[0].name}, which is not found" if parts.faults else ""
             names = f"{', '.join(parts.missing)} cannot be opened" if parts.found else "none of its parts can be opened"
-            self._complain(f"{library.name} would be loaded from {home}, but {names}, which ends the program that uses it{first}")
+            self._complain(f"{library.name} would be loaded from {home}, but {names}, which ends the program that uses it{fault}")
 
     def _judge_version(self, library: Library, version: CudnnVersion | None, other: Library | None) -> None:
-        """A release older than the framework was built with, or than the one that lies ready for it."""
-        built = self._reading.cudnn_built
+        """Detect a release older than the one that the framework was built with, or than the one installed for it."""
+        built = self._build.cudnn_built
         where = self._loading.identify(library.origin)
         shadowed = self._version_of(other) if other else None
         if version is not None and built is not None and not version.serves(CudnnVersion(built)):
             rule = "the same major and at least the same minor are needed"
             self._complain(f"would load cuDNN {version} from {where}, but was built with {built}: {rule}")
         elif version is not None and shadowed is not None and not version.serves(shadowed):
-            self._complain(f"would load cuDNN {version} from {where} ({library.rule.value}), though a newer {shadowed} lies ready for it")
+            self._complain(
+                f"would load cuDNN {version} from {where} ({library.rule.value}), although a newer {shadowed} is installed for it"
+            )
 
-    def _soname(self, one: Library) -> int | None:
-        """The number in the soname of a library of cuDNN."""
-        name = parse_name(one.name)
+    def _soname(self, library: Library) -> int | None:
+        """Soname number of a cuDNN library."""
+        name = parse_name(library.name)
         if name is None or name.soname is None:
-            elf = self._loading.elf(one.path)
+            elf = self._loading.elf(library.path)
             name = parse_name(elf.soname or "") if elf else None
         return name.soname if name is not None else None
 
     def _search_path(self, path: str) -> str:
-        """How libcudnn or a part of it looks for others."""
+        """Describe the search path of libcudnn or one of its parts."""
         elf = self._loading.elf(path)
         if self._loading.has_runpath(path):
             return f"{_name(path)} has only a RUNPATH"
         return f"{_name(path)} has an RPATH" if elf and elf.rpath else f"{_name(path)} names no directory"
 
     def _judge_cuda(self, copy: CudnnCopy | None) -> None:
-        built, own = self._reading.cuda_built, copy.cuda if copy else None
+        built, own = self._build.cuda_built, copy.cuda if copy else None
         if built and own and built.partition(".")[0] != own.partition(".")[0]:
             self._complain(f"was built for CUDA {built}, but would load a cuDNN for CUDA {own} ({copy.path if copy else ''})")
 
@@ -265,29 +268,29 @@ def _name(path: str) -> str:
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What starting a framework led to."""
+    """Result of opening a framework's libraries."""
 
     process: Process
     library: Library | None
-    """libcudnn itself; None where it was not found or not reached."""
+    """libcudnn itself; None if it was not found or not reached."""
     fault: Missing | None = None
-    """What stopped it."""
+    """Missing library that stopped it."""
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """The sub-libraries that a libcudnn would open, by part."""
+    """Sub-libraries that a libcudnn would open, by part."""
 
     found: Mapping[str, Library]
     missing: tuple[str, ...]
-    """Names of those that are not found, `libcudnn_ops.so.9`."""
+    """Names of those not found, `libcudnn_ops.so.9`."""
     faults: tuple[Missing, ...]
-    """Libraries that those which are found need in turn, and that are not."""
+    """Missing dependencies of those found."""
 
 
-def start(loading: Loading, reading: Reading, *, library_path: bool = True) -> Outcome:
-    """Open what a framework opens, in its order."""
+def start(loading: Loading, build: FrameworkBuild, *, library_path: bool = True) -> Outcome:
+    """Open the libraries of a framework in its own order."""
     process = loading.process(library_path=library_path)
-    for step in reading.steps:
+    for step in build.steps:
         if isinstance(step, Search):
             fault = _search(process, step)
         else:
@@ -295,14 +298,14 @@ def start(loading: Loading, reading: Reading, *, library_path: bool = True) -> O
             fault = opened if step.required and isinstance(opened, Missing) else None
         if fault is not None:
             return Outcome(process=process, library=None, fault=fault)
-    library = next((one for one in process.libraries if (name := parse_name(one.name)) and name.part == ""), None)
-    held = {one.path: one for one in process.libraries}
+    library = next((held for held in process.libraries if (name := parse_name(held.name)) and name.part == ""), None)
+    held = {other.path: other for other in process.libraries}
     return Outcome(process=process, library=loading.exact(library, held) if library else None)
 
 
 def _search(process: Process, step: Search) -> Missing | None:
-    """Open the first name that is found; the fault of the first name where none is."""
-    caller = next((one for begin in step.by for one in process.libraries if one.name.startswith(begin)), None)
+    """Open the first name that is found; the fault of the first name if none is."""
+    caller = next((held for prefix in step.by for held in process.libraries if held.name.startswith(prefix)), None)
     faults = []
     for name in step.names:
         opened = process.open(name, caller)
@@ -313,24 +316,24 @@ def _search(process: Process, step: Search) -> Missing | None:
 
 
 def open_parts(process: Process, library: Library, release: CudnnVersion) -> Parts:
-    """Open the parts that libcudnn of a release opens by name, each from where the loader finds it then."""
+    """Open the parts that a libcudnn of that release opens by name, as the loader finds them."""
     found: dict[str, Library] = {"": library}
     missing: list[str] = []
     faults: list[Missing] = []
     openings = openings_of(release)
     for by in dict.fromkeys(opening.by for opening in openings):
-        asker = found.get(by)
-        if asker is None:
+        requester = found.get(by)
+        if requester is None:
             continue
         own = [opening for opening in openings if opening.by == by]
-        answers = process.open_all([name for opening in own for name in opening.names], asker)
+        opened = process.open_all([name for opening in own for name in opening.names], requester)
         for opening in own:
-            told = [answers[name] for name in opening.names]
-            first = next((one for one in told if isinstance(one, Library)), None)
+            results = [opened[name] for name in opening.names]
+            first = next((result for result in results if isinstance(result, Library)), None)
             if first is not None:
                 found[opening.part] = first
             elif opening.expected:
                 missing.append(f"libcudnn_{opening.part}.so.{release.major}")
-                faults += [one for one in told if isinstance(one, Missing) and one.name not in opening.names][:1]
+                faults += [result for result in results if isinstance(result, Missing) and result.name not in opening.names][:1]
     del found[""]
     return Parts(found=found, missing=tuple(missing), faults=tuple(faults))

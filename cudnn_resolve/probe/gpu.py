@@ -1,4 +1,4 @@
-"""The GPUs, also those that CUDA_VISIBLE_DEVICES hides."""
+"""The GPUs, including those hidden by CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
 from cudnn_resolve.facts.nvidia import visible_devices
-from cudnn_resolve.probe.driver_sources import DriverSources, Library
+from cudnn_resolve.probe.driver_sources import DriverLibrary, DriverSources
 
 GpuAnswer = tuple[Gpu, ...] | None
 _SMI = "nvidia-smi"
@@ -22,24 +22,26 @@ def _ask_libcuda(probe: DriverSources) -> GpuAnswer:
 
 
 def _ask_proc(probe: DriverSources) -> GpuAnswer:
-    uuids = (one.get("GPU UUID", "") for one in probe.proc_gpus)
-    known = (uuid if uuid.startswith("GPU-") and "?" not in uuid else None for uuid in uuids)
-    return tuple(Gpu(name=one.get("Model"), uuid=uuid) for one, uuid in zip(probe.proc_gpus, known, strict=True)) or None
+    gpus = []
+    for row in probe.proc_gpus:
+        uuid = row.get("GPU UUID", "")
+        gpus.append(Gpu(name=row.get("Model"), uuid=uuid if uuid.startswith("GPU-") and "?" not in uuid else None))
+    return tuple(gpus) or None
 
 
 GPU_STEPS: tuple[tuple[str, Callable[[DriverSources], GpuAnswer]], ...] = (
     ("NVML", lambda probe: _of_library(probe.native.nvml)),
-    ("libcuda", _ask_libcuda),  # only what CUDA_VISIBLE_DEVICES leaves visible
-    (_SMI, lambda probe: probe.smi.gpus),  # slow: asked only where something is still missing
-    ("/proc/driver/nvidia/gpus", _ask_proc),  # names, no capabilities
+    ("libcuda", _ask_libcuda),  # only those that CUDA_VISIBLE_DEVICES leaves visible
+    (_SMI, lambda probe: probe.smi.gpus),  # slow: asked only if something is still missing
+    ("/proc/driver/nvidia/gpus", _ask_proc),  # names without capabilities
 )
-"""Who is asked for the GPUs, in this order: the first who knows of one counts, the others fill in what it leaves open."""
+"""Sources in order of preference: the first that knows any GPU counts, later ones fill its gaps."""
 
 
 def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tuple[Gpu, ...] | Unknown, str, tuple[Problem, ...]]:
-    """Find the GPUs in the driver's order, their source, and what is odd about them.
+    """Find the GPUs in the driver's order, their source, and their problems.
 
-    UNKNOWN where there may be some that nobody could ask; empty only where that is certain.
+    UNKNOWN if there may be GPUs that could not be asked about; empty only if there are certainly none.
     """
     if driver is None:
         if probe.cards:
@@ -58,24 +60,24 @@ def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tu
             names.append(name)
         gpus = merged
     if gpus is None:
-        return UNKNOWN, "nobody could be asked", _unseen(probe)
+        return UNKNOWN, "no source answered", _smi_failure(probe)
     marked, problems = _marked(probe, gpus)
-    return marked, ", ".join(names), (*problems, *_instances(probe), *_unseen(probe))
+    return marked, ", ".join(names), (*problems, *_instances(probe), *_smi_failure(probe))
 
 
-def _of_library(library: Library) -> GpuAnswer:
+def _of_library(library: DriverLibrary) -> GpuAnswer:
     return library.gpus if library.gpus or library.count == 0 else None
 
 
 def _is_complete(probe: DriverSources, gpus: GpuAnswer) -> bool:
-    """True where one library listed every GPU with everything that matters."""
+    """True if one library listed every GPU with all relevant facts."""
     native = probe.native
-    told = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
-    return told and gpus is not None and all(gpu.compute_capability and gpu.memory_mib for gpu in gpus)
+    is_listed = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
+    return is_listed and gpus is not None and all(gpu.compute_capability and gpu.memory_mib for gpu in gpus)
 
 
 def _filled(gpus: tuple[Gpu, ...], others: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Fill gaps from `others`, matched by UUID, or by position where there are no UUIDs."""
+    """Fill gaps from `others`, matched by UUID, or by position without UUIDs."""
     by_uuid = {other.uuid.lower(): other for other in others if other.uuid}
     by_position = len(gpus) == len(others) and not (by_uuid and all(gpu.uuid for gpu in gpus))
     merged = []
@@ -89,7 +91,7 @@ def _filled(gpus: tuple[Gpu, ...], others: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def _marked(probe: DriverSources, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
-    """Mark the GPUs that CUDA_VISIBLE_DEVICES hides; a problem where it hides or may hide one."""
+    """Mark the GPUs hidden by CUDA_VISIBLE_DEVICES; a problem if it hides or may hide one."""
     value = probe.host.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return gpus, ()
@@ -106,7 +108,7 @@ def _marked(probe: DriverSources, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...
 
 
 def _seen(probe: DriverSources, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
-    """Visibility of each GPU: what libcuda really sees where known, else what the variable says."""
+    """Visibility of each GPU: what libcuda sees if known, else by the value of the variable."""
     libcuda = probe.native.libcuda
     if libcuda.complete and libcuda.gpus and all(gpu.uuid for gpu in (*libcuda.gpus, *gpus)):
         visible = {gpu.uuid.lower() for gpu in libcuda.gpus if gpu.uuid}
@@ -116,12 +118,12 @@ def _seen(probe: DriverSources, gpus: tuple[Gpu, ...], value: str) -> tuple[bool
 
 
 def _instances(probe: DriverSources) -> tuple[Problem, ...]:
-    """A problem for each GPU that is divided (MIG)."""
-    why = "is divided (MIG): a program sees one instance of it, with a part of its memory"
+    """A problem for each GPU in MIG mode."""
+    why = "is divided (MIG): a program sees one instance, with part of its memory"
     return tuple(Problem(what=f"GPU {index}", why=why) for index, inner in enumerate(probe.native.nvml.instances) if inner)
 
 
-def _unseen(probe: DriverSources) -> tuple[Problem, ...]:
-    """A problem where nvidia-smi had to be run and failed."""
+def _smi_failure(probe: DriverSources) -> tuple[Problem, ...]:
+    """A problem if nvidia-smi had to be run and failed."""
     failure = probe.smi.failure if probe.smi_was_asked else ""
     return (Problem(what="nvidia-smi", why=failure),) if failure else ()

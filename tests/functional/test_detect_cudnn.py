@@ -129,7 +129,7 @@ def test_a_part_of_another_release(venv: Path, tmp_path: Path) -> None:
     copy = copies(look(venv, lib), tmp_path)["lib"]
 
     assert (copy.version, copy.complete) == ("9.1.0", False)
-    assert any("does not take libcudnn_ops.so.9 for its own" in problem for problem in copy.problems)
+    assert any("libcudnn rejects libcudnn_ops.so.9" in problem for problem in copy.problems)
 
 
 def test_a_part_that_is_missing_ends_the_process(venv: Path, tmp_path: Path) -> None:
@@ -331,4 +331,4 @@ def test_a_real_wheel_with_one_part_of_another(wheels: dict[str, Path], venv: Pa
     copy = copies(look(venv), tmp_path)[str(lib.relative_to(tmp_path))]
 
     assert copy.complete is False
-    assert "not the files that nvidia-cudnn-cu12 9.1.0.70 brought: libcudnn_graph.so.9" in copy.problems
+    assert "not the files of nvidia-cudnn-cu12 9.1.0.70: libcudnn_graph.so.9" in copy.problems

@@ -175,7 +175,7 @@ def test_libraries_without_a_kernel_module_are_named(libraries: Path) -> None:
     found = find(libraries, STANDIN_GPUS="", STANDIN_NVML="9")
 
     assert found.driver == Driver(version="550.54.15", cuda="12.4")
-    assert "no kernel module is loaded" in found.said("NVIDIA kernel module")
+    assert "is not loaded and there is no device" in found.said("NVIDIA kernel module")
     assert found.said("NVML") == "failed with Driver Not Loaded (9): the kernel module is not loaded"
     assert found.gpus == ()
 
@@ -186,7 +186,7 @@ def test_garbage_is_not_believed_and_named(libraries: Path) -> None:
     assert found.driver == Driver(version="550.54.15", cuda="12.4")
     assert found.gpus == (T4, L4)
     reasons = "\n".join(problem.why for problem in found.problems)
-    for words in ("-77 as its CUDA version", "as the driver version", "4000000000 GPUs", "capability -3.700", "3 bytes", "UUID 'GPU-?'"):
+    for words in ("the impossible CUDA version -77", "the impossible driver version", "4000000000 GPUs", "capability -3.700", "3 bytes", "UUID 'GPU-?'"):
         assert words in reasons
 
 
@@ -276,7 +276,7 @@ def test_a_forward_compatibility_libcuda_gives_its_cuda_and_says_so(libraries: P
     )
 
     assert found.driver == Driver(version="550.54.15", cuda="13.0", kernel_module="550.54.15")
-    assert found.said("libcuda.so.1").startswith(f"{compat}/libcuda.so.580.82.07 is of a forward-compatibility package: CUDA 13.0")
+    assert found.said("libcuda.so.1").startswith(f"{compat}/libcuda.so.580.82.07 belongs to a forward-compatibility package: it offers CUDA 13.0")
     assert len(found.problems) == 1
 
 
@@ -314,7 +314,7 @@ def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     assert found.driver is UNKNOWN
     assert found.gpus is UNKNOWN
     assert "cannot be loaded" in found.said("libcuda.so.1")
-    assert "nothing tells its version" in found.said("driver")
+    assert "its version is unknown" in found.said("driver")
 
 
 @pytest.mark.usefixtures("bare_machine")

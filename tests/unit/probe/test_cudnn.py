@@ -170,8 +170,8 @@ def test_the_library_itself_is_believed_over_everything() -> None:
     copies, problems = find_copies(host, environment_of(wheel))
 
     assert copies[0].version == "9.28.0"
-    assert "the files are 9.28.0, though nvidia-cudnn-cu12 9.1.0.70 is installed" in copies[0].problems
-    assert [problem.why for problem in problems] == ["the files are 9.28.0, though nvidia-cudnn-cu12 9.1.0.70 is installed"]
+    assert "the files are cuDNN 9.28.0, although nvidia-cudnn-cu12 9.1.0.70 is installed" in copies[0].problems
+    assert [problem.why for problem in problems] == ["the files are cuDNN 9.28.0, although nvidia-cudnn-cu12 9.1.0.70 is installed"]
 
 
 # --- who brought it ---
@@ -232,7 +232,7 @@ def test_two_wheels_over_the_same_files() -> None:
     assert [(copy.version, copy.owner, copy.complete) for copy in copies] == [("9.19.0.56", "nvidia-cudnn-cu13", True)]
     assert problems[0].what == "nvidia-cudnn-cu12 9.1.0.70 and nvidia-cudnn-cu13 9.19.0.56"
     assert "own the same files" in problems[0].why
-    assert "those that lie there are of nvidia-cudnn-cu13 9.19.0.56" in problems[0].why
+    assert "the files there are those of nvidia-cudnn-cu13 9.19.0.56" in problems[0].why
 
 
 def test_two_wheels_of_one_release_are_told_apart_by_cuda() -> None:
@@ -275,7 +275,7 @@ def test_a_bundled_library_without_its_parts_is_not_asked_because_it_would_abort
     copy = only(host, wheel)
 
     assert (copy.version, copy.owner, copy.complete) == ("9.1.0", "ctranslate2", False)
-    assert copy.problems == ("none of its parts lies beside it: they are looked for elsewhere",)
+    assert copy.problems == ("none of its parts lies beside it: they are searched for elsewhere",)
     assert host.asked == []
 
 
@@ -302,7 +302,7 @@ def test_releases_mixed_by_what_the_library_says() -> None:
     copies, problems = find_copies(host, environment_of())
 
     assert copies[0].complete is False
-    assert any("does not take libcudnn_ops.so.9 for its own" in problem for problem in copies[0].problems)
+    assert any("libcudnn rejects libcudnn_ops.so.9" in problem for problem in copies[0].problems)
     assert len(problems) == 1
 
 
@@ -317,8 +317,8 @@ def test_files_that_are_not_those_of_the_wheel() -> None:
     copy = only(host, wheel)
 
     assert copy.complete is False
-    assert "not the files that nvidia-cudnn-cu12 9.1.0.70 brought: libcudnn_ops.so.9" in copy.problems
-    assert "gone since nvidia-cudnn-cu12 9.1.0.70 was installed: libcudnn_adv.so.9" in copy.problems
+    assert "not the files of nvidia-cudnn-cu12 9.1.0.70: libcudnn_ops.so.9" in copy.problems
+    assert "missing since nvidia-cudnn-cu12 9.1.0.70 was installed: libcudnn_adv.so.9" in copy.problems
 
 
 def test_no_file_with_the_name_that_programs_ask_for() -> None:
@@ -326,7 +326,7 @@ def test_no_file_with_the_name_that_programs_ask_for() -> None:
 
     host = machine(files, {"/opt/cudnn/lib/libcudnn.so.7.6.5": tells(7605)})
 
-    assert only(host).problems == ("there is no libcudnn.so.7, the name that programs ask for, only libcudnn.so.7.6.5",)
+    assert only(host).problems == ("libcudnn.so.7, the name that programs ask for, is missing: there is only libcudnn.so.7.6.5",)
 
 
 def test_a_library_without_a_number_tells_its_soname() -> None:
@@ -380,7 +380,7 @@ def test_the_drivers_library_is_missed_where_there_is_a_driver() -> None:
 def test_what_is_opened_when_it_is_used() -> None:
     files = cudnn_files(WHEEL, "9.1.0")
     said = {f"{WHEEL}/libcudnn.so.9": tells(90100)}
-    wanted = "opens libnvrtc.so.12 and libcublasLt.so.12 when it is used, not found from here unless the program has loaded it before"
+    wanted = "opens libnvrtc.so.12 and libcublasLt.so.12 when it is used, which is found only if the program has loaded it before"
 
     assert only(machine(files, said)).problems == (wanted,)
     assert only(machine({**files, **CUDA}, said)).problems == ()
@@ -410,7 +410,7 @@ def test_what_frameworks_load_first_from_other_wheels_is_not_missed() -> None:
         ({"loaded": True, "version": 90100, "asking": "cnn", "ended": "SIGSEGV"}, "ends the process (SIGSEGV) when its part cnn is asked"),
         ({"loaded": True, "ended": "exit"}, "gives no answer when it is asked for its version"),
         ({"loaded": True, "version": 7, "cuda": "x", "checks": [1], "done": True}, None),
-        (None, "was not asked: the others took all the time"),
+        (None, "was not asked: the others used up the time limit"),
     ],
 )
 def test_a_library_that_fails_is_a_problem_and_the_package_tells_its_release(answer: dict[str, Any] | None, words: str | None) -> None:
@@ -445,7 +445,7 @@ def test_where_no_child_can_ask_files_speak(result: CommandResult) -> None:
     copies, problems = find_copies(host, environment_of())
 
     assert [copy.soname for copy in copies] == [9]
-    assert [problem.what for problem in problems] == ["versions of cuDNN", "needs of cuDNN"]
+    assert [problem.what for problem in problems] == ["versions of cuDNN", "dependencies of cuDNN"]
     assert problems[0].why.startswith("/venv/bin/python ")
 
 

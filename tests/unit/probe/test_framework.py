@@ -118,7 +118,7 @@ def test_newer_torch_opens_the_wheels_itself() -> None:
 
     found = look(host, distribution("torch", "2.11.0", "nvidia-cudnn-cu13==9.19.0.56"), nvidia)
 
-    assert loaded(found) == ("9.19.0.56", f"{WHEEL}/libcudnn.so.9", "torch's own code opens it by its path before its libraries ask for it")
+    assert loaded(found) == ("9.19.0.56", f"{WHEEL}/libcudnn.so.9", "torch's own code opens it by path before its libraries request it")
     assert (found[0].variant, found[0].cudnn_built) == ("cu130", "9.19.0.56")
 
 
@@ -234,7 +234,7 @@ def test_an_older_copy_that_comes_first_is_a_problem() -> None:
 
     found = look(machine(files, said), TF, nvidia, library_path=(OTHER,))
 
-    assert whys(found) == [f"would load cuDNN 8.6.0 from {OTHER} (LD_LIBRARY_PATH), though a newer 8.9.4.25 lies ready for it"]
+    assert whys(found) == [f"would load cuDNN 8.6.0 from {OTHER} (LD_LIBRARY_PATH), although a newer 8.9.4.25 is installed for it"]
 
 
 def test_the_runpath_of_tensorflow() -> None:
@@ -243,7 +243,7 @@ def test_the_runpath_of_tensorflow() -> None:
 
     assert loaded(look(host, TF, nvidia)) == ("8.9.4.25", f"{WHEEL}/libcudnn.so.8", "RUNPATH of libtensorflow_framework.so.2 leads to it")
     because = loaded(look(host, TF, nvidia, library_path=("/elsewhere",)))[2]
-    assert because.endswith("; LD_LIBRARY_PATH would come first, and does not hold it")
+    assert because.endswith("; LD_LIBRARY_PATH would come first, but does not have it")
 
 
 def test_a_tensorflow_that_does_not_look_into_wheels() -> None:
@@ -253,7 +253,7 @@ def test_a_tensorflow_that_does_not_look_into_wheels() -> None:
     found = look(host, TF, nvidia)
 
     places = "LD_LIBRARY_PATH (not set), its RUNPATH, the linker cache and the default directories"
-    because = f"libtensorflow_framework.so.2 looks for libcudnn.so.8 in {places}, and it is not there; nothing leads to the one in {WHEEL}"
+    because = f"libtensorflow_framework.so.2 does not find libcudnn.so.8, which is not in {places}; nothing leads to the one in {WHEEL}"
     assert loaded(found) == (None, None, because)
     assert whys(found) == [because]
 
@@ -261,7 +261,7 @@ def test_a_tensorflow_that_does_not_look_into_wheels() -> None:
 def test_the_linker_cache_and_a_default_directory() -> None:
     lib = "/usr/lib/x86_64-linux-gnu"
     host = machine({**tensorflow_files(), **cudnn_files(lib, "8.9.7")}, {f"{lib}/libcudnn.so.8": tells(8907, 12020)})
-    neither = "libtensorflow_framework.so.2 names no directory that holds it, and LD_LIBRARY_PATH neither"
+    neither = "neither libtensorflow_framework.so.2 nor LD_LIBRARY_PATH names a directory that has it"
 
     cached = loaded(look(host, TF, cache={"libcudnn.so.8": f"{lib}/libcudnn.so.8"}))
     default = loaded(look(host, TF))
@@ -278,7 +278,7 @@ def test_ld_preload_comes_before_everything() -> None:
 
     found = look(host, TF, nvidia)
 
-    assert loaded(found) == ("8.9.7", f"{OTHER}/libcudnn.so.8", f"LD_PRELOAD={OTHER}/libcudnn.so.8 comes before everything")
+    assert loaded(found) == ("8.9.7", f"{OTHER}/libcudnn.so.8", f"LD_PRELOAD={OTHER}/libcudnn.so.8 comes first")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_tensorflow_of_the_first_generation() -> None:
     found = look(host, distribution("tensorflow-gpu", "1.15.5"), library_path=("/usr/local/cuda-10.0/lib64",))
 
     assert (found[0].cudnn_built, loaded(found)[0]) == ("7", "7.6.5")
-    assert loaded(found)[2] == "LD_LIBRARY_PATH=/usr/local/cuda-10.0/lib64 is the only way by which libtensorflow_framework.so.1 finds it"
+    assert loaded(found)[2] == "LD_LIBRARY_PATH=/usr/local/cuda-10.0/lib64 is the only way for libtensorflow_framework.so.1 to find it"
 
 
 def test_a_part_that_lacks_a_library() -> None:

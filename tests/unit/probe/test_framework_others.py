@@ -61,7 +61,7 @@ def test_onnxruntime_with_ld_library_path() -> None:
     found = look(host, ORT, nvidia, library_path=(WHEEL, f"{SITE}/nvidia/cublas/lib"))
 
     assert found[0].cuda_built == "12.2"
-    because = f"LD_LIBRARY_PATH={WHEEL} is the only way by which libonnxruntime_providers_cuda.so finds it"
+    because = f"LD_LIBRARY_PATH={WHEEL} is the only way for libonnxruntime_providers_cuda.so to find it"
     assert loaded(found) == ("9.1.0.70", f"{WHEEL}/libcudnn.so.9", because)
 
 
@@ -128,7 +128,7 @@ def test_newer_jax_opens_the_wheel_itself() -> None:
 
     found = look(machine(files, {f"{WHEEL}/libcudnn.so.9": tells(90800)}), *JAX, nvidia, library_path=(OTHER,))
 
-    assert loaded(found)[2] == "jax's own code opens it by its path before its libraries ask for it"
+    assert loaded(found)[2] == "jax's own code opens it by path before its libraries request it"
 
 
 def test_jax_on_libraries_of_the_system() -> None:
@@ -207,7 +207,7 @@ def test_cupy_opens_what_its_own_installer_put_into_the_home_directory() -> None
 
     assert (found[0].variant, found[0].cuda_built, found[0].cudnn_built) == ("cuda12x", "12", "8.8.1")
     assert loaded(found)[1] == f"{lib}/libcudnn.so.8.8.1"
-    assert loaded(found)[2].startswith("cupy-cuda12x's own code opens it by its path")
+    assert loaded(found)[2].startswith("cupy-cuda12x's own code opens it by path")
 
 
 def test_cupy_on_ld_library_path_and_a_machine_without_a_driver() -> None:
@@ -216,7 +216,7 @@ def test_cupy_on_ld_library_path_and_a_machine_without_a_driver() -> None:
     found = look(machine(files, {f"{OTHER}/libcudnn.so.8": tells(8907, 12020)}), CUPY, library_path=(OTHER,))
 
     assert loaded(found)[1] == f"{OTHER}/libcudnn.so.8"
-    assert loaded(found)[2].endswith("finds it; on this machine only once the driver's libraries are there")
+    assert loaded(found)[2].endswith("to find it; on this machine only once the driver's libraries are installed")
 
 
 def test_cupy_without_cudnn() -> None:
@@ -247,7 +247,7 @@ def test_mxnet() -> None:
     found = look(host, distribution("mxnet-cu112", "1.9.1"))
 
     assert (found[0].variant, found[0].cuda_built, found[0].cudnn_built) == ("cu112", "11.2", "8")
-    assert loaded(found)[2] == "RPATH of libmxnet.so leads to it; on this machine only once the driver's libraries are there"
+    assert loaded(found)[2] == "RPATH of libmxnet.so leads to it; on this machine only once the driver's libraries are installed"
 
 
 def test_a_ctranslate2_that_needs_no_cudnn_loads_none() -> None:

@@ -87,5 +87,5 @@ def test_what_a_framework_opens_by_itself_is_not_ascribed_to_the_preload() -> No
     found = look(machine(files, environ={"HOME": "/home/u"}), distribution("cupy-cuda12x", "13.6.0"))
     assert loaded(found)[1:] == (
         f"{home}/libcudnn.so.8.8.1",
-        "cupy-cuda12x's own code opens it by its path before its libraries ask for it",
+        "cupy-cuda12x's own code opens it by path before its libraries request it",
     )

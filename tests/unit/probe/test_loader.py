@@ -31,7 +31,7 @@ def test_a_loader_without_an_answer_leaves_it_unknown_and_says_so(result: Comman
     framework, problems = look(FakeHost(FILES, programs=lambda _argv: result), MXNET)
 
     assert framework.would_load is None
-    assert problems == (Problem(what="mxnet-cu112 1.9.1", why=f"which cuDNN it would load is not known: {LOADER} {result.why() or words}"),)
+    assert problems == (Problem(what="mxnet-cu112 1.9.1", why=f"the cuDNN it would load is unknown: {LOADER} {result.why() or words}"),)
     assert words in problems[0].why
 
 
