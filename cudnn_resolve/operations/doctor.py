@@ -115,8 +115,8 @@ def _facts(request: DoctorRequest, book: Book) -> Facts:
     from cudnn_resolve.host.installed_files import with_overwritten
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.operations.damage import stack_packages
-    from cudnn_resolve.probe.kernel import with_kernel
+    from cudnn_resolve.probe.notebook import with_kernel_paths
 
     host = LinuxHost()
-    facts = with_kernel(host, facts)
+    facts = with_kernel_paths(host, facts)
     return with_overwritten(host, facts, stack_packages(facts, book))

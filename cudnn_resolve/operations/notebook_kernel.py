@@ -14,7 +14,7 @@ from cudnn_resolve.host.process import end_process_soon
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
-from cudnn_resolve.probe.kernel import kernel_above
+from cudnn_resolve.probe.notebook import kernel_above
 
 _ASKED = "restart the runtime: "
 _BY_ITSELF = " (--restart does it by itself)"

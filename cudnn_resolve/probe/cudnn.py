@@ -15,7 +15,7 @@ from cudnn_resolve.facts.model import CudnnCopy, Problem
 from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.cudnn_places import Owner, choose_owner, find_directories, find_owners, same_release
-from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, Loading, Process
+from cudnn_resolve.probe.loader import DRIVER_LIBRARIES, CannotAskError, DynamicLoader, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -51,43 +51,43 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 def find_copies(host: Host, environment: TargetEnvironment) -> tuple[tuple[CudnnCopy, ...], tuple[Problem, ...]]:
     """Find every loadable copy in the loader's search order, and the problems with them."""
-    loading = Loading(host, environment)
-    candidates = tuple(find_candidates(loading, environment, find_directories(host, environment)))[:MOST_COPIES]
-    usable = [one.library for one in candidates if one.library and one.can_answer and loading.elf(one.library)]
+    loader = DynamicLoader(host, environment)
+    candidates = tuple(find_candidates(loader, environment, find_directories(host, environment)))[:MOST_COPIES]
+    usable = [one.library for one in candidates if one.library and one.can_answer and loader.elf(one.library)]
     answers, problems = _ask_libraries(host, environment, usable)
     examinations = [
-        _Examination(host, environment, loading, candidate, answers.get(candidate.library or "", _Answer())) for candidate in candidates
+        _Examination(host, environment, loader, candidate, answers.get(candidate.library or "", _Answer())) for candidate in candidates
     ]
     copies = tuple(examination.examine() for examination in examinations)
     more = (problem for examination in examinations for problem in examination.problems)
     return copies, tuple(dict.fromkeys((*problems, *more)))
 
 
-def find_candidates(loading: Loading, environment: TargetEnvironment, directories: tuple[str, ...]) -> Iterator[Candidate]:
+def find_candidates(loader: DynamicLoader, environment: TargetEnvironment, directories: tuple[str, ...]) -> Iterator[Candidate]:
     """Group the libraries in these directories by soname, without repeated files and other architectures."""
     seen: set[frozenset[str]] = set()
     for directory in directories:
-        for soname, names in _by_soname(loading, directory).items():
+        for soname, names in _by_soname(loader, directory).items():
             files: dict[str, str] = {}
             for name in sorted(names, key=_preference, reverse=True):
                 files.setdefault(name.part, f"{directory}/{name.file}")
-            real = frozenset(loading.identify(path) for path in files.values())
-            elf = loading.elf(next(iter(files.values())))
+            real = frozenset(loader.realpath(path) for path in files.values())
+            elf = loader.elf(next(iter(files.values())))
             if real in seen or (elf and environment.arch not in (None, elf.arch)):
                 continue
             seen.add(real)
             yield Candidate(directory=directory, soname=soname, files=files)
 
 
-def _by_soname(loading: Loading, directory: str) -> dict[int, list[LibraryName]]:
+def _by_soname(loader: DynamicLoader, directory: str) -> dict[int, list[LibraryName]]:
     """Group cuDNN's libraries in a directory by soname, read from the file if its name has none."""
     found: dict[int, list[LibraryName]] = {}
-    names = [name for name in map(parse_name, sorted(loading.names(directory))) if name is not None]
+    names = [name for name in map(parse_name, sorted(loader.names(directory))) if name is not None]
     for name in names:
         if name.soname is not None:
             found.setdefault(name.soname, []).append(name)
     for name in () if found else names:
-        elf = loading.elf(f"{directory}/{name.file}")
+        elf = loader.elf(f"{directory}/{name.file}")
         soname = parse_name(elf.soname or "") if elf else None
         if soname is not None and soname.soname is not None:
             found.setdefault(soname.soname, []).append(name)
@@ -102,10 +102,10 @@ def _preference(name: LibraryName) -> tuple[bool, CudnnVersion]:
 class _Examination:
     """Examination of one candidate; `problems` are those that concern the machine and not the copy alone."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, candidate: Candidate, answer: _Answer) -> None:
+    def __init__(self, host: Host, environment: TargetEnvironment, loader: DynamicLoader, candidate: Candidate, answer: _Answer) -> None:
         self._host = host
         self._environment = environment
-        self._loading = loading
+        self._loader = loader
         self._candidate = candidate
         self._answer = answer
         self._label = f"cuDNN in {candidate.directory}"
@@ -117,7 +117,7 @@ class _Examination:
         """Describe the copy with its faults."""
         answer = self._answer
         # Links of single libraries to elsewhere are not followed.
-        real = self._loading.identify(self._candidate.directory)
+        real = self._loader.realpath(self._candidate.directory)
         owners = find_owners(self._host, self._environment, real, self._candidate.soname)
         reported = answer.version or self._named_version() or self._header_version()
         owner = choose_owner(owners, reported, str(answer.cuda.major) if answer.cuda else None)
@@ -163,7 +163,7 @@ class _Examination:
         """Release in the name of the file behind the soname, `libcudnn.so.8.9.7`."""
         if self._candidate.library is None:
             return None
-        name = parse_name(self._loading.identify(self._candidate.library).rpartition("/")[2])
+        name = parse_name(self._loader.realpath(self._candidate.library).rpartition("/")[2])
         return name.version if name else None
 
     def _header_version(self) -> CudnnVersion | None:
@@ -186,7 +186,7 @@ class _Examination:
         if library is None:
             self._faults.append(f"parts of cuDNN {self._candidate.soname} without libcudnn.so.{self._candidate.soname} itself")
             return
-        elf = self._loading.look(library)
+        elf = self._loader.look(library)
         if isinstance(elf, str):
             self._faults.append(f"{library.rpartition('/')[2]} cannot be used: {elf}")
         name = parse_name(library.rpartition("/")[2])
@@ -214,7 +214,7 @@ class _Examination:
         """Detect parts of several releases, by their file names or by libcudnn's own check."""
         by_release: dict[str, list[str]] = {}
         for path in self._candidate.files.values():
-            name = parse_name(self._loading.identify(path).rpartition("/")[2])
+            name = parse_name(self._loader.realpath(path).rpartition("/")[2])
             if name is not None and name.version is not None:
                 by_release.setdefault(name.version.text, []).append(name.file)
         if len(by_release) > 1:
@@ -243,10 +243,10 @@ class _Examination:
         Those that are only opened may be in another NVIDIA wheel: frameworks load these first.
         """
         library = self._candidate.library
-        if library is None or self._loading.elf(library) is None:
+        if library is None or self._loader.elf(library) is None:
             return
         # The driver's libraries are expected only on a machine with a driver.
-        process = self._loading.process(driver=any(self._host.stat(path) for path in _DRIVER_SIGNS))
+        process = self._loader.process(driver=any(self._host.stat(path) for path in _DRIVER_SIGNS))
         files = sorted(self._candidate.files.items())
         lacks: dict[str, list[str]] = {}
         objects: dict[str, Library] = {}
@@ -276,7 +276,7 @@ class _Examination:
         """CUDA libraries that the parts open by name and would not find."""
         for opening in openings:
             name = opening.names[0]
-            if opening.by in objects and not self._loading.wheels_with(name):
+            if opening.by in objects and not self._loader.wheels_with(name):
                 found = process.open(name, objects[opening.by])
                 if isinstance(found, Missing) and found.name == name:
                     yield name

@@ -15,7 +15,7 @@ from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.probe.cudnn_places import same_release
 from cudnn_resolve.probe.framework_build import FrameworkBuild, FrameworkFiles, Search, find_preload, read_framework, with_preload
-from cudnn_resolve.probe.loader import CannotAskError, Loading, Process
+from cudnn_resolve.probe.loader import CannotAskError, DynamicLoader, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -31,17 +31,17 @@ def find_frameworks(
 
     Nothing is imported: files are read, and the dynamic loader is asked. Only JAX's version module is asked, in a child.
     """
-    loading = Loading(host, environment)
-    preload = find_preload(host, environment, loading)
+    loader = DynamicLoader(host, environment)
+    preload = find_preload(host, environment, loader)
     found: list[InstalledFramework] = []
     wrong: list[Problem] = []
     absent: list[Problem] = []
     for distribution in environment.distributions:
-        build = read_framework(FrameworkFiles(host, environment, loading, distribution))
+        build = read_framework(FrameworkFiles(host, environment, loader, distribution))
         if build is None:
             continue
         build = with_preload(_with_own_versions(host, environment, build), preload)
-        assessment = _Assessment(environment, loading, copies, build)
+        assessment = _Assessment(environment, loader, copies, build)
         found.append(assessment.framework())
         # A wrong cuDNN fails obscurely, a missing one with a clear message: the former come first.
         (wrong if assessment.loads else absent).extend(assessment.problems)
@@ -69,9 +69,9 @@ def _with_own_versions(host: Host, environment: TargetEnvironment, build: Framew
 class _Assessment:
     """Assessment of the cuDNN that one framework would load."""
 
-    def __init__(self, environment: TargetEnvironment, loading: Loading, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
+    def __init__(self, environment: TargetEnvironment, loader: DynamicLoader, copies: tuple[CudnnCopy, ...], build: FrameworkBuild) -> None:
         self._environment = environment
-        self._loading = loading
+        self._loader = loader
         self._copies = copies
         self._build = build
         self._by_path: Mapping[tuple[str | None, int | None], CudnnCopy] = {(copy.path, copy.soname): copy for copy in copies}
@@ -96,7 +96,7 @@ class _Assessment:
         )
 
     def _would_load(self) -> WouldLoad | None:
-        outcome = start(self._loading, self._build)
+        outcome = start(self._loader, self._build)
         if outcome.library is None and outcome.fault is None:
             return None
         if outcome.library is None or outcome.fault is not None:
@@ -106,7 +106,7 @@ class _Assessment:
         library = outcome.library
         self.loads = True
         version = self._version_of(library)
-        other = start(self._loading, self._build, library_path=False).library if library.rule in _SET_BY_USER else None
+        other = start(self._loader, self._build, library_path=False).library if library.rule in _SET_BY_USER else None
         because = self._reason(library, other)
         if outcome.process.lacks_driver:
             because += "; on this machine only once the driver's libraries are installed"
@@ -120,18 +120,18 @@ class _Assessment:
     # --- identity of the copy ---
 
     def _copy_of(self, library: Library) -> CudnnCopy | None:
-        return self._by_path.get((self._loading.identify(library.origin), self._soname(library)))
+        return self._by_path.get((self._loader.realpath(library.origin), self._soname(library)))
 
     def _place(self, library: Library) -> str:
         """Path of a library in the directory of its copy."""
-        return f"{self._loading.identify(library.origin)}/{library.name}"
+        return f"{self._loader.realpath(library.origin)}/{library.name}"
 
     def _version_of(self, library: Library) -> CudnnVersion | None:
         """Release of a library's copy, or else the one in its file name."""
         copy = self._copy_of(library)
         if copy is not None and copy.version is not None:
             return CudnnVersion(copy.version)
-        name = parse_name(self._loading.identify(library.path).rpartition("/")[2])
+        name = parse_name(self._loader.realpath(library.path).rpartition("/")[2])
         return name.version if name else None
 
     def _effective(self, version: CudnnVersion | None, parts: Parts) -> CudnnVersion | None:
@@ -176,13 +176,13 @@ class _Assessment:
     def _failure(self, outcome: Outcome) -> str:
         """Explain why no libcudnn would be loaded."""
         assert outcome.fault is not None
-        fault = self._loading.explain(outcome.fault)
+        fault = self._loader.explain(outcome.fault)
         by, name = fault.by.rpartition("/")[2], fault.name.rpartition("/")[2]
         if fault.why != "is not found":
             return f"{name} cannot be loaded: it {fault.why}" if fault.name.startswith("/") else f"{by} cannot load {name}: {fault.why}"
         if parse_name(name) is None:
             return f"{by} needs {name}, which is not found{self._elsewhere(name)}"
-        requester = self._loading.elf(fault.by)
+        requester = self._loader.elf(fault.by)
         rpath, runpath = (requester.rpath, requester.runpath) if requester else (None, None)
         places = ["its RPATH"] if rpath and runpath is None else []
         places.append("LD_LIBRARY_PATH" if self._environment.ld_library_path else "LD_LIBRARY_PATH (not set)")
@@ -195,7 +195,7 @@ class _Assessment:
         number = name.rpartition(".so.")[2]
         directories = [copy.path for copy in self._copies if copy.path and str(copy.soname) == number and copy.complete is not False]
         if parse_name(name) is None:
-            directories = self._loading.wheels_with(name)
+            directories = self._loader.wheels_with(name)
         return f"; nothing leads to the one in {min(directories)}" if directories else ""
 
     # --- whether it fits ---
@@ -205,10 +205,10 @@ class _Assessment:
 
     def _judge_parts(self, library: Library, version: CudnnVersion | None, parts: Parts) -> None:
         """Detect parts of another release than libcudnn itself, and parts that are not found."""
-        home = self._loading.identify(library.origin)
+        home = self._loader.realpath(library.origin)
         foreign: dict[str, list[Library]] = {}
         for part in parts.found.values():
-            directory = self._loading.identify(part.origin)
+            directory = self._loader.realpath(part.origin)
             release = self._version_of(part)
             if directory != home and not (release and version and same_release(release, version)):
                 foreign.setdefault(directory, []).append(part)
@@ -229,7 +229,7 @@ class _Assessment:
     def _judge_version(self, library: Library, version: CudnnVersion | None, other: Library | None) -> None:
         """Detect a release older than the one that the framework was built with, or than the one installed for it."""
         built = self._build.cudnn_built
-        where = self._loading.identify(library.origin)
+        where = self._loader.realpath(library.origin)
         shadowed = self._version_of(other) if other else None
         if version is not None and built is not None and not version.serves(CudnnVersion(built)):
             rule = "the same major and at least the same minor are needed"
@@ -243,14 +243,14 @@ class _Assessment:
         """Soname number of a cuDNN library."""
         name = parse_name(library.name)
         if name is None or name.soname is None:
-            elf = self._loading.elf(library.path)
+            elf = self._loader.elf(library.path)
             name = parse_name(elf.soname or "") if elf else None
         return name.soname if name is not None else None
 
     def _search_path(self, path: str) -> str:
         """Describe the search path of libcudnn or one of its parts."""
-        elf = self._loading.elf(path)
-        if self._loading.has_runpath(path):
+        elf = self._loader.elf(path)
+        if self._loader.has_runpath(path):
             return f"{_name(path)} has only a RUNPATH"
         return f"{_name(path)} has an RPATH" if elf and elf.rpath else f"{_name(path)} names no directory"
 
@@ -287,9 +287,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     """Missing dependencies of those found."""
 
 
-def start(loading: Loading, build: FrameworkBuild, *, library_path: bool = True) -> Outcome:
+def start(loader: DynamicLoader, build: FrameworkBuild, *, library_path: bool = True) -> Outcome:
     """Open the libraries of a framework in its own order."""
-    process = loading.process(library_path=library_path)
+    process = loader.process(library_path=library_path)
     for step in build.steps:
         if isinstance(step, Search):
             fault = _search(process, step)
@@ -300,7 +300,7 @@ def start(loading: Loading, build: FrameworkBuild, *, library_path: bool = True)
             return Outcome(process=process, library=None, fault=fault)
     library = next((held for held in process.libraries if (name := parse_name(held.name)) and name.part == ""), None)
     held = {other.path: other for other in process.libraries}
-    return Outcome(process=process, library=loading.exact(library, held) if library else None)
+    return Outcome(process=process, library=loader.with_exact_rule(library, held) if library else None)
 
 
 def _search(process: Process, step: Search) -> Missing | None:

@@ -26,7 +26,7 @@ from cudnn_resolve.facts.framework_files import (
 )
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.planning.preload import LIBRARIES, MODULE, import_name, preloaded_names
-from cudnn_resolve.probe.loader import Loading
+from cudnn_resolve.probe.loader import DynamicLoader
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 
 _JAX_PLUGIN = r"jax-cuda(\d{2})-plugin"
@@ -81,11 +81,11 @@ class FrameworkBuild(Struct, frozen=True, kw_only=True):
 class FrameworkFiles:
     """Files of one distribution."""
 
-    def __init__(self, host: Host, environment: TargetEnvironment, loading: Loading, distribution: Distribution) -> None:
+    def __init__(self, host: Host, environment: TargetEnvironment, loader: DynamicLoader, distribution: Distribution) -> None:
         self.host = host
         self.environment = environment
         self.distribution = distribution
-        self.loading = loading
+        self.loader = loader
 
     def path(self, *parts: str) -> str:
         """Path of a file beside the distribution."""
@@ -101,17 +101,17 @@ class FrameworkFiles:
 
     def find(self, folder: str, prefix: str) -> str | None:
         """Path of the first library in a folder with that name prefix, `onnxruntime_pybind11_state`."""
-        names = self.loading.names(self.path(folder))
+        names = self.loader.names(self.path(folder))
         return next((self.path(folder, name) for name in sorted(names) if name.startswith(prefix) and ".so" in name), None)
 
     def needs(self, path: str | None) -> tuple[str, ...]:
         """DT_NEEDED of a library; empty without one."""
-        return self.loading.needs(path) if path else ()
+        return self.loader.needs(path) if path else ()
 
     def below_sites(self, *parts: str, prefix: str) -> tuple[str, ...]:
         """Paths of libraries in a folder below every directory of the import path, in its order."""
         folders = ["/".join((site, *parts)) for site in self.environment.site_packages]
-        return tuple(f"{folder}/{name}" for folder in folders for name in sorted(self.loading.names(folder)) if name.startswith(prefix))
+        return tuple(f"{folder}/{name}" for folder in folders for name in sorted(self.loader.names(folder)) if name.startswith(prefix))
 
 
 class Preload(Struct, frozen=True, kw_only=True):
@@ -122,16 +122,16 @@ class Preload(Struct, frozen=True, kw_only=True):
     """Module to the libraries that are opened before its import."""
 
 
-def find_preload(host: Host, environment: TargetEnvironment, loading: Loading) -> Preload | None:
+def find_preload(host: Host, environment: TargetEnvironment, loader: DynamicLoader) -> Preload | None:
     """Find the preload of an environment; None if there is none, or nothing runs it at start."""
     for site in environment.site_packages:
-        names = loading.names(site)
+        names = loader.names(site)
         if f"{MODULE}.py" not in names or f"{MODULE}.pth" not in names:
             continue
         modules = preloaded_names(host.read_text(f"{site}/{MODULE}.py") or "")
         if modules is not None:
-            shared = _preloaded_libraries(f"{site}/nvidia", loading)
-            own_cudnn = _preloaded_libraries(f"{site}/{FOLDER}/nvidia", loading)
+            shared = _preloaded_libraries(f"{site}/nvidia", loader)
+            own_cudnn = _preloaded_libraries(f"{site}/{FOLDER}/nvidia", loader)
             apart = [*(path for path in shared if "/libcudnn" not in path), *own_cudnn]
             steps, steps_apart = (tuple(Open(path=path, required=False) for path in paths) for paths in (shared, apart))
             return Preload(path=f"{site}/{MODULE}.py", steps={**dict.fromkeys(modules[0], steps), **dict.fromkeys(modules[1], steps_apart)})
@@ -147,12 +147,12 @@ def with_preload(build: FrameworkBuild, preload: Preload | None) -> FrameworkBui
     return replace(build, steps=(*first, *first, *build.steps), preload=preload.path, preloaded=frozenset(step.path for step in first))
 
 
-def _preloaded_libraries(directory: str, loading: Loading) -> list[str]:
+def _preloaded_libraries(directory: str, loader: DynamicLoader) -> list[str]:
     """Paths in the order in which the preload opens them."""
     found = []
-    for root in sorted(loading.names(directory)):
+    for root in sorted(loader.names(directory)):
         folder = f"{directory}/{root}/lib"
-        for name in loading.names(folder):
+        for name in loader.names(folder):
             rank = next((number for number, prefix in enumerate(LIBRARIES) if name.startswith(prefix)), None)
             if rank is not None and ".so" in name:
                 found.append((rank, len(name), f"{folder}/{name}"))
@@ -296,7 +296,7 @@ def _jax(files: FrameworkFiles) -> FrameworkBuild | None:
     built = jaxlib_label(label) if label else None
     if jaxlib is None or built is None:
         return _build(files, "cpu" if jaxlib else None)
-    inside = FrameworkFiles(files.host, files.environment, files.loading, jaxlib)
+    inside = FrameworkFiles(files.host, files.environment, files.loader, jaxlib)
     cuda, cudnn = built
     modules = (inside.find("jaxlib/cuda", "_versions"), inside.find("jaxlib", "xla_extension"))
     steps: list[Open | Search] = [Open(path=path) for path in modules if path]
@@ -316,7 +316,7 @@ def _jax_variant(files: FrameworkFiles, cuda: str, cudnn: str | None) -> str:
 
 
 def _jax_plugin(files: FrameworkFiles, plugin: Distribution) -> FrameworkBuild:
-    inside = FrameworkFiles(files.host, files.environment, files.loading, plugin)
+    inside = FrameworkFiles(files.host, files.environment, files.loader, plugin)
     major = plugin.name.removeprefix("jax-cuda").removesuffix("-plugin")
     required = required_cudnn(plugin.requires)
     preloaded = cudnn_preloaded_by_jax(inside.text(f"jax_plugins/xla_cuda{major}/__init__.py"))

@@ -186,7 +186,8 @@ def test_garbage_is_not_believed_and_named(libraries: Path) -> None:
     assert found.driver == Driver(version="550.54.15", cuda="12.4")
     assert found.gpus == (T4, L4)
     reasons = "\n".join(problem.why for problem in found.problems)
-    for words in ("the impossible CUDA version -77", "the impossible driver version", "4000000000 GPUs", "capability -3.700", "3 bytes", "UUID 'GPU-?'"):
+    versions = ("the impossible CUDA version -77", "the impossible driver version")
+    for words in (*versions, "4000000000 GPUs", "capability -3.700", "3 bytes", "UUID 'GPU-?'"):
         assert words in reasons
 
 
@@ -276,7 +277,8 @@ def test_a_forward_compatibility_libcuda_gives_its_cuda_and_says_so(libraries: P
     )
 
     assert found.driver == Driver(version="550.54.15", cuda="13.0", kernel_module="550.54.15")
-    assert found.said("libcuda.so.1").startswith(f"{compat}/libcuda.so.580.82.07 belongs to a forward-compatibility package: it offers CUDA 13.0")
+    library = f"{compat}/libcuda.so.580.82.07"
+    assert found.said("libcuda.so.1").startswith(f"{library} belongs to a forward-compatibility package: it offers CUDA 13.0")
     assert len(found.problems) == 1
 
 

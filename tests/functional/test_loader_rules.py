@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.facts.loader_trace import Library as Opened
 from cudnn_resolve.facts.model import Python
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.probe.loader import Loading, Process
+from cudnn_resolve.probe.loader import DynamicLoader, Process
 from cudnn_resolve.probe.python import TargetEnvironment
 from tests.examples import examples
 from tests.native.template import RPATH, RUNPATH, Template, templates
@@ -105,7 +105,7 @@ def started(root: Path, world: World, program: Path) -> Process:
     paths = () if world.library_path is None else tuple(use(root, one) for one in world.library_path.split(":"))
     environ = {"PATH": os.environ["PATH"], "LD_PRELOAD": ":".join(use(root, one) for one in world.preload)}
     target = TargetEnvironment(python=Python(path=str(program)), prefix="", ld_library_path=paths if any(paths) else ())
-    return Loading(LinuxHost(environ=environ), target).process()
+    return DynamicLoader(LinuxHost(environ=environ), target).process()
 
 
 def ours(root: Path, paths: list[str]) -> list[str]:

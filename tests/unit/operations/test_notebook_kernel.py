@@ -10,7 +10,7 @@ import pytest
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.operations import notebook_kernel
 from cudnn_resolve.operations.notebook_kernel import imported, imported_by_kernel, imported_here, restart_note
-from cudnn_resolve.probe.kernel import kernel_above
+from cudnn_resolve.probe.notebook import kernel_above
 from tests.fake_host import FakeHost
 
 

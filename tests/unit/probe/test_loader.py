@@ -6,7 +6,7 @@ import pytest
 
 from cudnn_resolve.facts.model import Problem
 from cudnn_resolve.host.protocol import CommandResult
-from cudnn_resolve.probe.loader import CannotAskError, Loading
+from cudnn_resolve.probe.loader import CannotAskError, DynamicLoader
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost
 from tests.library_tree import LOADER, SITE, Files, distribution, environment_of, look
@@ -38,7 +38,7 @@ def test_a_loader_without_an_answer_leaves_it_unknown_and_says_so(result: Comman
 def test_a_path_that_ld_preload_cannot_hold() -> None:
     environment = environment_of()
     host = FakeHost(FILES)
-    process = Loading(host, environment).process()
+    process = DynamicLoader(host, environment).process()
 
     with pytest.raises(CannotAskError, match="paths with a space or a colon, such as /a b/liba"):
         process.open_all(("/a b/liba.so", "/c d/libb.so"))

@@ -7,7 +7,7 @@ import pytest
 from cudnn_resolve.diagnosis.diagnose import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.probe.kernel import with_kernel
+from cudnn_resolve.probe.notebook import with_kernel_paths
 from tests.fake_host import FakeHost
 from tests.written_logs import book
 
@@ -34,25 +34,25 @@ def machine(started: str | None, now: str, command: str = "python3\0-m\0ipykerne
     ],
 )
 def test_what_was_changed_since_the_kernel_started(started: str | None, now: str, found: list[tuple[str, str]]) -> None:
-    problems = with_kernel(machine(started, now), Facts()).problems
+    problems = with_kernel_paths(machine(started, now), Facts()).problems
     assert [(one.what.removeprefix("loader.kernel."), one.why) for one in problems] == found
 
 
 def test_other_parents_are_no_kernel() -> None:
-    assert not with_kernel(machine("", WHEEL, "/bin/bash\0-l"), Facts()).problems
-    assert not with_kernel(FakeHost(), Facts()).problems
+    assert not with_kernel_paths(machine("", WHEEL, "/bin/bash\0-l"), Facts()).problems
+    assert not with_kernel_paths(FakeHost(), Facts()).problems
 
 
 def test_the_kernel_itself_may_ask() -> None:
     own = {"/proc/self/cmdline": "python3\0-m\0ipykernel_launcher", "/proc/self/environ": "LANG=C\0"}
-    assert with_kernel(FakeHost({**LIBRARIES, **own}, environ={"LD_LIBRARY_PATH": WHEEL}), Facts()).problems
+    assert with_kernel_paths(FakeHost({**LIBRARIES, **own}, environ={"LD_LIBRARY_PATH": WHEEL}), Facts()).problems
 
 
 def test_it_is_a_finding_with_what_to_do_in_the_notebook() -> None:
     facts = from_mapping({"cudnn": [{"version": "9.1.0", "soname": 9, "path": WHEEL, "source": "pip"}]}, "test")
-    added = diagnose_facts(with_kernel(machine("", WHEEL), facts), book())
+    added = diagnose_facts(with_kernel_paths(machine("", WHEEL), facts), book())
     assert [(one.cause, one.severity) for one in added] == [("lib_not_on_path", "warning")]
     assert f"ctypes.CDLL('{WHEEL}/libcudnn.so.9'" in added[0].remedy[0].text
-    removed = diagnose_facts(with_kernel(machine("/opt/old", ""), Facts()), book())
+    removed = diagnose_facts(with_kernel_paths(machine("/opt/old", ""), Facts()), book())
     assert [(one.cause, one.severity) for one in removed] == [("ld_path_shadowing", "warning")]
     assert "/opt/old was taken out" in removed[0].summary

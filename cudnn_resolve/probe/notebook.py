@@ -17,7 +17,7 @@ _NAME = "LD_LIBRARY_PATH"
 
 
 def kernel_above(host: Host) -> int | None:
-    """Process id of the notebook kernel above this program (`!cudnn-resolve …`); None where there is none."""
+    """Process id of the notebook kernel above this program (`!cudnn-resolve …`), or None."""
     pid = "self"
     for _ in range(_ANCESTORS):
         text = host.read_text(f"/proc/{pid}/stat", 4096)
@@ -30,26 +30,23 @@ def kernel_above(host: Host) -> int | None:
     return None
 
 
-def with_kernel(host: Host, facts: Facts) -> Facts:
-    """Add a problem where LD_LIBRARY_PATH was changed inside the running kernel.
+def with_kernel_paths(host: Host, facts: Facts) -> Facts:
+    """Add a problem if LD_LIBRARY_PATH was changed inside the running kernel.
 
-    The loader reads it once, when a process starts: what `os.environ` or `%env` set later counts only for programs that the kernel starts,
-    of which this one may be. Directories without libraries of CUDA change nothing and are left out.
+    The loader reads it once, when a process starts: later changes by `os.environ` or `%env` only affect programs that the kernel starts,
+    possibly this one. Directories without CUDA libraries make no difference and are left out.
     """
     pid = "self" if _is_kernel(host, "self") else kernel_above(host)
     block = host.read_text(f"/proc/{pid}/environ", _ENVIRON_BYTES) if pid is not None else None
     if block is None:
         return facts
-    before = _directories(next((one.partition("=")[2] for one in block.split("\0") if one.startswith(f"{_NAME}=")), ""))
+    before = _directories(next((entry.partition("=")[2] for entry in block.split("\0") if entry.startswith(f"{_NAME}=")), ""))
     now = _directories(host.environ.get(_NAME, ""))
-    added = [one for one in now if one not in before and _holds_libraries(host, one)]
-    removed = [one for one in before if one not in now and _holds_libraries(host, one)]
-    found = []
-    if added:
-        found.append(Problem(what="loader.kernel.added", why=", ".join(added)))
-    if removed:
-        found.append(Problem(what="loader.kernel.removed", why=", ".join(removed)))
-    return replace(facts, problems=(*facts.problems, *found)) if found else facts
+    added = [path for path in now if path not in before and _has_libraries(host, path)]
+    removed = [path for path in before if path not in now and _has_libraries(host, path)]
+    changes = (("added", added), ("removed", removed))
+    problems = tuple(Problem(what=f"loader.kernel.{change}", why=", ".join(paths)) for change, paths in changes if paths)
+    return replace(facts, problems=(*facts.problems, *problems))
 
 
 def _is_kernel(host: Host, pid: str) -> bool:
@@ -58,8 +55,8 @@ def _is_kernel(host: Host, pid: str) -> bool:
 
 
 def _directories(path: str) -> list[str]:
-    return list(dict.fromkeys(one.rstrip("/") for one in re.split("[:;]", path) if one.startswith("/")))
+    return list(dict.fromkeys(entry.rstrip("/") for entry in re.split("[:;]", path) if entry.startswith("/")))
 
 
-def _holds_libraries(host: Host, directory: str) -> bool:
+def _has_libraries(host: Host, directory: str) -> bool:
     return any(re.match(_LIBRARY, name) for name in host.list_dir(directory))
