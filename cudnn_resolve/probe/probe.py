@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -19,52 +21,58 @@ if TYPE_CHECKING:
 def detect(host: Host, python: str | None, known: Facts | None = None) -> Facts:
     """Detect the facts of a machine and of one interpreter's environment, each with its source.
 
-    `python` is what `--python` says (a path, an environment, a name or a version), None for the default. What could not be asked
-    becomes a problem; UsageError or WorldError only where the interpreter itself cannot be used. `known` are facts of this machine from a
-    moment ago, since which nothing but the environment has changed: driver, GPUs and rights are not asked again.
+    `python` is the value of `--python` (a path, an environment, a name or a version), None for the default. Unanswered questions become
+    problems; UsageError or WorldError are raised only if the interpreter itself cannot be used. `known` are facts detected a moment ago on
+    this machine, of which only the environment has changed since: driver, GPUs and rights are not asked again.
     """
     path, how = choose_python(host, python)
-    told = Later(lambda: ask_python(host, path, how))
-    from cudnn_resolve.probe.cudnn import find_copies  # while the interpreter answers
-    from cudnn_resolve.probe.driver import find_driver
-    from cudnn_resolve.probe.driver_sources import DriverSources, ask_libraries
+    target = Later(lambda: ask_python(host, path, how))
+    # These imports run while the interpreter answers.
+    from cudnn_resolve.probe.cudnn import find_copies
     from cudnn_resolve.probe.framework import find_frameworks
-    from cudnn_resolve.probe.gpu import find_gpus
-    from cudnn_resolve.probe.system import find_root
     from cudnn_resolve.probe.toolkit import find_compiler
 
-    native = Later(lambda: ask_libraries(host)) if known is None else None
-    root = Later(lambda: find_root(host)) if known is None else None
+    machine: Callable[[], Facts] = _later_machine(host) if known is None else partial(replace, known, problems=())
     compiler = Later(lambda: find_compiler(host))
-    facts, environment = _surroundings(host, told.result(), compiler)
+    facts, environment = _surroundings(host, target.result(), compiler)
     copies, copy_problems = find_copies(host, environment)
     frameworks, framework_problems = find_frameworks(host, environment, copies)
-    if native is None or root is None:
-        assert known is not None
-        problems = (*facts.problems, *copy_problems, *framework_problems)
-        facts = replace(facts, driver=known.driver, gpus=known.gpus, root=known.root, cudnn=copies, frameworks=frameworks)
-        sources = {**known.sources, **facts.sources}
-        return replace(facts, sources=MappingProxyType(dict(sorted(sources.items()))), problems=problems)
-    probe = DriverSources(host, native.result())
-    driver, driver_sources, driver_problems = find_driver(probe)
-    gpus, gpu_source, gpu_problems = find_gpus(probe, driver)
-    may_be_root, root_source = root.result()
-    sources = {**facts.sources, **driver_sources, "gpus": gpu_source, "root": root_source}
-    problems = (*driver_problems, *gpu_problems, *facts.problems, *copy_problems, *framework_problems)
+    found = machine()
     return replace(
         facts,
-        driver=driver,
-        gpus=gpus,
+        driver=found.driver,
+        gpus=found.gpus,
+        root=found.root,
         cudnn=copies,
         frameworks=frameworks,
-        root=may_be_root,
-        sources=MappingProxyType(dict(sorted(sources.items()))),
-        problems=tuple(dict.fromkeys(problems)),
+        sources=MappingProxyType(dict(sorted({**found.sources, **facts.sources}.items()))),
+        problems=tuple(dict.fromkeys((*found.problems, *facts.problems, *copy_problems, *framework_problems))),
     )
 
 
+def _later_machine(host: Host) -> Callable[[], Facts]:
+    """Start to ask the driver's libraries and sudo; the result waits for them and gives driver, GPUs and rights."""
+    from cudnn_resolve.probe.driver import find_driver
+    from cudnn_resolve.probe.driver_sources import DriverSources, ask_libraries
+    from cudnn_resolve.probe.gpu import find_gpus
+    from cudnn_resolve.probe.system import find_root
+
+    native, root = Later(lambda: ask_libraries(host)), Later(lambda: find_root(host))
+
+    def finish() -> Facts:
+        probe = DriverSources(host, native.result())
+        driver, driver_sources, driver_problems = find_driver(probe)
+        gpus, gpu_source, gpu_problems = find_gpus(probe, driver)
+        may_be_root, root_source = root.result()
+        sources = {**driver_sources, "gpus": gpu_source, "root": root_source}
+        problems = (*driver_problems, *gpu_problems)
+        return Facts(driver=driver, gpus=gpus, root=may_be_root, sources=sources, problems=problems)
+
+    return finish
+
+
 def _surroundings(host: Host, target: TargetEnvironment, compiler: Later[Compiler]) -> tuple[Facts, TargetEnvironment]:
-    """Facts that need neither the driver nor cuDNN, and the environment in which to look for the latter."""
+    """Facts that need neither driver nor cuDNN, and the environment in which to look for cuDNN."""
     from cudnn_resolve.probe.system import find_apt, find_cache, find_container, find_platform, relevant
     from cudnn_resolve.probe.toolkit import find_toolkits
 
@@ -87,9 +95,11 @@ def _surroundings(host: Host, target: TargetEnvironment, compiler: Later[Compile
         cuda_toolkits=toolkits.toolkits,
         loader=Loader(ld_library_path=target.ld_library_path, ldconfig=relevant(cache)),
         packages=Packages(
-            pip=MappingProxyType({one.name: one.version for one in target.distributions}),
+            pip=MappingProxyType({distribution.name: distribution.version for distribution in target.distributions}),
             apt=apt,
-            requires=MappingProxyType({one.name: one.requires for one in target.distributions if one.requires}),
+            requires=MappingProxyType(
+                {distribution.name: distribution.requires for distribution in target.distributions if distribution.requires}
+            ),
         ),
         container=container,
         sources=sources,

@@ -1,4 +1,4 @@
-"""Which interpreter is meant, what it is, and what is installed for it."""
+"""The target interpreter: its choice, its properties, and its installed distributions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, is_file, wh
 
 
 class Distribution(Struct, frozen=True, kw_only=True, array_like=True):
-    """One installed distribution of the target interpreter; the payload tells it as a list of these fields."""
+    """One installed distribution of the target interpreter; the payload reports it as a list of these fields."""
 
     name: str
     """Normalized (PEP 503): lower case, runs of `-`, `_` and `.` as one `-`."""
     version: str
     location: str
-    """Directory on the import path that holds it, `…/site-packages`."""
+    """Its directory on the import path, `…/site-packages`."""
     metadata: str
     """Its `.dist-info` or `.egg-info` directory (or file)."""
     requires: tuple[str, ...] = ()
@@ -28,28 +28,28 @@ class Distribution(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class TargetEnvironment(Struct, frozen=True, kw_only=True):
-    """The target interpreter and its environment, as the interpreter tells it, and then what the machine adds; paths are of the host."""
+    """The target interpreter and its environment, as reported by itself, plus facts of the machine; paths are the host's."""
 
     python: Python
-    """`python.path` is the interpreter as it is to be run; None where there is none (then there are no distributions)."""
+    """`python.path` is the interpreter to run; None without one (and then without distributions)."""
     how: str = ""
-    """Why it is this one."""
+    """Why it was chosen."""
     prefix: str
     """`sys.prefix`; also the prefix of a conda environment."""
     system: str = "linux"
     arch: str | None = None
-    """`x86_64`, `aarch64`; None = not told."""
+    """`x86_64`, `aarch64`; None = unknown."""
     glibc: str | None = None
-    """None where the C library is another one."""
+    """None for another C library."""
     site_packages: tuple[str, ...] = ()
     """Existing directories on the import path apart from the standard library, in import order."""
     distributions: tuple[Distribution, ...] = ()
-    """In import order; one for each name, the first on the path."""
+    """In import order; one per name, the first on the path."""
     ld_library_path: tuple[str, ...] = ()
-    """Entries of LD_LIBRARY_PATH as its processes see it (a wrapper may have set it), empty ones left out."""
+    """LD_LIBRARY_PATH as its processes see it (a wrapper may have set it), without empty entries."""
     problems: tuple[Problem, ...] = ()
     ldconfig: tuple[CacheEntry, ...] = ()
-    """The whole linker cache in the loader's order, entries of other architectures left out."""
+    """The linker cache in the loader's order, without entries of other architectures."""
     cuda_directories: tuple[str, ...] = ()
     """Root directories of CUDA toolkits, links resolved, each once: `/usr/local/cuda-12.4`."""
     apt: Mapping[str, str] | Unknown = UNKNOWN
@@ -57,11 +57,11 @@ class TargetEnvironment(Struct, frozen=True, kw_only=True):
 
     def distribution(self, name: str) -> Distribution | None:
         """The installed distribution of a normalized name, or None."""
-        return next((found for found in self.distributions if found.name == name), None)
+        return next((distribution for distribution in self.distributions if distribution.name == name), None)
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """What the payload tells."""
+    """Answer of the payload."""
 
     version: str
     executable: str
@@ -79,10 +79,10 @@ class _Answer(Struct, frozen=True, kw_only=True):
 
 
 TIMEOUT_SECONDS = 20.0
-"""An interpreter on a cold network disk is slow; one that hangs must not be waited for longer."""
+"""Time limit: enough for an interpreter on a cold network disk."""
 
 LOCAL = ".venv"
-"""The virtual environment of a project, in its folder."""
+"""Virtual environment in a project's folder."""
 _TOOLS = r"/uv/tools/[^/]+/$|/pipx/(?:venvs|\.cache)/[^/]+/$|/\.cache/pipx/[^/]+/$"
 _UV_CACHE = r"(.*)/(?:archive|environments|builds)-v\d+/"
 _MINOR = r"(?a)python3\.(\d{1,2})"
@@ -92,27 +92,27 @@ _HINT = "pass --python with the path of an interpreter or of a virtual environme
 
 
 def choose_python(host: Host, wanted: str | None) -> tuple[str, str]:
-    """Choose the target interpreter and say why; UsageError where what was asked for is not there.
+    """Choose the target interpreter, and give the reason; UsageError if the wanted one does not exist.
 
-    In order: `wanted` (a path of an interpreter, of an environment or of its bin directory, a name on PATH, or a version), the active
-    virtual environment (VIRTUAL_ENV), the active conda environment (CONDA_PREFIX), `.venv` in the working directory, conda's base
-    environment, the interpreter that runs this, the first one on PATH. The environment of a tool (uvx, uv tool, pipx) is passed over:
-    what is installed there serves the tool alone.
+    In order: `wanted` (the path of an interpreter, an environment or its bin directory, a name on PATH, or a version), the active virtual
+    environment (VIRTUAL_ENV), the active conda environment (CONDA_PREFIX), `.venv` in the working directory, conda's base environment,
+    the interpreter that runs this, the first one on PATH. Environments of a tool (uvx, uv tool, pipx) are skipped: they serve that tool
+    alone.
     """
     if wanted is not None:
         return _wanted_python(host, wanted), "--python"
     is_base = host.environ.get("CONDA_DEFAULT_ENV") in ("base", "root")
     for name in ("VIRTUAL_ENV", LOCAL, "CONDA_PREFIX") if is_base else ("VIRTUAL_ENV", "CONDA_PREFIX", LOCAL):
         prefix = host.environ.get(name)
-        if name == LOCAL and any(is_file(host, f"{LOCAL}/bin/{one}") for one in ("python", "python3")):
+        if name == LOCAL and any(is_file(host, f"{LOCAL}/bin/{python}") for python in ("python", "python3")):
             return _python_below(host, LOCAL, LOCAL), LOCAL
         if prefix and not is_of_tool(host, prefix):
-            return _python_below(host, prefix, f"{name} says {prefix}, but it"), name
+            return _python_below(host, prefix, f"{name}={prefix}"), name
     return _running_python(host)
 
 
 def _running_python(host: Host) -> tuple[str, str]:
-    """The interpreter that runs this, or the first one on PATH where that is a tool's own."""
+    """The interpreter that runs this, or if that belongs to a tool, the first one on PATH."""
     own = host.python if host.python and is_file(host, host.python) else None
     if own is not None and not is_of_tool(host, _prefix(own)):
         return own, "runs this program"
@@ -124,39 +124,39 @@ def _running_python(host: Host) -> tuple[str, str]:
     if own is None:
         raise UsageError("no Python interpreter was found", code="python-missing", hint=_HINT)
     raise UsageError(
-        f"no environment to look at: cudnn-resolve runs in one that serves it alone, {_prefix(own)}",
+        f"no target environment: cudnn-resolve runs in an environment of its own, {_prefix(own)}",
         code="python-of-tool",
-        hint="name the one that is meant, `--python .venv`; `python3 -m venv .venv` makes it",
+        hint="name the target with `--python .venv`; `python3 -m venv .venv` creates it",
     )
 
 
 def _prefix(python: str) -> str:
-    """The environment of an interpreter in its bin directory."""
+    """Environment of an interpreter in its bin directory."""
     return python.rpartition("/")[0].rpartition("/")[0]
 
 
 def is_of_tool(host: Host, prefix: str) -> bool:
-    """True for an environment that uv (uvx, uv tool) or pipx made for one program."""
-    made_by = any(is_file(host, f"{prefix}/{name}") for name in ("uv-receipt.toml", "pipx_metadata.json"))
-    cache = re.match(_UV_CACHE, f"{prefix}/")  # UV_CACHE_DIR gives it any name
-    return made_by or re.search(_TOOLS, f"{prefix}/") is not None or (cache is not None and is_file(host, f"{cache[1]}/CACHEDIR.TAG"))
+    """True for an environment made by uv (uvx, uv tool) or pipx for one program."""
+    has_receipt = any(is_file(host, f"{prefix}/{name}") for name in ("uv-receipt.toml", "pipx_metadata.json"))
+    cache = re.match(_UV_CACHE, f"{prefix}/")  # UV_CACHE_DIR may have any name
+    return has_receipt or re.search(_TOOLS, f"{prefix}/") is not None or (cache is not None and is_file(host, f"{cache[1]}/CACHEDIR.TAG"))
 
 
 def interpreters(host: Host) -> Mapping[tuple[int, int], Sequence[str]]:
-    """The interpreters that are there, by their minor versions: of PATH, of pyenv, of the system, of uv, of conda, in this order.
+    """Find interpreters by minor version: on PATH, then those of pyenv, the system, uv and conda.
 
-    None of them has been asked: one may not work.
+    None of them has been run: some may not work.
     """
     home, environ = host.environ.get("HOME", ""), host.environ
     managed = environ.get("UV_PYTHON_INSTALL_DIR") or f"{environ.get('XDG_DATA_HOME') or f'{home}/.local/share'}/uv/python"
     condas = [environ.get("CONDA_EXE", "").removesuffix("/bin/conda"), environ.get("CONDA_PREFIX", "").partition("/envs/")[0]]
     condas += [f"{home}/{name}" for name in _CONDAS] + ["/opt/conda"]
-    folders = [one for one in environ.get("PATH", "").split(":") if not one.endswith("/shims")]  # they name what may not be there
+    folders = [path for path in environ.get("PATH", "").split(":") if not path.endswith("/shims")]  # shims may lead nowhere
     folders += _bins(host, f"{environ.get('PYENV_ROOT') or f'{home}/.pyenv'}/versions")
     folders += ["/usr/local/bin", "/usr/bin", *_bins(host, managed)]
-    folders += [one for root in condas if root for one in (f"{root}/bin", *_bins(host, f"{root}/envs"))]
+    folders += [path for root in condas if root for path in (f"{root}/bin", *_bins(host, f"{root}/envs"))]
     found: dict[tuple[int, int], list[str]] = {}
-    for folder in dict.fromkeys(one.rstrip("/") for one in folders if one.startswith("/")):
+    for folder in dict.fromkeys(path.rstrip("/") for path in folders if path.startswith("/")):
         for name in host.list_dir(folder):
             minor = re.fullmatch(_MINOR, name)
             if minor is not None and not is_of_tool(host, _prefix(f"{folder}/{name}")):
@@ -165,7 +165,7 @@ def interpreters(host: Host) -> Mapping[tuple[int, int], Sequence[str]]:
 
 
 def _bins(host: Host, root: str) -> list[str]:
-    """The folders of programs of the Pythons below a folder, the newest first."""
+    """Bin directories of the Pythons below a directory, newest first."""
     names = sorted(host.list_dir(root), key=lambda name: [int(part) for part in re.findall(r"\d{1,9}", name)], reverse=True)
     return [f"{root}/{name}/bin" for name in names]
 
@@ -173,7 +173,7 @@ def _bins(host: Host, root: str) -> list[str]:
 def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:
     """Ask the interpreter at `path` about itself and its environment.
 
-    UsageError where it is no Python from 3.6 on, WorldError where it hangs or crashes.
+    UsageError if it is not Python 3.6 or later, WorldError if it hangs or crashes.
     """
     result = host.run([path, "-I", payload_path("probe/payload_python.py")], timeout_seconds=TIMEOUT_SECONDS)
     answer = answer_of(result)
@@ -181,7 +181,7 @@ def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:
         try:
             return _target(path, how, answer)
         except ValueError:
-            raise _unusable(path, "its answer makes no sense") from None
+            raise _unusable(path, "its answer is invalid") from None
     raise _refusal(host, path, result)
 
 
@@ -198,58 +198,58 @@ def _wanted_python(host: Host, wanted: str) -> str:
         if found is not None:
             return found
     if not is_file(host, wanted):
-        raise UsageError(f"{wanted!r} is not there", code="python-missing", context=f"--python {wanted}", hint=_HINT)
+        raise UsageError(f"{wanted!r} does not exist", code="python-missing", context=f"--python {wanted}", hint=_HINT)
     return wanted if "/" in wanted else f"./{wanted}"
 
 
 def _python_below(host: Host, directory: str, subject: str) -> str:
-    """The interpreter of an environment or of its bin directory."""
+    """Interpreter of an environment, or in its bin directory."""
     directory = directory.rstrip("/") or "/"
     for candidate in ("bin/python", "bin/python3", "python", "python3"):
         path = f"{directory}/{candidate}"
         if is_file(host, path):
             return path
-    raise UsageError(f"{subject} holds no Python interpreter", code="python-missing", context=directory, hint=_HINT)
+    raise UsageError(f"{subject} has no Python interpreter", code="python-missing", context=directory, hint=_HINT)
 
 
 def _target(path: str, how: str, answer: Mapping[str, Any]) -> TargetEnvironment:
-    """Read the payload's answer; ValueError where it is none."""
-    told = convert(_clean(answer), _Answer)
-    if tuple(int(part) for part in told.version.split(".")) < (3, 6):
-        raise _unusable(path, f"it is Python {told.version}; 3.6 or later is needed")
-    problems = [Problem(what=what, why=why) for what, why in told.problems]
-    is_glibc = told.libc.startswith("glibc ")
-    if told.system == "linux" and not is_glibc:
-        problems.append(Problem(what="C library", why="it is not glibc: NVIDIA's libraries and manylinux wheels need glibc"))
-    machine = told.machine.lower()
+    """Read the payload's answer; ValueError if it is invalid."""
+    report = convert(_clean(answer), _Answer)
+    if tuple(int(part) for part in report.version.split(".")) < (3, 6):
+        raise _unusable(path, f"it is Python {report.version}; 3.6 or later is needed")
+    problems = [Problem(what=what, why=why) for what, why in report.problems]
+    is_glibc = report.libc.startswith("glibc ")
+    if report.system == "linux" and not is_glibc:
+        problems.append(Problem(what="C library", why="is not glibc: NVIDIA's libraries and manylinux wheels need glibc"))
+    machine = report.machine.lower()
     return TargetEnvironment(
         python=Python(
-            version=told.version,
-            path=path if path.startswith("/") else told.executable or path,
-            implementation=told.implementation,
-            externally_managed=told.externally_managed,
-            prefix=told.prefix,
-            free_threaded=told.free_threaded,
+            version=report.version,
+            path=path if path.startswith("/") else report.executable or path,
+            implementation=report.implementation,
+            externally_managed=report.externally_managed,
+            prefix=report.prefix,
+            free_threaded=report.free_threaded,
         ),
         how=how,
-        prefix=told.prefix,
-        system=told.system,
+        prefix=report.prefix,
+        system=report.system,
         arch={"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine) or None,
-        glibc=told.libc.removeprefix("glibc ") if is_glibc else None,
-        site_packages=told.path,
-        distributions=told.distributions,
-        ld_library_path=tuple(entry for entry in told.ld_library_path.split(":") if entry),
+        glibc=report.libc.removeprefix("glibc ") if is_glibc else None,
+        site_packages=report.path,
+        distributions=report.distributions,
+        ld_library_path=tuple(entry for entry in report.ld_library_path.split(":") if entry),
         problems=tuple(problems),
     )
 
 
 def _clean(value: Any) -> Any:
-    """The value with texts that can be printed: bytes that are no UTF-8 are replaced."""
+    """Replace invalid UTF-8 in all strings, so that they can be printed."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
-        return {key: _clean(one) for key, one in value.items()}
-    return [_clean(one) for one in value] if isinstance(value, list) else value
+        return {key: _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 def _unusable(path: str, why: str) -> UsageError:
@@ -257,7 +257,7 @@ def _unusable(path: str, why: str) -> UsageError:
 
 
 def _refusal(host: Host, path: str, result: CommandResult) -> UsageError | WorldError:
-    """The error to raise where there is no answer."""
+    """Error for an interpreter that gave no answer."""
     if result.timed_out or result.signal:
         code = "python-hangs" if result.timed_out else "python-crashes"
         return WorldError(f"the Python interpreter {path} {result.why()}", code=code, context=path, hint=_HINT)

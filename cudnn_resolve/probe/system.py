@@ -1,4 +1,4 @@
-"""The operating system: its release, the container around it, its packages, the linker cache, and whether its user may become root."""
+"""The operating system: release, container, packages, linker cache, and whether the user may become root."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cudnn_resolve.host.protocol import Host, which
 from cudnn_resolve.probe.python import TargetEnvironment
 
 OS_RELEASE_FILES = ("/etc/os-release", "/usr/lib/os-release")
-"""Tried in this order. Source: os-release(5)."""
+"""In order of preference. Source: os-release(5)."""
 
 
 def find_platform(host: Host, target: TargetEnvironment) -> tuple[Platform, dict[str, str]]:
-    """The operating system as the target interpreter sees it, and how each part was learnt."""
+    """Describe the operating system as the target interpreter sees it, with the source of each fact."""
     sources = {"platform.arch": "the target interpreter (uname)"}
     file, values = next(((file, parse_os_release(text)) for file in OS_RELEASE_FILES if (text := host.read_text(file))), ("", {}))
     if file:
@@ -39,13 +39,13 @@ def find_platform(host: Host, target: TargetEnvironment) -> tuple[Platform, dict
 
 _CGROUP = r"/(?:docker|kubepods|containerd|lxc|libpod|crio|garden)\b|docker-[0-9a-f]{12}|/actions_job/"
 _KAGGLE_CLIENT = frozenset({"KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR"})
-"""Set by users of Kaggle's command-line client on any machine."""
+"""Set for Kaggle's command-line client on any machine."""
 
 
 def find_container(host: Host) -> tuple[str | None, str]:
-    """`colab`, `kaggle`, `docker`, `wsl` or None, and what says so. Any OCI container counts as `docker`."""
+    """Identify `colab`, `kaggle`, `docker`, `wsl` or None, with the evidence. Any OCI container counts as `docker`."""
 
-    def is_there(*files: str) -> bool:
+    def exist(*files: str) -> bool:
         return all(host.stat(file) is not None for file in files)
 
     environ = host.environ
@@ -53,12 +53,12 @@ def find_container(host: Host) -> tuple[str | None, str]:
     if colab:
         return "colab", f"environment variable {colab[0]}"
     kaggle = sorted(name for name in environ if name.startswith("KAGGLE_") and name not in _KAGGLE_CLIENT)
-    if kaggle and is_there("/kaggle"):
+    if kaggle and exist("/kaggle"):
         return "kaggle", f"environment variable {kaggle[0]} and /kaggle"
-    if is_there("/var/colab") or is_there("/datalab", "/opt/google/drive"):
+    if exist("/var/colab") or exist("/datalab", "/opt/google/drive"):
         return "colab", "files of the Colab image"
-    for file in ("/.dockerenv", "/run/.containerenv"):  # of Docker and of Podman
-        if is_there(file):
+    for file in ("/.dockerenv", "/run/.containerenv"):  # Docker, Podman
+        if exist(file):
             return "docker", file
     found = re.search(_CGROUP, host.read_text("/proc/1/cgroup") or "")
     if found:
@@ -71,13 +71,13 @@ def find_container(host: Host) -> tuple[str | None, str]:
 
 
 def find_root(host: Host) -> tuple[bool | None, str]:
-    """True where this user is root or becomes root with sudo and no password, and how that was learnt; None = unknown."""
+    """Whether this user is root, or becomes root with sudo and no password, with the source; None = unknown."""
     user = effective_user(host.read_text("/proc/self/status") or "")
     if user == 0:
         return True, "effective user id 0"
     sudo = which(host, "sudo")
     if sudo is None:
-        return (None, "the user id is not known") if user is None else (False, f"user id {user}, no sudo")
+        return (None, "the user id is unknown") if user is None else (False, f"user id {user}, no sudo")
     asked = host.run([sudo, "-n", "true"], timeout_seconds=5.0)
     return asked.ok, "sudo -n true" if asked.ok else f"sudo -n true {asked.why()}"
 
@@ -85,7 +85,7 @@ def find_root(host: Host) -> tuple[bool | None, str]:
 _STATUS = "/var/lib/dpkg/status"
 _CACHE = "/etc/ld.so.cache"
 _LIMIT_BYTES = 64 << 20
-_MATTERS = re.compile(
+_RELEVANT = re.compile(
     r"lib(?:cu(?:blas|da|dnn|fft|inj|pti|rand|solver|sparse|tensor|file)|nv(?:JitLink|ToolsExt|blas|cuvid|idia|infer|jpeg|rtc|shmem|vm)"
     r"|nccl|npp|tensorrt|z\.so)"
 )
@@ -93,9 +93,9 @@ _HELD = r"(?:lib)?(?:cuda|cudnn|cublas|nccl|nvinfer|nvidia|tensorrt)"
 
 
 def find_apt(host: Host, arch: str | None) -> tuple[Mapping[str, str], str, tuple[Problem, ...]]:
-    """Installed apt packages, how they were learnt, and a problem for each that matters and is held back.
+    """List installed apt packages, with their source and a problem for each relevant one that is held back.
 
-    Empty on a system that has no dpkg.
+    Empty on a system without dpkg.
     """
     text = host.read_text(_STATUS, _LIMIT_BYTES)
     if text is None:
@@ -109,16 +109,16 @@ def find_apt(host: Host, arch: str | None) -> tuple[Mapping[str, str], str, tupl
 
 
 def find_cache(host: Host, arch: str | None) -> tuple[tuple[CacheEntry, ...], tuple[Problem, ...]]:
-    """The linker cache without entries of other architectures; a problem where there is one that cannot be read."""
+    """Read the linker cache, without entries of other architectures; a problem if it exists but cannot be read."""
     raw = host.read_bytes(_CACHE, 0, _LIMIT_BYTES)
     if raw is None:
         return (), ()
     entries = parse_cache(raw)
     if entries is None:
-        return (), (Problem(what=_CACHE, why="is not a linker cache of a known form; run ldconfig"),)
+        return (), (Problem(what=_CACHE, why="is not a linker cache in a known format; run ldconfig"),)
     return tuple(entry for entry in entries if arch is None or entry.arch in (arch, None)), ()
 
 
 def relevant(entries: tuple[CacheEntry, ...]) -> tuple[str, ...]:
-    """Paths of the cached libraries that matter here: CUDA, cuDNN, driver, and what cuDNN needs."""
-    return tuple(dict.fromkeys(entry.path for entry in entries if _MATTERS.match(entry.name)))
+    """Paths of the relevant cached libraries: CUDA, cuDNN, driver, and dependencies of cuDNN."""
+    return tuple(dict.fromkeys(entry.path for entry in entries if _RELEVANT.match(entry.name)))

@@ -185,7 +185,7 @@ def test_the_environment_of_a_tool_is_not_the_target(program: Program) -> None:
 
     done = subprocess.run(argv, cwd=program.folder, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "serves it alone" in done.stderr
+    assert "an environment of its own" in done.stderr
     make_environment("3.11", program.folder / ".venv")
     done = subprocess.run(argv, cwd=program.folder, env=environ, capture_output=True, text=True, check=False)
     assert f"  into {program.folder}/.venv/bin/python (the virtual environment in this folder)\n" in done.stdout

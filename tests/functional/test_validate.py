@@ -231,7 +231,7 @@ def test_a_wrong_command_line(command: Command, words: list[str], message: str) 
 
 def test_an_interpreter_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "--python", str(tmp_path)]) == 2
-    assert "holds no Python interpreter" in capsys.readouterr().err
+    assert "has no Python interpreter" in capsys.readouterr().err
 
 
 def test_junit_can_be_read(command: Command, stack: str) -> None:

@@ -83,4 +83,4 @@ def test_sudo_is_asked_without_a_password(result: CommandResult, expected: tuple
 
 def test_without_sudo_the_user_cannot_become_root() -> None:
     assert find_root(FakeHost(status(1000))) == (False, "user id 1000, no sudo")
-    assert find_root(FakeHost()) == (None, "the user id is not known")
+    assert find_root(FakeHost()) == (None, "the user id is unknown")

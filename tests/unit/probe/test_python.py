@@ -205,7 +205,7 @@ def test_the_environment_of_a_tool_is_never_the_target_silently(prefix: str, mor
     found = choose(None, *own, "/usr/bin/python3", python=own[0], PATH=path, VIRTUAL_ENV=prefix)
     assert found == ("/usr/bin/python3", "first python3 on PATH")
     assert choose(prefix, *own, python=own[0])[1] == "--python"
-    with pytest.raises(UsageError, match="serves it alone") as raised:
+    with pytest.raises(UsageError, match="an environment of its own") as raised:
         choose(None, *own, python=own[0], PATH=path)
     assert "--python .venv" in (raised.value.hint or "")
 

@@ -107,7 +107,7 @@ def test_who_put_it_there(files: dict[str, str], apt: dict[str, str], source: st
 def test_a_variable_that_leads_nowhere_is_named() -> None:
     found = find(FakeHost(environ={"CUDA_HOME": "/opt/gone"}))
 
-    assert found.problems == (Problem(what="CUDA_HOME", why="is /opt/gone, where there is no CUDA toolkit"),)
+    assert found.problems == (Problem(what="CUDA_HOME", why="is /opt/gone, which has no CUDA toolkit"),)
 
 
 def test_a_compiler_on_path_leads_to_its_toolkit() -> None:
