@@ -1,7 +1,7 @@
-"""Says what the interpreter that runs it is and what is installed in its environment; prints one JSON line.
+"""Describe the running interpreter and the distributions in its environment; prints one JSON line.
 
-Runs as a program in the target interpreter, with `-I`: nothing of the caller's directory is imported, and what `-I` leaves out of the
-import path (PYTHONPATH, the user's site-packages) is put back into the answer. Python 3.6 grammar, standard library only.
+Runs as a program in the target interpreter, with `-I`: nothing is imported from the caller's directory, and the answer again includes what
+`-I` removes from the import path (PYTHONPATH, the user's site-packages). Python 3.6 grammar, standard library only.
 """
 
 import json
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 MARK = "cudnn-resolve-answer "
 MOST_BYTES = 1 << 20
-"""Of one metadata file; its head is read, and a head is far smaller."""
+"""Limit for the header of a metadata file; real ones are far smaller."""
 MOST_REQUIRES = 5000
 FIRST_BYTES = 16384
 LETTERS = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 
 
 def describe() -> "dict[str, Any]":
-    """The answer: the interpreter, its import path and its distributions."""
+    """Describe the interpreter, its import path and its distributions."""
     path = import_path()
     problems = []  # type: list[list[str]]
     return {
@@ -43,7 +43,7 @@ def describe() -> "dict[str, Any]":
 
 
 def import_path() -> "list[str]":
-    """Existing directories on the import path apart from the standard library, in import order, each once."""
+    """Existing directories on the import path without the standard library, in import order, each once."""
     home = os.path.dirname(os.__file__)
     standard = {os.path.realpath(home), os.path.realpath(os.path.join(home, "lib-dynload"))}
     found = []  # type: list[str]
@@ -58,21 +58,21 @@ def import_path() -> "list[str]":
 
 
 def extra_path() -> "list[str]":
-    """What PYTHONPATH adds in front."""
+    """Entries of PYTHONPATH, if they were ignored."""
     if not sys.flags.ignore_environment:
         return []
     return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def user_path() -> "list[str]":
-    """The user's site-packages, which `-I` leaves out, and what its .pth files add, where this environment would see it.
+    """The user's site-packages with additions by its .pth files, if ignored through `-I` and visible to this environment.
 
-    It comes before the site-packages of the installation, as in the site module.
+    They come before the site-packages of the installation, as in the site module.
     """
     site = sys.modules.get("site")
     if site is None or not sys.flags.no_user_site or os.environ.get("PYTHONNOUSERSITE") or is_closed():
         return []
-    # Code that runs as another user than the one who called it must not import that user's files; nor does site.
+    # As in site: a process with changed user or group must not import the caller's files.
     if os.geteuid() != os.getuid() or os.getegid() != os.getgid():
         return []
     before = list(sys.path)
@@ -87,7 +87,7 @@ def user_path() -> "list[str]":
 
 
 def is_closed() -> bool:
-    """True in a virtual environment that does not see the packages of the system."""
+    """True in a virtual environment without access to the system's packages."""
     if sys.prefix == getattr(sys, "base_prefix", sys.prefix):
         return False
     try:
@@ -102,14 +102,14 @@ def is_closed() -> bool:
 
 
 def is_externally_managed() -> bool:
-    """PEP 668: a marker file beside the standard library, which does not count in a virtual environment."""
+    """PEP 668: a marker file beside the standard library; virtual environments are never managed."""
     if sys.prefix != getattr(sys, "base_prefix", sys.prefix):
         return False
     return os.path.isfile(os.path.join(os.path.dirname(os.__file__), "EXTERNALLY-MANAGED"))
 
 
 def machine() -> str:
-    """The architecture that this interpreter runs as; a 32-bit one on a 64-bit kernel is what it is itself."""
+    """Architecture of this interpreter, which may be 32-bit on a 64-bit kernel."""
     name = os.uname().machine
     if sys.maxsize < 1 << 32:
         return {"x86_64": "i686", "aarch64": "armv8l"}.get(name, name)
@@ -117,7 +117,7 @@ def machine() -> str:
 
 
 def libc() -> str:
-    """`glibc 2.35`, or "" where the C library is another one."""
+    """`glibc 2.35`, or "" for another C library."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError, OSError):
@@ -125,30 +125,32 @@ def libc() -> str:
 
 
 def distributions(path: "list[str]", problems: "list[list[str]]") -> "list[list[Any]]":
-    """`[name, version, directory, metadata, requires]` of each distribution, the first of a name on the path winning."""
+    """`[name, version, directory, metadata, requires]` of each distribution; the first of a name on the path wins."""
     found = {}  # type: dict[str, list[Any]]
     for directory in path:
-        here = {}  # type: dict[str, tuple[float, list[Any]]]
+        newest = {}  # type: dict[str, tuple[float, list[Any]]]
         for entry in entries(directory, problems):
-            one = distribution(directory, entry, problems)
-            if one is None:
+            row = distribution(directory, entry, problems)
+            if row is None:
                 continue
+            name, version = row[:2]
             changed = os.stat(entry).st_mtime if os.path.exists(entry) else 0.0
-            if one[0] in here:
-                both = sorted([one[1], here[one[0]][1][1]])
-                if both[0] != both[1]:
-                    why = "metadata of {} and {} lie side by side; the one written last counts".format(*both)
-                    problems.append(["{} is installed twice in {}".format(one[0], text(directory)), why])
-                if changed < here[one[0]][0]:
+            if name in newest:
+                other_changed, other = newest[name]
+                versions = sorted([version, other[1]])
+                if versions[0] != versions[1]:
+                    why = "there is metadata of both {} and {}; the one written last counts".format(*versions)
+                    problems.append(["{} is installed twice in {}".format(name, text(directory)), why])
+                if changed < other_changed:
                     continue
-            here[one[0]] = (changed, one)
-        for name in sorted(here):
-            found.setdefault(name, here[name][1])
+            newest[name] = (changed, row)
+        for name in sorted(newest):
+            found.setdefault(name, newest[name][1])
     return list(found.values())
 
 
 def entries(directory: str, problems: "list[list[str]]") -> "list[str]":
-    """Paths of the metadata in one directory of the import path."""
+    """Paths of metadata in one directory of the import path."""
     try:
         names = sorted(os.listdir(directory))
     except OSError:
@@ -159,7 +161,7 @@ def entries(directory: str, problems: "list[list[str]]") -> "list[str]":
         if not lower.endswith((".dist-info", ".egg-info")):
             continue
         if name.startswith("~"):
-            problems.append(["{} in {}".format(text(name), text(directory)), "is what an interrupted uninstall left behind"])
+            problems.append(["{} in {}".format(text(name), text(directory)), "is left over from an interrupted uninstall"])
             continue
         found.append(os.path.join(directory, name))
     inside = os.path.join(directory, "EGG-INFO")
@@ -169,13 +171,13 @@ def entries(directory: str, problems: "list[list[str]]") -> "list[str]":
 
 
 def distribution(directory: str, entry: str, problems: "list[list[str]]") -> "list[Any] | None":
-    """One distribution, or None where its metadata does not say what it is."""
+    """Read one distribution; None if its metadata does not identify it."""
     stem = os.path.basename(directory if entry.endswith("EGG-INFO") else entry).rsplit(".", 1)[0]
     guessed_name, _, guessed_version = stem.partition("-")
     guessed_version = guessed_version.split("-py")[0]
     head = None
     if os.path.isdir(entry) and not any(os.path.lexists(os.path.join(entry, file)) for file in ("METADATA", "PKG-INFO", "RECORD")):
-        problems.append(["metadata in {}".format(text(entry)), "is missing: the folder says nothing, and does not count as a package"])
+        problems.append(["metadata in {}".format(text(entry)), "is missing: the folder does not count as a package"])
         return None
     for file in (os.path.join(entry, "METADATA"), os.path.join(entry, "PKG-INFO"), entry):
         head = read_head(file)
@@ -188,7 +190,7 @@ def distribution(directory: str, entry: str, problems: "list[list[str]]") -> "li
         problems.append(["metadata in {}".format(text(entry)), "cannot be read or lacks the name or the version"])
     if not is_name(name) or not is_version(version):
         if head is not None and "name" in fields:
-            problems.append(["metadata in {}".format(text(entry)), "the name or the version is not a possible one"])
+            problems.append(["metadata in {}".format(text(entry)), "has an invalid name or version"])
         return None
     requires = [line.strip() for line in fields.get("requires-dist", [])[:MOST_REQUIRES]]
     if not requires and not entry.endswith(".dist-info"):
@@ -197,7 +199,7 @@ def distribution(directory: str, entry: str, problems: "list[list[str]]") -> "li
 
 
 def read_head(file: str) -> "str | None":
-    """A metadata file up to the first empty line, or None where there is no readable file."""
+    """A metadata file up to the first empty line; None if it is not readable."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -205,11 +207,11 @@ def read_head(file: str) -> "str | None":
     try:
         raw = os.read(descriptor, FIRST_BYTES)
         while b"\n\n" not in raw and b"\r\n\r\n" not in raw and len(raw) < MOST_BYTES:
-            piece = os.read(descriptor, 1 << 17)
-            if not piece:
+            content = os.read(descriptor, 1 << 17)
+            if not content:
                 break
-            raw += piece
-    except OSError:  # a directory, for one
+            raw += content
+    except OSError:  # for example a directory
         return None
     finally:
         os.close(descriptor)
@@ -217,7 +219,7 @@ def read_head(file: str) -> "str | None":
 
 
 def headers(head: str) -> "dict[str, list[str]]":
-    """The fields that matter, by lower-case name; continued lines are joined. `Requires-Dist: numpy (<2,>=1.17)`."""
+    """Relevant fields by lower-case name, with continuation lines joined. `Requires-Dist: numpy (<2,>=1.17)`."""
     found = {}  # type: dict[str, list[str]]
     last = None  # type: list[str] | None
     for line in head.split("\n"):
@@ -236,7 +238,7 @@ def headers(head: str) -> "dict[str, list[str]]":
 
 
 def egg_requires(file: str) -> "list[str]":
-    """The lines of an egg's requires.txt as `Requires-Dist` would write them; sections are `[extra:marker]`."""
+    """Lines of an egg's requires.txt in the form of `Requires-Dist`; sections are `[extra:marker]`."""
     try:
         with open(file, encoding="utf-8", errors="replace") as lines:
             content = lines.read(MOST_BYTES).split("\n")
@@ -257,12 +259,12 @@ def egg_requires(file: str) -> "list[str]":
 
 
 def is_name(name: str) -> bool:
-    """PEP 508: letters, digits, `-`, `_` and `.`, a letter or digit at both ends."""
+    """PEP 508: letters, digits, `-`, `_` and `.`, with a letter or digit at both ends."""
     return 0 < len(name) < 200 and set(name) <= LETTERS | set("-_.") and {name[0], name[-1]} <= LETTERS
 
 
 def is_version(version: str) -> bool:
-    """Something that may be a version: PEP 440's letters, and `~` for distributions that came with the system."""
+    """A possible version: characters of PEP 440, and `~` for distributions of the system."""
     return 0 < len(version) < 200 and set(version) <= LETTERS | set(".!+-_~")
 
 
@@ -273,7 +275,7 @@ def normalized(name: str) -> str:
 
 
 def text(path: str) -> str:
-    """A path as text in UTF-8, whatever the locale of this interpreter is."""
+    """A path as UTF-8 text, whatever this interpreter's locale."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -281,4 +283,4 @@ if __name__ == "__main__":
     answer = json.dumps(describe())
     sys.stdout.write("\n" + MARK + answer + "\n")
     sys.stdout.flush()
-    os._exit(0)  # nothing that the environment registered for the end of the interpreter is run
+    os._exit(0)  # skip exit handlers registered by the environment

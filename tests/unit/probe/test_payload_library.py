@@ -12,13 +12,23 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.probe import payload_library
-from cudnn_resolve.probe.payload_library import LIBRARY_DIRECTORIES, Child, asking, ended, gather, mapped, places_of, understood, words
+from cudnn_resolve.probe.payload_library import (
+    LIBRARY_DIRECTORIES,
+    Child,
+    asking,
+    candidates_for,
+    gather,
+    how_ended,
+    mapped,
+    parse_answers,
+    words,
+)
 
 Tell = Callable[[str, Any], None]
 
 
 def test_the_loaders_own_search_comes_first_and_every_mount_after_it() -> None:
-    places = places_of("libcuda.so.1", LIBRARY_DIRECTORIES)
+    places = candidates_for("libcuda.so.1", LIBRARY_DIRECTORIES)
 
     assert places[0] == "libcuda.so.1"
     expected = ["/usr/lib64-nvidia", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", f"/usr/lib/{os.uname().machine}-linux-gnu"]
@@ -29,7 +39,7 @@ def test_the_loaders_own_search_comes_first_and_every_mount_after_it() -> None:
 def test_what_was_told_before_a_line_broke_off_counts() -> None:
     raw = b'["cuda", 12040]\n["gpu", {"name": "A"}]\n["gpu", {"name": "B"}]\n["lost", [2, 15, "x"]]\n["driver", "550'
 
-    assert understood(raw) == {"cuda": 12040, "gpus": [{"name": "A"}, {"name": "B"}], "lost": [[2, 15, "x"]], "checks": {}}
+    assert parse_answers(raw) == {"cuda": 12040, "gpus": [{"name": "A"}, {"name": "B"}], "lost": [[2, 15, "x"]], "checks": {}}
 
 
 def test_control_characters_do_not_reach_the_screen() -> None:
@@ -76,4 +86,4 @@ def test_a_child_for_which_no_time_is_left_has_no_answer() -> None:
 def test_the_end_of_a_child_is_named() -> None:
     child = Child(lambda _pipe: os.kill(os.getpid(), signal.SIGTERM))
 
-    assert ended(child.process, 5.0) == "SIGTERM"
+    assert how_ended(child.process, 5.0) == "SIGTERM"

@@ -215,7 +215,7 @@ def test_without_an_interpreter_of_our_own_the_one_on_path_is_meant() -> None:
 
 
 def test_a_broken_active_environment_is_not_passed_over_silently() -> None:
-    with pytest.raises(UsageError, match="VIRTUAL_ENV says /gone"):
+    with pytest.raises(UsageError, match="VIRTUAL_ENV=/gone"):
         choose(None, "/tool/bin/python", python="/tool/bin/python", VIRTUAL_ENV="/gone")
 
 
