@@ -1,4 +1,4 @@
-"""Evidence of one shared library: what it needs, names that it may open, and GPU code."""
+"""Evidence of one shared library: its needs, names that it may open, and GPU code."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ _BLOCK = 1 << 20
 _OVERLAP = 128
 _MOST_READ_ONLY = 1 << 30
 _MOST_SECTIONS = 65_535
-"""As many as the header itself can say. A library that was linked with one section for each function, such as MXNet's, has 5,000."""
-_SHARE = 10
-"""Less than one part in so many of the most frequent target is code of what is linked into a library, such as NCCL's."""
+"""Largest number that fits the header. A library linked with one section per function, such as MXNet's, has 5,000."""
+_STRAY_SHARE = 10
+"""A target with less than a tenth of the code of the most frequent one comes from a linked library, such as NCCL."""
 _OPENED = re.compile(rb"lib(?:cu[a-zA-Z]|nv|tensorrt|cudnn)[\w-]{0,60}\.so(?:\.\d{1,3}){0,3}(?=\0)")
-"""Names of CUDA's libraries as they stand in read-only data, ended by a zero."""
+"""Names of CUDA libraries in read-only data, zero-terminated."""
 
 
 def read_binary(stream: IO[bytes], path: str) -> Binary:
-    """Read a library in a seekable stream; ElfError where it is not one that a loader could use.
+    """Read a library in a seekable stream; ElfError if a loader could not use it.
 
-    Memory is bounded by a block, whatever the size of the file.
+    Memory is bounded by one block, whatever the size of the file.
     """
     needed = read_elf_in(stream).needed
     try:
-        opens, counted, cuda = _of_sections(stream)
+        opens, counted, cuda = _read_sections(stream)
     except ElfError:
         raise
-    except Exception as error:  # noqa: BLE001 - pyelftools raises whatever a hostile table makes of it
-        raise ElfError(f"its sections make no sense ({type(error).__name__})") from None
+    except Exception as error:  # noqa: BLE001 - pyelftools raises anything on hostile tables
+        raise ElfError(f"its sections are invalid ({type(error).__name__})") from None
     return Binary(
         path=path,
         needed=needed,
         opens=opens,
         code=tuple(sorted(counted)),
-        strays=tuple(sorted(_strays(counted))),
+        strays=tuple(_strays(counted)),
         cuda=cuda,
     )
 
 
-def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], Counter[CodeTarget], CudaVersion | None]:
+def _read_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], Counter[CodeTarget], CudaVersion | None]:
     from elftools.elf.elffile import ELFFile
 
     stream.seek(0)
@@ -66,12 +66,13 @@ def _of_sections(stream: IO[bytes]) -> tuple[tuple[str, ...], Counter[CodeTarget
     return tuple(sorted(opens)), code, cuda
 
 
-def _strays(counted: Counter[CodeTarget]) -> Iterator[CodeTarget]:
+def _strays(counted: Counter[CodeTarget]) -> list[CodeTarget]:
     most = max(counted.values(), default=0)
-    yield from (target for target, count in counted.items() if count * _SHARE < most and not target.suffix)
+    return sorted(target for target, count in counted.items() if count * _STRAY_SHARE < most and not target.suffix)
 
 
 def _names(stream: IO[bytes], offset: int, size: int) -> Iterator[str]:
+    """Yield names of CUDA libraries in a section, with repetitions."""
     position, end, rest = offset, offset + size, b""
     while position < end:
         stream.seek(position)
@@ -79,5 +80,5 @@ def _names(stream: IO[bytes], offset: int, size: int) -> Iterator[str]:
         if not block:
             return
         position += len(block)
-        yield from (one.group().decode("ascii") for one in _OPENED.finditer(rest + block))
+        yield from (match.group().decode("ascii") for match in _OPENED.finditer(rest + block))
         rest = block[-_OVERLAP:]

@@ -1,7 +1,7 @@
 """Dynamic section of an ELF file: architecture, soname, needed libraries, search paths and symbol versions.
 
-Parsed by pyelftools' structures over a stream that fetches single pages, since a `libtorch_cuda.so` has 900 MB. `ELFFile` is not
-used: it also reads sections, and importing it takes three times as long.
+Parsed with pyelftools' structures from a stream that fetches single pages, since `libtorch_cuda.so` has 900 MB. `ELFFile` is not used:
+it also reads sections, and takes three times as long to import.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 Read = Callable[[int, int], "bytes | None"]
-"""`read(offset, size)` gives at most `size` bytes of the file, None where it cannot be read."""
+"""`read(offset, size)` returns at most `size` bytes of the file, None if it cannot be read."""
 
 _PAGE = 4096
 _MOST_PAGES = 1024
-"""4 MiB; a real library needs less than twenty pages."""
+"""4 MiB; a real library needs fewer than twenty pages."""
 _MOST_HEADERS = 512
 _MOST_TAGS = 4096
 _MOST_VERSIONS = 4096
 _LONGEST_TEXT = 32768
-"""A search path of TensorFlow has more than 1000 characters."""
+"""TensorFlow has a search path of more than 1000 characters."""
 _MOST_LETTERS = 1 << 20
-"""Of all names together."""
+"""Limit for all names together."""
 _MOST_NAMES = 1 << 20
-"""Bytes of names that are searched for those of libnvJitLink: no library that wants it has more."""
+"""Size of a string table to search for symbols of libnvJitLink; no library that uses it has a larger one."""
 _JIT = rb"(?<=\0)__nvJitLink\w{1,60}_\d{1,3}_\d{1,3}(?=\0)"
 _WEAK = 2
-"""VER_FLG_WEAK: a version that the loader does not insist on."""
+"""VER_FLG_WEAK: a version that the loader does not require."""
 _ARCHITECTURES: Final = {"EM_386": "i686", "EM_PPC64": "ppc64", "EM_ARM": "arm", "EM_RISCV": "riscv64"}
 
 
 class ElfError(ValueError):
-    """The file is no ELF file that a loader could use; the message says why."""
+    """A loader cannot use the file; the message says why."""
 
 
 class Elf(Struct, frozen=True, kw_only=True):
     """One library or program."""
 
     arch: str
-    """`x86_64`, `aarch64`, …; `machine 4711` for one without a name."""
+    """`x86_64`, `aarch64`, …; `machine 4711` for an unnamed one."""
     bits: int
     """32 or 64."""
     soname: str | None = None
@@ -54,19 +54,19 @@ class Elf(Struct, frozen=True, kw_only=True):
     runpath: str | None = None
     """DT_RUNPATH as written."""
     interpreter: str | None = None
-    """The loader that a program asks for, `/lib64/ld-linux-x86-64.so.2`."""
+    """Loader of a program, `/lib64/ld-linux-x86-64.so.2`."""
     wanted: tuple[tuple[str, str], ...] = ()
-    """Symbol versions that it cannot do without, each behind the library that must have it: `("libc.so.6", "GLIBC_2.28")`."""
+    """Required symbol versions, each after the library that must provide it: `("libc.so.6", "GLIBC_2.28")`."""
     provided: frozenset[str] = frozenset()
-    """Symbol versions that it has."""
+    """Symbol versions that it provides."""
     jit: frozenset[str] = frozenset()
-    """Symbols of libnvJitLink that it defines or wants, `__nvJitLinkComplete_12_4`: they have the release in their names."""
+    """Symbols of libnvJitLink that it defines or requires, `__nvJitLinkComplete_12_4`: their names contain the release."""
 
 
 def read_elf(read: Read, *, versions: bool = False) -> Elf:
-    """Read what the file says to the loader; ElfError for anything that is not a whole ELF file with a dynamic section.
+    """Read what concerns the loader; ElfError for anything but a complete ELF file with a dynamic section.
 
-    Symbol versions double the time that it takes, so they are read only where they are asked for.
+    Symbol versions are optional, since they double the time.
     """
     from elftools.common.exceptions import ELFError
     from elftools.construct import ConstructError
@@ -75,12 +75,12 @@ def read_elf(read: Read, *, versions: bool = False) -> Elf:
         return _File(_Stream(read), versions=versions).elf()
     except (ELFError, ConstructError):
         raise ElfError("the file ends too early") from None
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:  # what a hostile file makes of pyelftools
-        raise ElfError(f"its tables make no sense ({type(error).__name__})") from None
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:  # pyelftools on a hostile file
+        raise ElfError(f"its tables are invalid ({type(error).__name__})") from None
 
 
 def read_elf_in(stream: IO[bytes]) -> Elf:
-    """Read a file in a seekable stream, symbol versions included."""
+    """Read a file in a seekable stream, including symbol versions."""
 
     def read(offset: int, size: int) -> bytes:
         stream.seek(offset)
@@ -90,7 +90,7 @@ def read_elf_in(stream: IO[bytes]) -> Elf:
 
 
 class _Stream:
-    """A binary stream over `Read`, fetched page by page and never more pages than a library with sane tables needs."""
+    """Binary stream over `Read`, fetched by pages, with a limit that no valid library reaches."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -107,18 +107,18 @@ class _Stream:
     def read(self, size: int) -> bytes:
         number, at = divmod(self._position, _PAGE)
         if at + size <= _PAGE:  # nearly always: a few bytes of a table
-            piece = self._page(number)[at : at + size]
+            content = self._page(number)[at : at + size]
         else:
-            content = b"".join(self._page(one) for one in range(number, (self._position + size - 1) // _PAGE + 1))
-            piece = content[at : at + size]
-        self._position += len(piece)
-        return piece
+            pages = b"".join(self._page(page) for page in range(number, (self._position + size - 1) // _PAGE + 1))
+            content = pages[at : at + size]
+        self._position += len(content)
+        return content
 
     def _page(self, number: int) -> bytes:
         known = self._pages.get(number)
         if known is None:
             if len(self._pages) >= _MOST_PAGES:
-                raise ElfError("its tables are scattered beyond reason")
+                raise ElfError("its tables are scattered over too many pages")
             known = (self._read(number * _PAGE, _PAGE) if 0 <= number < 1 << 50 else None) or b""
             self._pages[number] = known
         return known
@@ -126,7 +126,7 @@ class _Stream:
 
 @lru_cache(maxsize=32)
 def _structures(little_endian: bool, bits: int, *kind: Any) -> Any:  # noqa: FBT001 - a key
-    """Structures for one kind of file; making them takes as long as reading a file."""
+    """Structures for one kind of file, cached since creating them takes as long as reading a file."""
     from elftools.elf.structs import ELFStructs
 
     found = ELFStructs(little_endian=little_endian, elfclass=bits)
@@ -137,7 +137,7 @@ def _structures(little_endian: bool, bits: int, *kind: Any) -> Any:  # noqa: FBT
 
 
 class _File:
-    """One file on the way to an `Elf`."""
+    """Parser of one file."""
 
     def __init__(self, stream: Any, *, versions: bool) -> None:
         from elftools.common.utils import parse_cstring_from_stream, struct_parse
@@ -154,13 +154,13 @@ class _File:
             raise ElfError("it is not an ELF file")
         self.bits = {1: 32, 2: 64}.get((identity + bytes(3))[4], 0)
         if len(identity) == 7 and (not self.bits or identity[5] not in (1, 2) or identity[6] != 1):
-            raise ElfError("its header is not one of this world")
+            raise ElfError("its header is invalid")
         layout = identity[5:6] == b"\x01", self.bits or 64
         self._header = struct_parse(_structures(*layout).Elf_Ehdr, stream, 0)
         self._structs = _structures(*layout, self._header.e_type, self._header.e_machine, self._header.e_ident.EI_OSABI)
 
     def elf(self) -> Elf:
-        """The value behind the headers."""
+        """Parse headers and dynamic section."""
         header = self._header
         if header.e_type not in ("ET_EXEC", "ET_DYN"):
             raise ElfError("it is neither a library nor a program")
@@ -170,40 +170,40 @@ class _File:
         bare = Elf(
             arch=arch if machine.startswith("EM_") else f"machine {machine}",
             bits=self.bits,
-            interpreter=next((self._text(one.p_offset) for one in segments if one.p_type == "PT_INTERP"), None),
+            interpreter=next((self._text(segment.p_offset) for segment in segments if segment.p_type == "PT_INTERP"), None),
         )
-        dynamic = next((one for one in segments if one.p_type == "PT_DYNAMIC"), None)
+        dynamic = next((segment for segment in segments if segment.p_type == "PT_DYNAMIC"), None)
         if dynamic is None:
             if header.e_type == "ET_EXEC":  # linked statically
                 return bare
-            raise ElfError("it has no dynamic section: an object file, or only the debugging half of a library")
+            raise ElfError("it has no dynamic section: an object file, or only the debug information of a library")
         return self._with_tags(bare, segments, dynamic.p_offset)
 
     def _segments(self) -> Iterator[Any]:
         header, size = self._header, self._structs.Elf_Phdr.sizeof()
         if not 0 < header.e_phnum <= _MOST_HEADERS or header.e_phentsize != size:
-            raise ElfError("its program headers make no sense")
+            raise ElfError("its program headers are invalid")
         for index in range(header.e_phnum):
             yield self._parse(self._structs.Elf_Phdr, self._stream, header.e_phoff + index * size)
 
     def _with_tags(self, bare: Elf, segments: list[Any], offset: int) -> Elf:
-        wanted: dict[str, list[int]] = {}
+        tags: dict[str, list[int]] = {}
         size = self._structs.Elf_Dyn.sizeof()
         for index in range(_MOST_TAGS):
             entry = self._parse(self._structs.Elf_Dyn, self._stream, offset + index * size)
             if entry.d_tag == "DT_NULL":
                 break
-            wanted.setdefault(str(entry.d_tag), []).append(entry.d_val)
-        base = wanted.get("DT_STRTAB", [0])[0]
+            tags.setdefault(str(entry.d_tag), []).append(entry.d_val)
+        base = tags.get("DT_STRTAB", [0])[0]
 
         def texts(tag: str) -> tuple[str, ...]:
-            return tuple(self._text(_offset(segments, base + at)) for at in wanted.get(tag, []))
+            return tuple(self._text(_offset(segments, base + at)) for at in tags.get(tag, []))
 
         def text(tag: str) -> str | None:
             return next(iter(texts(tag)), None)
 
         def versions(kind: str) -> Iterator[tuple[str, str]]:
-            start = wanted.get(f"DT_{kind.upper()}", [0])[0] if self._with_versions else 0
+            start = tags.get(f"DT_{kind.upper()}", [0])[0] if self._with_versions else 0
             if start:
                 yield from self._versions(kind, _offset(segments, start), lambda at: self._text(_offset(segments, base + at)))
 
@@ -216,7 +216,7 @@ class _File:
             runpath=text("DT_RUNPATH"),
             wanted=tuple(versions("verneed")),
             provided=frozenset(name for _, name in versions("verdef")),
-            jit=self._jit(_offset(segments, base), wanted.get("DT_STRSZ", [0])[0]) if self._with_versions and links else frozenset(),
+            jit=self._jit(_offset(segments, base), tags.get("DT_STRSZ", [0])[0]) if self._with_versions and links else frozenset(),
         )
 
     def _jit(self, offset: int, size: int) -> frozenset[str]:
@@ -224,7 +224,7 @@ class _File:
         return frozenset(name.decode("ascii") for name in re.findall(_JIT, self._stream.read(min(size, _MOST_NAMES))))
 
     def _versions(self, kind: str, offset: int, text: Callable[[int], str]) -> Iterator[tuple[str, str]]:
-        """Versions of symbols: those wanted of each library, weak ones left out, or the file's own, each behind an empty name."""
+        """Yield symbol versions with the library that must provide them, without weak ones; the file's own with an empty name."""
         entry, auxiliary, prefix = (
             (self._structs.Elf_Verneed, self._structs.Elf_Vernaux, "vn")
             if kind == "verneed"
@@ -237,12 +237,12 @@ class _File:
             at = offset + head[f"{prefix}_aux"]
             for number in range(min(head[f"{prefix}_cnt"], left)):
                 left -= 1
-                one = self._parse(auxiliary, self._stream, at)
-                if prefix == "vn" and not one.vna_flags & _WEAK:
-                    yield file, text(one.vna_name)
+                row = self._parse(auxiliary, self._stream, at)
+                if prefix == "vn" and not row.vna_flags & _WEAK:
+                    yield file, text(row.vna_name)
                 elif prefix == "vd" and number == 0:  # the others are its predecessors
-                    yield file, text(one.vda_name)
-                at += one[f"{prefix}a_next"]
+                    yield file, text(row.vda_name)
+                at += row[f"{prefix}a_next"]
             if not head[f"{prefix}_next"]:
                 return
             offset += head[f"{prefix}_next"]
@@ -260,8 +260,8 @@ class _File:
 
 
 def _offset(segments: list[Any], address: int) -> int:
-    """Where in the file an address lies; ElfError where it is not in the file."""
-    for one in segments:
-        if one.p_type == "PT_LOAD" and one.p_vaddr <= address < one.p_vaddr + one.p_filesz:
-            return int(one.p_offset + address - one.p_vaddr)
-    raise ElfError("an address lies outside of the file")
+    """File offset of an address; ElfError if it is not in the file."""
+    for segment in segments:
+        if segment.p_type == "PT_LOAD" and segment.p_vaddr <= address < segment.p_vaddr + segment.p_filesz:
+            return int(segment.p_offset + address - segment.p_vaddr)
+    raise ElfError("an address is outside of the file")

@@ -1,7 +1,7 @@
-"""GPU code in the fat binaries of a library: for which GPUs, and of which toolkit.
+"""GPU code in the fat binaries of a library: its targets, and the toolkit that compiled it.
 
-The form is that of `fatbinary` of CUDA 5 to 13, as nvcc and clang embed it; held against what nvcc was told in the tests. A section
-holds containers (16 bytes of header, then their content), a container holds entries, each with a header of its own.
+The format is that of `fatbinary` of CUDA 5 to 13, as embedded by nvcc and clang; tests compare it with nvcc's options. A section contains
+containers (16 bytes of header, then their content), a container contains entries, each with its own header.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-"""Of code compiled as a whole, and of relocatable code."""
+"""Sections of whole-program and of relocatable code."""
 _CONTAINER = struct.Struct("<IHHQ")
 """Magic number, version, size of this header, size of the content."""
 _ENTRY = struct.Struct("<HHIQ24xQ")
@@ -30,19 +30,19 @@ _MOST_GAP = 4096
 _TOOLKIT = re.compile(rb"Cuda compilation tools, release (\d{1,3}\.\d{1,2})\b")
 _LONGEST_CUBIN = 8 << 20
 _CUBINS = 4
-"""So many are searched for the name of the toolkit; those of CUDA 11 and older do not hold it."""
+"""Number of cubins searched for the toolkit's name; those of CUDA 11 and older do not contain it."""
 
 
 class FatBinaries(NamedTuple):
-    """What the fat binaries of one section hold."""
+    """Contents of the fat binaries of one section."""
 
     code: Counter[CodeTarget]
-    """How many pieces of code there are for each target."""
+    """Number of code entries by target."""
     cuda: CudaVersion | None
 
 
 def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
-    """Read one section up to the first part that makes no sense: only headers, and one cubin for the name of the toolkit."""
+    """Read one section up to its first invalid part: only headers, and one cubin for the toolkit's name."""
     found: Counter[CodeTarget] = Counter()
     cuda = None
     entries = searched = 0
@@ -75,7 +75,7 @@ def read_fat_binaries(stream: IO[bytes], offset: int, size: int) -> FatBinaries:
 
 
 def _entries(stream: IO[bytes], position: int, stop: int) -> Iterator[tuple[str | None, CodeTarget | None, int, int, int]]:
-    """Kind, target, flags, and where the payload lies, of each entry of a container."""
+    """Yield kind, target, flags, and position and length of the payload for each entry of a container."""
     while position + 64 <= stop:
         header = _read(stream, position, 64)
         if len(header) < 64:
@@ -102,12 +102,11 @@ def _toolkit(cubin: bytes) -> CudaVersion | None:
 
 
 def _padding(stream: IO[bytes], position: int, end: int) -> int | None:
-    """Bytes up to the next container; the rest of the section where zeros fill it; None where something else is there."""
-    piece = _read(stream, position, min(_MOST_GAP, end - position))
-    at = piece.find(_MAGIC.to_bytes(4, "little"))
-    if at >= 0:
-        return at if not piece[:at].strip(b"\0") else None
-    return len(piece) if piece and not piece.strip(b"\0") else None
+    """Length of the padding before the next container, or to the end of the section; None if it is not all zeros."""
+    content = _read(stream, position, min(_MOST_GAP, end - position))
+    index = content.find(_MAGIC.to_bytes(4, "little"))
+    padding = content if index < 0 else content[:index]
+    return len(padding) if content and not padding.strip(b"\0") else None
 
 
 def _read(stream: IO[bytes], position: int, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Evidence: what the shared libraries of a wheel, or of an environment, ask for and hold."""
+"""Evidence: needs and contents of the shared libraries of a wheel or environment."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ class Binary(Struct, frozen=True, kw_only=True):
     code: tuple[CodeTarget, ...] = ()
     """GPU code in its fat binaries."""
     strays: tuple[CodeTarget, ...] = ()
-    """Targets among them for which there are few pieces of code only: the library as a whole is not made for those GPUs."""
+    """Targets among them with very little code: the library as a whole is not built for those GPUs."""
     cuda: CudaVersion | None = None
-    """Line of the toolkit that compiled the GPU code, where an uncompressed cubin says it."""
+    """Line of the toolkit that compiled the GPU code, if an uncompressed cubin names it."""
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What a wheel holds."""
+    """Evidence of one wheel."""
 
     binaries: tuple[Binary, ...] = ()
     cuda: CudaVersion | None = None
-    """Line of the CUDA that it was built with, from its build strings or its GPU code; None where nothing says it."""
+    """CUDA line of the build, from its build strings or its GPU code; None if unknown."""
     same_line: bool = False
-    """True where its code refuses a framework of another CUDA line on import, not only one of another major."""
+    """True if its code rejects, on import, a framework of another CUDA line and not only of another major."""
     unread: tuple[str, ...] = ()
-    """Libraries that could not be read, each with its reason."""
+    """Unreadable libraries, each with the reason."""
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """Libraries that its own need and that it does not bring, in order of the alphabet.
+        """Libraries that its own need and that it does not contain, sorted.
 
-        The loader searches for a file name: a copy that was renamed (`libcudart.faf08d9a.so.13`) is not found by its soname.
+        The loader searches by file name: a renamed copy (`libcudart.faf08d9a.so.13`) is not found by its soname.
         """
-        own = {one.path.rpartition("/")[2] for one in self.binaries}
-        return tuple(sorted({name for one in self.binaries for name in one.needed} - own))
+        own = {binary.path.rpartition("/")[2] for binary in self.binaries}
+        return tuple(sorted({name for binary in self.binaries for name in binary.needed} - own))
 
     @property
     def code(self) -> tuple[CodeTarget, ...]:
         """GPU code of all its libraries."""
-        return tuple(sorted({target for one in self.binaries for target in one.code}))
+        return tuple(sorted({target for binary in self.binaries for target in binary.code}))

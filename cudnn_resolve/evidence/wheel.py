@@ -1,4 +1,4 @@
-"""Evidence of a whole wheel, read as a stream: no library lies in memory as a whole."""
+"""Evidence of a whole wheel, read as a stream: no library is held in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUILD_STRINGS = re.compile(
 _LOCAL = re.compile(r"\+cu(\d{2,3})\b")
 _STATED = re.compile(r"""\bcuda(?:_version)?["']?\s*[:=]\s*["']?(\d{1,2}\.\d{1,2})\b|["']cuda["']:\s*(\d{4,5})\b""")
 _COMPARES = re.compile(r"(?:^|/)(?:_extension/(?:utils|__init__)|extension|_extension)\.py$")
-"""Modules in which an extension of PyTorch compares its CUDA with that of PyTorch."""
+"""Modules in which an extension of PyTorch compares its CUDA with PyTorch's."""
 _SAME_LINE = re.compile(r"\bt_minor\s*!=\s*tv_minor\b|\bta_version\s*!=\s*t_version\b")
 _FRAMEWORKS = {
     "libtorch_cuda.so": "torch",
@@ -37,17 +37,17 @@ _FRAMEWORKS = {
     "libtensorflow_framework.so.1": "tensorflow",
     "libtensorflow_cc.so.2": "tensorflow",
 }
-"""Libraries of frameworks that an extension links to."""
+"""Framework libraries that an extension links to."""
 _FAMILIES = ("cuda", "cudnn", "cupti", "tensorrt")
 _LONGEST_TEXT = 256 << 10
 _MOST_MEMBERS = 200_000
 _LARGEST_LIBRARY = 8 << 30
 _LARGEST_TOGETHER = 32 << 30
-"""Of all libraries of a wheel; those of the largest real one unpack to 4 GB."""
+"""Limit for all libraries of a wheel; those of the largest real one unpack to 4 GB."""
 _MOST_RATIO = 100
-"""Of a library's size to that of the same in the archive; real ones are packed to a tenth at best."""
+"""Limit for a library's compression ratio; real ones reach ten at best."""
 _SMALL_LIBRARY = 64 << 20
-"""Up to here nobody cares about the ratio."""
+"""Size up to which the ratio does not matter."""
 _COPY = 1 << 20
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -64,13 +64,13 @@ _DAMAGE = (
 
 
 class WheelDamage(ValueError):  # noqa: N818 - what is wrong with a file
-    """A wheel that cannot be read as a whole; says why."""
+    """The wheel cannot be read; the message says why."""
 
 
 def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
-    """Read a wheel in a seekable stream; each library is unpacked into what `scratch` opens, one after the other.
+    """Read a wheel in a seekable stream; libraries are unpacked one after the other into a file that `scratch` opens.
 
-    Libraries that make no sense are named in `unread`. WheelDamage where the archive itself is damaged.
+    Invalid libraries are listed in `unread`. WheelDamage if the archive itself is damaged.
     """
     binaries: list[Binary] = []
     unread: list[str] = []
@@ -85,12 +85,14 @@ def read_wheel(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> Evidence:
             else:
                 binaries += [found] if found is not None else []
         stated = _stated(archive, members)
-        same_line = any(_SAME_LINE.search(_text(archive, one)) for one in members if _is_small(one) and _COMPARES.search(one.filename))
+        same_line = any(
+            _SAME_LINE.search(_text(archive, member)) for member in members if _is_small(member) and _COMPARES.search(member.filename)
+        )
     return Evidence(binaries=tuple(binaries), cuda=stated or _compiled(binaries), same_line=same_line, unread=tuple(unread))
 
 
 def summary(found: Evidence) -> dict[str, Any]:
-    """What a table says of a wheel, by its columns."""
+    """Columns of a matrix row about a wheel."""
     libraries = [(name, library_of(name)) for name in found.needed]
     return {
         "binaries": len(found.binaries),
@@ -104,7 +106,7 @@ def summary(found: Evidence) -> dict[str, Any]:
 
 @contextmanager
 def _opened(stream: IO[bytes]) -> Iterator[tuple[zipfile.ZipFile, list[zipfile.ZipInfo]]]:
-    """A wheel and its members; whatever is wrong with it while it is read is WheelDamage."""
+    """Open a wheel and list its members; any fault while reading it raises WheelDamage."""
     try:
         with zipfile.ZipFile(stream) as archive:
             yield archive, _members(archive)
@@ -118,13 +120,13 @@ def _members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     members = archive.infolist()
     if len(members) > _MOST_MEMBERS:
         raise WheelDamage("it has more files than any real wheel")
-    if sum(one.file_size for one in members if LIBRARY.search(one.filename)) > _LARGEST_TOGETHER:
+    if sum(member.file_size for member in members if LIBRARY.search(member.filename)) > _LARGEST_TOGETHER:
         raise WheelDamage("its libraries are larger together than those of any real wheel")
     return members
 
 
 def read_wheel_links(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> tuple[tuple[str, Elf], ...]:
-    """What the loader reads of each library of a wheel; those that no loader could use are left out. WheelDamage as for `read_wheel`."""
+    """Read the dynamic section of each usable library of a wheel; WheelDamage as for `read_wheel`."""
     found = []
     with _opened(stream) as (archive, members):
         for member in members:
@@ -138,29 +140,29 @@ def read_wheel_links(stream: IO[bytes], scratch: Callable[[], IO[bytes]]) -> tup
 def _unpacked(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, scratch: Callable[[], IO[bytes]], read: Callable[[IO[bytes]], _T]
 ) -> _T | None:
-    """What `read` makes of a library; None for a member that is none, such as a linker script. ElfError where it cannot be read."""
+    """Result of `read` for a library; None for another member, such as a linker script. ElfError if it cannot be read."""
     if member.file_size > _LARGEST_LIBRARY:
         raise ElfError("larger than any real library")
     if member.file_size > max(_SMALL_LIBRARY, _MOST_RATIO * member.compress_size):
         raise ElfError("packed tighter than any real library")
     with archive.open(member) as source, scratch() as copy:
-        piece = source.read(_COPY)
-        if not piece.startswith(MAGIC):
+        block = source.read(_COPY)
+        if not block.startswith(MAGIC):
             return None
         length = 0
-        while piece:
-            length += len(piece)
+        while block:
+            length += len(block)
             if length > member.file_size:
                 raise ElfError("longer than the directory of the wheel says")
-            copy.write(piece)
-            piece = source.read(_COPY)
+            copy.write(block)
+            block = source.read(_COPY)
         return read(copy)
 
 
 def _stated(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> CudaVersion | None:
-    """The CUDA that the modules with the build's version state; None where they say none or several."""
-    stating = [_text(archive, one) for one in members if _is_small(one) and _BUILD_STRINGS.search(one.filename)]
-    found = {cuda for text in stating for cuda in _cudas(text)}
+    """CUDA stated by modules with build information; None if they state none or several."""
+    texts = [_text(archive, member) for member in members if _is_small(member) and _BUILD_STRINGS.search(member.filename)]
+    found = {cuda for text in texts for cuda in _cudas(text)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -174,13 +176,13 @@ def _text(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
 
 
 def _cudas(text: str) -> Iterator[CudaVersion]:
-    for one in _LOCAL.finditer(text):
-        yield CudaVersion(f"{one[1][:-1]}.{one[1][-1]}")
-    for one in _STATED.finditer(text):
-        yield CudaVersion(one[1] or f"{int(one[2]) // 100}.{int(one[2]) % 100}")
+    for label in _LOCAL.finditer(text):
+        yield CudaVersion(f"{label[1][:-1]}.{label[1][-1]}")
+    for stated in _STATED.finditer(text):
+        yield CudaVersion(stated[1] or f"{int(stated[2]) // 100}.{int(stated[2]) % 100}")
 
 
 def _compiled(binaries: list[Binary]) -> CudaVersion | None:
-    """The toolkit that compiled most of the GPU code."""
-    counted = Counter(one.cuda for one in binaries if one.cuda is not None)
+    """Toolkit that compiled most of the GPU code."""
+    counted = Counter(binary.cuda for binary in binaries if binary.cuda is not None)
     return max(counted, key=lambda cuda: (counted[cuda], cuda)) if counted else None

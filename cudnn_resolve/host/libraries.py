@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.evidence.elf import Elf, ElfError, read_elf
-from cudnn_resolve.evidence.link_check import LIBRARY, Placed, Site
+from cudnn_resolve.evidence.link_check import LIBRARY, PackagedLibrary, Site
 from cudnn_resolve.evidence.model import Evidence
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_links
 from cudnn_resolve.facts.cudnn_files import FOLDER
@@ -78,7 +78,7 @@ def read_library(host: Host, path: str) -> Elf | None:
 
 def installed_libraries(
     host: Host, roots: Iterable[str], *, leaving: Collection[str] = (), at: Mapping[str, str] | None = None
-) -> Iterator[Placed]:
+) -> Iterator[PackagedLibrary]:
     """Libraries of the packages in these folders, as their RECORD lists them, without the packages in `leaving`.
 
     Those of a package that has no RECORD, as the system's own packages and conda's have none, are looked for where they mostly lie.
@@ -95,7 +95,7 @@ def installed_libraries(
             for path in listed:
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
-                    yield Placed(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
+                    yield PackagedLibrary(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
 
 
 def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, book: Book) -> Site:
@@ -105,7 +105,7 @@ def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, bo
 
 
 def planned_site(
-    libraries: tuple[Placed, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
+    libraries: tuple[PackagedLibrary, ...], packages: Mapping[str, tuple[str, frozenset[str]]], system: SystemLibraries, book: Book
 ) -> Site:
     """An environment with these libraries and packages."""
     return Site(
@@ -113,7 +113,7 @@ def planned_site(
     )
 
 
-def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[Placed]:
+def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[PackagedLibrary]:
     """Libraries of a wheel that will be unpacked into the folder `place`; `folder` is where one at a time is written.
 
     Of NVIDIA's own wheels, which have gigabytes of them, only the names are read.
@@ -131,7 +131,7 @@ def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) ->
     for member, elf in found:
         top, _, rest = member.partition("/")
         inside = rest.partition("/")[2] if top.endswith(".data") else member
-        yield Placed(package=name, path=f"{place}/{inside}", elf=elf)
+        yield PackagedLibrary(package=name, path=f"{place}/{inside}", elf=elf)
 
 
 def wheel_declared(path: str, info: str) -> frozenset[str]:

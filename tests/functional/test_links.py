@@ -40,7 +40,7 @@ def test_a_library_that_nobody_brings_stops_the_change(bench: Bench, installer: 
     done = bench("--installer", installer)
 
     assert done.returncode == 1, done
-    assert "kernels: _C.so needs libcusparse.so.11, which nothing brings: nvidia-cusparse-cu11 has it" in done.stderr
+    assert "kernels: _C.so needs libcusparse.so.11, which no package provides: nvidia-cusparse-cu11 has it" in done.stderr
     assert "--force" in done.stderr
     assert not list(bench.venv.glob("lib/python3*/site-packages/kernels*"))
     forced = bench("--installer", installer, "--force")
@@ -115,7 +115,7 @@ def test_check_tells_what_does_not_load(bench: Bench) -> None:
     (verdict,) = json.loads(found.stdout)["verdicts"]
     assert (found.returncode, verdict["status"]) == (1, "breaks")
     told = [(one["cause"], one["summary"]) for one in verdict["findings"] if one["severity"] == "error"]
-    assert ("framework_pkg_mismatch", "torchvision: _C.so needs libtorch.so, which nothing brings") in told
+    assert ("framework_pkg_mismatch", "torchvision: _C.so needs libtorch.so, which no package provides") in told
     assert any(cause == "cuda_runtime_missing" and "_C.so needs libcusparse.so.11" in summary for cause, summary in told)
 
 
@@ -158,4 +158,4 @@ def test_libraries_of_a_package_without_a_list_of_its_files_are_found(bench: Ben
     found = bench("--format", "json", verb="check")
 
     (verdict,) = json.loads(found.stdout)["verdicts"]
-    assert not [one["summary"] for one in verdict["findings"] if "which nothing brings" in one["summary"]]
+    assert not [one["summary"] for one in verdict["findings"] if "which no package provides" in one["summary"]]

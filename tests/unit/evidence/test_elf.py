@@ -86,7 +86,7 @@ def test_the_running_interpreter() -> None:
         (write_elf("a")[:100], "ends too early"),
         (write_elf("a")[:-20], "ends too early"),
         (write_elf("a", kind=1), "neither a library nor a program"),
-        (b"\x7fELF\x07\x01\x01" + bytes(60), "not one of this world"),
+        (b"\x7fELF\x07\x01\x01" + bytes(60), "its header is invalid"),
         (b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHI", 3, 62, 1) + bytes(60), "program headers"),
     ],
 )

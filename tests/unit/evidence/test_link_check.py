@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.evidence.elf import Elf
-from cudnn_resolve.evidence.link_check import BrokenLink, Placed, Site, broken_links, explain
+from cudnn_resolve.evidence.link_check import BrokenLink, PackagedLibrary, Site, broken_links, explain
 from cudnn_resolve.matrix.evidence import opened_names, wheel_with
 from tests.program import shipped
 
@@ -36,7 +36,9 @@ STACK = {"torch": TORCH, "nvidia-cuda-runtime-cu12": CUDART, "nvidia-cudnn-cu12"
 
 
 def site(packages: Mapping[str, Mapping[str, Elf]], opens: Mapping[str, tuple[str, ...]] | None = None) -> Site:
-    libraries = [Placed(package=name, path=f"{ROOT}/{path}", elf=elf) for name, files in packages.items() for path, elf in files.items()]
+    libraries = [
+        PackagedLibrary(package=name, path=f"{ROOT}/{path}", elf=elf) for name, files in packages.items() for path, elf in files.items()
+    ]
     return Site(
         libraries=tuple(libraries),
         packages={name: ("1.0", DECLARED.get(name, frozenset())) for name in packages},
@@ -68,7 +70,7 @@ def test_a_library_that_nobody_brings_is_told_with_those_who_need_it() -> None:
 
     assert (found.package, found.name, found.users, found.severity) == ("torch", "libcudnn.so.9", ("torchvision",), "error")
     assert explain(here, found, shipped())[0] == (
-        "torch: libtorch_cuda.so needs libcudnn.so.9 (torchvision needs it), which nothing brings: nvidia-cudnn-cu12 has it"
+        "torch: libtorch_cuda.so needs libcudnn.so.9 (torchvision needs it), which no package provides: nvidia-cudnn-cu12 has it"
     )
 
 
@@ -197,7 +199,7 @@ def test_a_library_that_ld_library_path_names_comes_before_a_runpath() -> None:
     beside = "$ORIGIN/../nvidia/nvjitlink/lib"
     (link,) = broken_links(here(runpath=beside))
     assert (link.severity, link.found) == ("warning", "/cuda/lib64/libnvJitLink.so.12")
-    assert explain(here(runpath=beside), link, shipped())[0].endswith("LD_LIBRARY_PATH leads there, before what the library itself names")
+    assert explain(here(runpath=beside), link, shipped())[0].endswith("LD_LIBRARY_PATH comes before the library's own search path")
     assert broken_links(here(rpath=beside)) == ()
 
 
