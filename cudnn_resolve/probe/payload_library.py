@@ -301,7 +301,7 @@ def ask_libcuda(candidates: "list[str]", emit: "Emit") -> None:
 
 
 def cuda_gpu(cuda: "ctypes.CDLL", device: "ctypes.c_int") -> "dict[str, Any]":
-    """Libcuda's description of one device; unknown values are left out."""
+    """Description of one device by libcuda; unknown values are left out."""
     gpu = {}  # type: dict[str, Any]
     text = ctypes.create_string_buffer(257)
     if call_first(cuda, ["cuDeviceGetName"], text, ctypes.c_int(256), device) == 0:

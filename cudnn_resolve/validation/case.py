@@ -94,13 +94,8 @@ class Case(Struct, frozen=True, kw_only=True):
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions of the forward computation."""
-        shapes = self.shapes
-        if self.kind == "matmul":
-            return 2 * math.prod(shapes["y"]) * self.channels
-        if self.transposed:
-            return 2 * math.prod(shapes["x"]) * math.prod(shapes["w"][1:])
-        return 2 * math.prod(shapes["y"]) * math.prod(shapes["w"][1:])
+        """Multiplications and additions of a forward convolution."""
+        return 2 * math.prod(self.shapes["y"]) * math.prod(self.shapes["w"][1:])
 
     @property
     def question(self) -> dict[str, Any]:

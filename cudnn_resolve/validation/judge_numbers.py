@@ -36,9 +36,8 @@ def unanswered(cases: Sequence[Case], report: ChildReport) -> tuple[Case, ...]:
     return tuple(cases[ids.index(report.step) + 1 :]) if report.step in ids else ()
 
 
-def judge_case(prefix: str, framework: str | None, case: Case, report: ChildReport, gpu: int | None) -> Check:
+def _judge_case(prefix: str, framework: str | None, case: Case, answer: CaseAnswer | None, report: ChildReport, gpu: int | None) -> Check:
     """Judge one case: correct, wrong, unsupported by this framework, or fatal to the child."""
-    answer = cases_in(report).get(case.id)
     status, observed, detail = _verdict(case, answer, report)
     return Check(
         id=f"{prefix}{case.id}",
@@ -129,13 +128,13 @@ def _judge_runs(prefix: str, framework: str | None, runs: Sequence[CaseRun], gpu
             yield replace(failed, expected="the framework computes", observed=_ending(report))
             continue
         for case in attempted:
-            yield judge_case(prefix, framework, case, report, gpu)
+            yield _judge_case(prefix, framework, case, answers.get(case.id), report, gpu)
         if report.failure and report.step in answers:
             observed = f"{_ending(report)} after it had given its result"
             yield replace(failed, id=f"{prefix}end", expected="the process ends normally", observed=observed)
         # The next child takes over the rest, which is judged with it.
         for case in rest if number == len(runs) else ():
-            yield judge_case(prefix, framework, case, report, gpu)
+            yield _judge_case(prefix, framework, case, answers.get(case.id), report, gpu)
 
 
 def _ending(report: ChildReport) -> str:

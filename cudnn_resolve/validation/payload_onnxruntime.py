@@ -115,7 +115,7 @@ class Framework(Base):
             module.preload_dlls()
             open_all(needed)
             return "onnxruntime.preload_dlls()"
-        return "what its CUDA provider needs"
+        return "the dependencies of its CUDA provider"
 
     def open(self) -> None:
         """Run a product on the device, to see whether it works."""
