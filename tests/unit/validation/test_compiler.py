@@ -44,6 +44,17 @@ def test_it_is_looked_for_in_the_process_as_the_loader_does_and_in_other_wheels(
     assert next(iter(payload_load.NVRTC_NAMES[11])) == ask(wheels, 11)["name"] == "libnvrtc.so.11.2"
 
 
+def test_cuda_libraries_beside_a_cudnn_are_found_below_a_name_with_brackets(tmp_path: Path) -> None:
+    nvidia = tmp_path / "project [gpu]" / "nvidia"
+    for path in ("cudnn/lib/libcudnn.so.9", "cublas/lib/libcublas.so.12"):
+        (nvidia / path).parent.mkdir(parents=True)
+        (nvidia / path).touch()
+
+    found = payload_load.cuda_libraries_beside(str(nvidia / "cudnn/lib/libcudnn.so.9"))
+
+    assert [Path(path).resolve() for path in found] == [nvidia / "cublas/lib/libcublas.so.12"]
+
+
 LOADED: tuple[tuple[str, object], ...] = (
     ("imported", ["torch", "2.6.0", 1.0]),
     ("cudnn", {"path": "/env/libcudnn.so.9", "version": "9.1.0", "checks": {}}),

@@ -337,6 +337,13 @@ def test_one_library_by_itself() -> None:
     ]
 
 
+def test_parts_of_two_majors_in_one_directory_are_all_counted() -> None:
+    libraries = {"/usr/lib/libcudnn.so.8": None, "/usr/lib/libcudnn.so.9": None, "/usr/lib/libcudnn_graph.so.9": None}
+    told = telling(cudnn("/usr/lib/libcudnn.so.8", "8.9.7"), ("libraries", libraries))
+
+    assert judge_library("cudnn/libcudnn.so.8", told, Facts())[1].observed == "3 parts from /usr/lib"
+
+
 def test_one_library_that_cannot_be_opened() -> None:
     (check,) = judge_library("cudnn/x", telling(("step", "open /a/libcudnn.so.8"), ("failed", "OSError: no")), Facts())
 
