@@ -134,9 +134,7 @@ def test_a_folder_of_metadata_that_says_nothing_is_no_package(tmp_path: Path, fi
     rows, problems = found(tmp_path)
 
     assert rows == []
-    assert problems == [
-        [f"metadata in {tmp_path}/empty-1.0.dist-info", "is missing: the folder does not count as a package"]
-    ]
+    assert problems == [[f"metadata in {tmp_path}/empty-1.0.dist-info", "is missing: the folder does not count as a package"]]
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a b", "", "$(reboot)", "-x", "ü"])
