@@ -110,7 +110,7 @@ def out_of_memory() -> WorldError:
     return WorldError("not enough memory: the system gave this process no more", code="memory", hint=hint)
 
 
-def first_few(names: Sequence[str], most: int) -> str:
+def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """List at most so many names in a message, and count the rest: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return separator.join(names[:most]) + more

@@ -9,8 +9,9 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.facts.model import Driver, Facts, Unknown
-from cudnn_resolve.validation.answers import ChildReport, cudnn_of, list_some
+from cudnn_resolve.validation.answers import ChildReport, cudnn_of
 from cudnn_resolve.validation.loaded import library_name, loaded_libraries
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu
 from cudnn_resolve.version import DriverVersion, same_version
@@ -93,7 +94,7 @@ def _judge_installed(
         id=f"{pinned.source}/{kind}",
         status="skipped" if isinstance(wrong, str) else "failed" if wrong else "passed",
         expected=expected.get(count, f"the {count} {name}s of the {pinned.source}"),
-        observed=wrong if isinstance(wrong, str) else list_some(sorted(wrong), _MOST_NAMED, "; ") or "all as pinned",
+        observed=wrong if isinstance(wrong, str) else first_few(sorted(wrong), _MOST_NAMED, "; ") or "all as pinned",
     )
 
 

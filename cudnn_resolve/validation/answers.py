@@ -155,9 +155,3 @@ def one_line(text: str, most: int = 400) -> str:
     """Collapse a text to one line of at most `most` characters, without control characters."""
     flat = " ".join(text.split())
     return "".join(letter if letter.isprintable() else "?" for letter in flat)[:most]
-
-
-def list_some(words: Sequence[str], most: int = 4, between: str = ", ") -> str:
-    """List at most `most` words, and count the rest."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return f"{between.join(words[:most])}{more}"

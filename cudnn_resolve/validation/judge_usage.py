@@ -8,10 +8,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cudnn_resolve.validation.answers import CaseRun, ChildReport, WitnessAnswer, cases_in, list_some, one_line
+from cudnn_resolve.errors import first_few
+from cudnn_resolve.validation.answers import CaseRun, ChildReport, WitnessAnswer, cases_in, one_line
 from cudnn_resolve.validation.model import Check, Status
 from cudnn_resolve.validation.payload import WATCHING
 
+_MOST_NAMED = 4
 Verdict = Literal["cudnn", "partly", "other", "unknown"]
 MUST_USE = frozenset({"conv2d", "conv2d-strided", "conv2d-dilated", "conv2d-wide", "conv3d", "conv1d-encoder"})
 """Classes for which no framework has anything better than cuDNN; some have own kernels for depthwise and grouped ones."""
@@ -148,7 +150,7 @@ def judge_usage(id_: str, framework: str | None, runs: Sequence[CaseRun], gpu: i
     for verdict, phrase in _FAULTS.items():
         group = [usage for usage in usages if usage.must and usage.verdict == verdict]
         if group:
-            words.append(f"{phrase}: {list_some([usage.id for usage in group])}")
+            words.append(f"{phrase}: {first_few([usage.id for usage in group], _MOST_NAMED)}")
             details.append(_detail(verdict, group))
     if words:
         return check("warning", "; ".join(words), "; ".join(details))
@@ -156,7 +158,9 @@ def judge_usage(id_: str, framework: str | None, runs: Sequence[CaseRun], gpu: i
     seen = next((usage.observation for usage in used if usage.observation and usage.observation.cudnn), None)
     proof = f" ({seen.how} shows {seen.cudnn[0]})" if seen else ""
     rest = [usage.id for usage in usages if usage.verdict != "cudnn"]
-    return check("passed", f"in {len(used)} of {len(usages)} cases{proof}" + (f"; others without it: {list_some(rest)}" if rest else ""))
+    return check(
+        "passed", f"in {len(used)} of {len(usages)} cases{proof}" + (f"; others without it: {first_few(rest, _MOST_NAMED)}" if rest else "")
+    )
 
 
 _FAULTS = {
@@ -175,9 +179,8 @@ def _detail(verdict: str, group: Sequence[CaseUsage]) -> str:
     names = list(dict.fromkeys(name for observation in seen for name in observation.other))
     how = next((observation.how for observation in seen if observation.other), "")
     cut = max((observation.cut for observation in seen), default=0)
-    source = (
-        f"{list_some(names)} ({how}{f'; {cut} names were left out' if cut else ''})" if names else "cuDNN's log was on and shows no call"
-    )
+    left_out = f"; {cut} names were left out" if cut else ""
+    source = f"{first_few(names, _MOST_NAMED)} ({how}{left_out})" if names else "cuDNN's log was on and shows no call"
     return f"the numbers are correct, but something else computed {'them' if verdict == 'other' else 'part of them'}: {source}"
 
 
