@@ -29,6 +29,8 @@ FILES_LISTED = "files-listed"
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
 _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """How `ls -l` begins a line with a file or a link."""
+_ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
+"""How a message names a file that the user is to provide."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
 """With any of these a GPU is there, or is meant to be."""
@@ -56,9 +58,9 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
 
 
 def _made_for(matches: Iterable[Match]) -> Iterable[CodeTarget]:
-    """The GPU code of the lines that tell nvcc what to make, without those that are commented out."""
+    """The GPU code that the log's own build was made for, without lines that are commented out."""
     for one in matches:
-        if one.symptom.id == "context-gencode" and not one.text.lstrip().startswith(("#", "//")):
+        if "made" in one.fields and not one.text.lstrip().startswith(("#", "//")):
             yield from one.fields["made"]
 
 
@@ -116,7 +118,7 @@ def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) ->
 
 
 def _present(matches: Iterable[Match]) -> Iterable[Present]:
-    matches = list(matches)
+    matches = [one for one in matches if not re.search(_ADVICE, one.text)]
     is_asked = any(one.symptom.feature == FILES_LISTED for one in matches)
     for one in matches:
         library = one.fields.get("present")
@@ -259,7 +261,7 @@ def is_idle(facts: Facts) -> bool:
 def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> Iterable[str]:
     """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
     built = next((one.targets for one in context.builds if one.targets), ())
-    targets = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), built or context.made_for)
+    targets = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), context.made_for or built)
     for capability in context.capabilities:
         if targets:
             if not any(one.runs_on(capability) for one in targets):

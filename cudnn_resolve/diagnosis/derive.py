@@ -71,7 +71,7 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     """The cause of a cuDNN that is not found, by how much it is surer, the words for it, and what shows it."""
     lib, majors = libraries[0].file, {one.major for one in libraries if one.major is not None}
     is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
-    if not majors and is_looked_for:
+    if not majors and (is_looked_for or case.context.cudnn):
         return _unversioned(case)
     wanted = " or ".join(map(str, sorted(majors)))
     there = [one for one in case.context.cudnn if one.major in majors]
@@ -85,54 +85,66 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     }
     broken = next((one for one in there[:1] if one.broken and lib.startswith("libcudnn_")), None)
     if broken:
-        text = f"is wanted and not found: the cuDNN {broken.version or broken.major} in {broken.path} is not whole: {broken.broken}"
+        text = f"is needed but not found: cuDNN {broken.version or broken.major} in {broken.path} is incomplete: {broken.broken}"
         return "cudnn_sublibrary_mix", 8, text, []
     if there and not same:
         text = (
-            f"is wanted and not found, although cuDNN {there[0].version or there[0].major} is in {there[0].path}, which the loader searches"
+            f"is needed but not found, although cuDNN {there[0].version or there[0].major} is in {there[0].path}, which the loader searches"
         )
         return "cudnn_missing", 0, text, []
     if same or (brought.keys() & majors and not other):
-        where = f"in {same[0].path}" if same and same[0].path else "there"
-        place = f"cuDNN {same[0].version or same[0].major} is {where}" if same else f"the wheel of {_name(brought, majors)} brings it along"
-        text = f"is wanted and not found, although {place}: the loader does not look in its directory"
+        where = f"in {same[0].path}" if same and same[0].path else "installed"
+        place = f"cuDNN {same[0].version or same[0].major} is {where}" if same else f"the {_name(brought, majors)} wheel includes it"
+        text = f"is needed but not found, although {place}: the loader does not search its directory"
         return "lib_not_on_path", 6, text, same
     if other or (brought and majors):
         seen = other[0].version or other[0].major if other else min(brought)
-        text = f"is wanted, a file of cuDNN {wanted}, and there is cuDNN {seen}, whose files have other names"
+        text = f"(cuDNN {wanted}) is needed, but cuDNN {seen} is installed"
         return "cudnn_major_mismatch", 8, text, other
-    if "hosted-notebook" in case.features and majors:
-        text = f"is wanted, a file of cuDNN {wanted}; hosted notebooks come with a cuDNN, so theirs is of another major version"
+    return _by_message(lib, wanted, absent, case, is_looked_for=is_looked_for)
+
+
+def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked_for: bool) -> tuple[str, float, str, list[Present]] | None:
+    """The same where no cuDNN is seen: what the message, and who prints it, make likely."""
+    printed_by = {one.symptom.id for one in absent.matches}
+    if "hosted-notebook" in case.features and wanted:
+        text = f"(cuDNN {wanted}) is needed; hosted notebooks come with cuDNN, so the installed one is of another major version"
         return "cudnn_major_mismatch", 2, text, []
     if lib.startswith(_OPENED_BY_GRAPH):
-        text = "is wanted and not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
+        text = "is needed but not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
         return "lib_not_on_path", 4, text, []
-    if any(one.symptom.id == "loader-cudnn-9-parts" for one in absent.matches) and not is_looked_for and not lib.startswith(_OPENED_FIRST):
-        text = "and the other parts of cuDNN 9 are not found: the loader does not look in its directory, or an older cuDNN is installed"
+    if "loader-cudnn-9-parts" in printed_by and not is_looked_for and not lib.startswith(_OPENED_FIRST):
+        text = "and the other parts of cuDNN 9 are not found: the loader does not search their directory, or an older cuDNN is installed"
         return "lib_not_on_path", 2, text, []
-    if not majors and "gpu-seen" in case.features:
-        text = (
-            "is a name without a version, and not found although CUDA works: "
-            "only names with a version are installed, or the loader does not look there"
-        )
+    if "torch7-cudnn" in printed_by:
+        text = f"is needed but not found: these Torch 7 bindings work with cuDNN {wanted} only, and a newer one is usually installed"
+        return "cudnn_major_mismatch", 2, text, []
+    if not wanted and "gpu-seen" in case.features:
+        text = "(no version in its name) is not found although CUDA works: only versioned files are there, or none where the loader looks"
         return "lib_not_on_path", 3, text, []
     return None
 
 
 def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
-    """The same for libcudnn.so, a name that any major may have, by the copies that the facts know."""
+    """The same for libcudnn.so, a name that any major may have, by the copies that the log shows or the facts know."""
     built = {one.cudnn.major for one in case.context.builds if one.cudnn is not None}
-    copies = [one for one in case.context.cudnn if one.path]
-    fit = next((one for one in copies if not built or one.major in built), None)
-    if fit is not None and case.facts is not None:
-        where = "and no link of that name is beside it" if is_searched(fit.path, case.facts) else "where the loader does not look"
-        text = f"is wanted, a name without a version; cuDNN {fit.version or fit.major} is in {fit.path}, {where}"
-        return "lib_not_on_path", 6, text, []
+    copies = [(one, place) for one in case.context.cudnn if (place := one.path or _shown_at(one.match))]
+    fit, place = next(((one, place) for one, place in copies if not built or one.major in built), (None, ""))
+    if fit is not None:
+        is_found = case.facts is not None and is_searched(place, case.facts)
+        where = "without a link of that name" if is_found else "where the loader does not look"
+        text = f"(no version in its name) is needed; cuDNN {fit.version or fit.major} is in {place}, {where}"
+        return "lib_not_on_path", 6, text, [fit]
     if copies:
-        wanted = " or ".join(map(str, sorted(built)))
-        text = f"is wanted, of cuDNN {wanted}, and there is cuDNN {copies[0].version or copies[0].major} in {copies[0].path}"
-        return "cudnn_major_mismatch", 8, text, []
+        wanted, (found, place) = " or ".join(map(str, sorted(built))), copies[0]
+        text = f"(cuDNN {wanted}) is needed, but cuDNN {found.version or found.major} is in {place}"
+        return "cudnn_major_mismatch", 8, text, [found]
     return None
+
+
+def _shown_at(match: Match | None) -> str:
+    """The directory in which a line of the log shows a file."""
+    return match.fields.get("where", "").rstrip("/") if match is not None else ""
 
 
 def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
@@ -171,7 +183,7 @@ def _part_listed(found: Suspects, case: Case) -> Suspects:
         listed = None if lacking is None else _listed(lacking, case)
         if lacking is not None and listed is not None:
             library, place, match = listed
-            text = f"{library.file} is wanted and not found, although the log shows it{place}: the loader does not look there"
+            text = f"{library.file} is needed but not found, although the log shows it{place}: the loader does not look there"
             return _strengthened(found, "lib_not_on_path", lacking, 6, text, [match])
     return found
 
@@ -230,8 +242,8 @@ def _part_on_disk(found: Suspects, case: Case) -> Suspects:
     places = [place_of(one, case.facts, case.book) for one in libraries]
     if runtime and places and all(places):
         text = (
-            f"{libraries[0].file} is wanted and not found, although by what is installed it is in {places[0]}: "
-            "the loader does not look in that directory"
+            f"{libraries[0].file} is needed but not found, although an installed package has it in {places[0]}: "
+            "the loader does not search that directory"
         )
         return _strengthened(found, "lib_not_on_path", runtime, 9, text)
     return found
