@@ -283,7 +283,7 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     """True for an image for the CPU, or where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
     if features & {"gpu-seen", "cuda-opened", "gpu-works", "smi-table", "docker-gpus"}:
         return False
-    if "cpu-image" in features:
+    if "cpu-image" in features or ("other-gpu" in features and not features & {"gpu-listed", "gpu-named"}):
         return True
     names = {one.symptom.id for one in matches}
     missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}

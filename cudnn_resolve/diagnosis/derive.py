@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import FILES_LISTED, is_listing
+from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
@@ -32,6 +32,11 @@ _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 """These write 12.1.3 as 12103; cuBLAS writes it as 120103, and CUDA itself 12.2 as 12020."""
 _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
+_PROVIDER = "onnxruntime"
+_GENERAL = 60
+"""Symptoms of no more weight do not say why no GPU is found."""
+_GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})
+"""With any of these the container has a GPU, or is not meant to have one."""
 _BARE = ("tensorflow", "jax", "jaxlib")
 """Their wheels bring cuDNN only where the extra for CUDA is asked for, which a version alone does not tell."""
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
@@ -151,6 +156,21 @@ def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
     """The package that brings a cuDNN of these majors, as it is called."""
     name = next(brought[one] for one in majors if one in brought)
     return "PyTorch" if name == "torch" else name
+
+
+def _part_provider(found: Suspects, case: Case) -> Suspects:
+    """ONNX Runtime's CUDA provider, which does not load, beside a cuDNN of another major version than it was built with."""
+    base = max((found[one] for one in ("cuda_runtime_missing", "cudnn_missing") if one in found), key=lambda one: one.weight, default=None)
+    if base is None or any(missing(base.matches)) or not any(_PROVIDER in one.text for one in base.matches):
+        return found
+    own = [build_of("onnxruntime-gpu", version, case.book) for name, version in case.context.frameworks if name.startswith(_PROVIDER)]
+    others = [one for one in case.context.builds if one.package not in _BARE and not one.package.startswith(_PROVIDER)]
+    needed = {one.cudnn.major for one in own if one is not None and one.cudnn is not None}
+    there = {one.major for one in case.context.cudnn} | {one.cudnn.major for one in others if one.cudnn is not None}
+    if not needed or not there or needed & there:
+        return found
+    text = f"ONNX Runtime's CUDA provider needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
+    return _strengthened(found, "cudnn_major_mismatch", base, 10, text)
 
 
 def _part_shadowing(found: Suspects, case: Case) -> Suspects:
@@ -286,6 +306,15 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def _part_container(found: Suspects, case: Case) -> Suspects:
+    """A GPU that general words say is not there, in a container whose command does not ask for one."""
+    unseen, features = found.get("driver_not_loaded"), case.features
+    if unseen is None or unseen.weight > _GENERAL or "container-start" not in features or features & _GPU_IN_CONTAINER:
+        return found
+    text = "the program finds no GPU, and the command that started its container does not ask for one"
+    return _strengthened(found, "container_gpu_not_passed", unseen, 8, text)
+
+
 def _part_collected(found: Suspects, case: Case) -> Suspects:
     """PyTorch with CUDA that sees none, in a report which tells the driver too: that driver may be older than the build needs."""
     unseen = found.get("driver_not_loaded")
@@ -417,6 +446,7 @@ def _release(component: str, encoded: int) -> tuple[int, int, int]:
 
 _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_cudnn,
+    _part_provider,
     _part_shadowing,
     _part_runtime,
     _part_listed,
@@ -424,6 +454,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_on_disk,
     _part_linked,
     _part_driver,
+    _part_container,
     _part_collected,
     _part_kernel_image,
     _part_ggml,

@@ -83,6 +83,8 @@ _HEX, _BRACKETS = frozenset("0123456789abcdef"), frozenset("([{")
 _IN_SOURCE = ('"', "'", "`", "<<", "except", "catch")
 """Texts one of which is in every line that is source code, so that most lines are no more than looked through."""
 _LONGEST_TEST = 5_000
+_RAISED = re.compile(r"\s{0,8}(?:\| {0,2})?E {2,}\S")
+"""What a failed test raised, as pytest marks it among the source code."""
 
 
 def told_lines(messages: Sequence[str]) -> set[int]:
@@ -168,7 +170,9 @@ def _written(messages: Sequence[str]) -> Iterator[int]:
     framed, block, closed = False, -1, True
     for at, message in enumerate(messages):
         indent = len(message) - len(message.lstrip())
-        is_within = block >= 0 and (not message.strip() or indent > block or (not closed and indent == block))
+        is_within = (
+            block >= 0 and not _RAISED.match(message) and (not message.strip() or indent > block or (not closed and indent == block))
+        )
         if is_within and not closed and indent == block and message.lstrip()[:1] in (")", "]", "}"):
             closed = True
         if not is_within:

@@ -116,7 +116,7 @@ KINDS: dict[str, FieldKind] = {
     ),
     "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),
     "nvidiarequirement": FieldKind(
-        pattern=r"(?:nvidia-[\w.-]{1,60}|tensorrt[\w.-]{0,40})(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?",
+        pattern=r"(?:nvidia-[\w.-]{1,60}|tensorrt[\w.-]{0,40})(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?",
         take=str,
     ),
     "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
@@ -135,7 +135,9 @@ KINDS: dict[str, FieldKind] = {
     "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}", take=str),
     "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
     "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}", take=str),
-    "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s()=<>!~][^\s()]{0,60})?", take=str),
+    "requirement": FieldKind(
+        pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?", take=str
+    ),
     "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
     "absent": FieldKind(pattern=_ABSENT, take=str),
