@@ -19,6 +19,7 @@ _NEWEST = Capability(10, 0)
 _OLDEST = Capability(7, 5)
 """Below this a GPU is older than what the newest builds hold code for."""
 _AMPERE = Capability(8, 0)
+_PASCAL = Capability(6, 0)
 _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
 """Causes whose lines name a cuDNN that is wanted, not one that is there."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
@@ -93,7 +94,7 @@ def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:
 
 def _frameworks(matches: Iterable[Match]) -> Iterable[tuple[str, str]]:
     for one in matches:
-        if one.symptom.id in ("context-framework", "context-framework-of-model"):
+        if one.symptom.id.startswith("context-framework"):
             name = one.fields["package"].lower().replace("_", "-")
             yield ("torch" if name == "pytorch" else name), one.fields["version"].rstrip(".-+")
 
@@ -266,7 +267,7 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
         if targets:
             if not any(one.runs_on(capability) for one in targets):
                 yield "gpu-newer" if capability > min(one.capability for one in targets) else "gpu-older"
-        elif capability >= _NEWEST or capability in context.unknown or ("cuda-10" in features and capability >= _AMPERE):
+        elif capability >= _newest(features) or capability in context.unknown:
             yield "gpu-newer"
         elif capability < _OLDEST:
             yield "gpu-older"
@@ -277,6 +278,11 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
     if not context.capabilities and built:
         # The card is not named: builds for CUDA 12.8 and newer have lost the old ones, builds before do not know the new ones.
         yield "build-drops-old" if min(one.capability for one in built) >= Capability(7, 0) else "build-lacks-new"
+
+
+def _newest(features: set[str]) -> Capability:
+    """The capability from which on a GPU is newer than what builds of that time hold code for."""
+    return _PASCAL if "before-2018" in features else _AMPERE if "cuda-10" in features else _NEWEST
 
 
 def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:

@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
+from cudnn_resolve.diagnosis.stated import majors_of
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
 from cudnn_resolve.facts.nvidia import is_compat
@@ -170,7 +171,7 @@ def _part_provider(found: Suspects, case: Case) -> Suspects:
     if not needed or not there or needed & there:
         return found
     text = f"ONNX Runtime's CUDA provider needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
-    return _strengthened(found, "cudnn_major_mismatch", base, 10, text)
+    return _strengthened({cause: one for cause, one in found.items() if one is not base}, "cudnn_major_mismatch", base, 10, text)
 
 
 def _part_shadowing(found: Suspects, case: Case) -> Suspects:
@@ -241,6 +242,9 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
         row = case.book.component(package)
         if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):
             return f" in the wheel {package} {match.fields['cudawheelversion']}"
+    if match.symptom.id == "context-cuda-conda" and library.family == "cuda" and not re.search(_ASKED, match.text):
+        version = match.fields["condaversion"]
+        return f" in the conda package cudatoolkit {version}" if version.major in majors_of(library, case.book) else None
     return None
 
 

@@ -100,7 +100,7 @@ def cuda_majors(case: Case, book: Book) -> frozenset[int]:
     """The majors of CUDA that the libraries, builds and directories of the log leave; empty where they say nothing or disagree."""
     named = [one.fields["of"] for one in case.matches if one.symptom.id == "context-cuda-major"]
     libraries = [value for one in case.matches for value in one.fields.values() if isinstance(value, Library) and value.family == "cuda"]
-    left = [frozenset((int(one),)) for one in named] + [found for one in libraries if (found := _majors_of(one, book))]
+    left = [frozenset((int(one),)) for one in named] + [found for one in libraries if (found := majors_of(one, book))]
     common = frozenset.intersection(*left) if left else frozenset()
     if left:
         return common
@@ -111,7 +111,7 @@ def cuda_majors(case: Case, book: Book) -> frozenset[int]:
     return told if len(told) == 1 else frozenset()
 
 
-def _majors_of(library: Library, book: Book) -> frozenset[int]:
+def majors_of(library: Library, book: Book) -> frozenset[int]:
     """The majors of CUDA that have a library of that name."""
     if library.version is None:
         return frozenset()
