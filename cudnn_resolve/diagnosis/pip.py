@@ -84,6 +84,8 @@ def _verdict(match: Match) -> tuple[str, float, str] | None:
         return _PIN, 84, f"the index that is used has no {requirement}: builds with +{wanted.local} are on another index"
     if any(within(wanted.specifier, one) for one in offered):
         return _PYTHON, 66, f"the index lists {wanted.text}, but no wheel of it fits this Python or system"
+    if ".dev" in requirement and any(".dev" in one for one in offered):
+        return _PIN, 84, f"the index that is used no longer offers {requirement}: nightly builds are removed after some weeks"
     least, most = _bounds(wanted)
     what = f"{requirement} is" if wanted.is_pin else f"{requirement} asks for a release"
     if least is not None and least[0] >= versions[-1][0]:
