@@ -64,7 +64,16 @@ _MESSAGE_KEYS = (
     "output",
     "stack",
     "exception",
+    "exc_info",
+    "traceback",
+    "stacktrace",
     "error",
+    "errorMessage",
+    "err",
+    "stderr",
+    "reason",
+    "detail",
+    "details",
 )
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|error|err|output)="((?:[^"\\]|\\.){1,4000})"')
 _IS_LOGFMT = re.compile(r"\s{0,4}(?:time|ts|level|t)=\S{1,60} (?:[\w.]{1,30}=\S{1,80} )*")

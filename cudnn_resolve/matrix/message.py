@@ -27,8 +27,12 @@ _CUDA_FAILED = (
 )
 """What stands before a number of CUDA."""
 _CUDA_SAYS = (
-    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}|failed to initialize CUDA|Triton Error \[CUDA\]"
-    r"|GPUassert|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} |== cudaSuccess\b.{0,24})[\s:,('\"-]{1,4}(?:CUDA: )?)"
+    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}(?: (?:at|in) [\w./\\-]{1,80}(?::\d{1,6})?(?::[\w ]{1,40})?)?"
+    r"|failed to initialize CUDA|Triton Error \[CUDA\]|GPUassert|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} |== cudaSuccess\b.{0,24}|\[CUDA\]|\bcuda[A-Z]\w{2,40}(?:\(\))?(?: failed)?"
+    r"|\bCUDA [\w./\\-]{1,80}:\d{1,6}|(?:gpuErrchk|cudaSafeCall|checkCuda\w{0,12}|CUDA_(?:CHECK|CALL|SAFE_CALL))\b.{0,60}?"
+    r"|DriverError\(CUDA_ERROR_\w{1,40}|panic: cuda|\bCUDA[^\x00-\x7f]{1,12}"
+    r"|\b(?:parallel_for|transform|reduce|sort|radix_sort|copy|for_each|scan|unique)(?:_\w{1,20})? failed)"
+    r"[\s:,('\"-]{1,4}(?:CUDA: )?)"
 )
 """What stands before the words of an error of CUDA, which alone would be anybody's."""
 _ABSENT = (
