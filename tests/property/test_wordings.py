@@ -153,3 +153,60 @@ def test_a_report_of_pytorch_that_sees_no_gpu_is_held_against_its_driver(cuda: s
     for answer in ("No", "False"):
         log = f"CUDA used to build PyTorch: {cuda}\nIs CUDA available: {answer}\nNvidia driver version: {driver}\n"
         assert loud(judged(log))[:1] == [cause]
+
+
+WRAPPERS = [
+    "CUDA error at main.cu:42: {}",
+    "CUDA app.cu:42: {}",
+    "cudaMalloc failed: {}",
+    "[CUDA] {} at x.cu:12",
+    "GPUassert: {} x.cu 12",
+    "cudaSafeCall() failed at x.cu:12 : {}",
+    "x.cu(12) : CUDA Runtime API error: {}.",
+    "gpuErrchk: {} kernels.cu 99",
+    "Fatal error: cudaStreamCreate ({} at a.cu:12)",
+    "  what():  parallel_for failed: {}",
+    'DriverError(CUDA_ERROR_X, "{}")',
+    '{{"level":"error","msg":"no GPU","err":"CUDA error: {}"}}',
+]
+WORDS = {
+    "out of memory": {"out_of_memory"},
+    "initialization error": {"driver_wedged"},
+    "unknown error": {"driver_wedged"},
+    "CUDA driver version is insufficient for CUDA runtime version": ABSENT,
+    "no CUDA-capable device is detected": ABSENT | {"gpu_hidden_by_env"},
+    "invalid device ordinal": {"gpu_hidden_by_env"},
+    "no kernel image is available for execution on the device": {"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"},
+    "the provided PTX was compiled with an unsupported toolchain": {"ptx_too_new"},
+    "device-side assert triggered": {"bad_input"},
+    "all CUDA-capable devices are busy or unavailable": {"gpu_exclusive_mode"},
+    "uncorrectable ECC error encountered": {"hardware_fault"},
+    "system not yet initialized": {"fabric_manager_missing"},
+    "an illegal memory access was encountered": {"unrecognised"},
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_the_words_of_cuda_are_known_behind_whatever_a_program_puts_before_them(wrapper: str, words: str) -> None:
+    line = wrapper.format(words)
+    assert judged(f"starting\n{line}\n").findings[0].cause in WORDS[words], line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: CUDA was requested but torch.cuda.is_available() is false",
+        "RuntimeError: CUDA device is required to run this benchmark.",
+        "RuntimeError: No GPU visible (set ALLOW_CPU=1).",
+        "RuntimeError: No GPU or XPU found.",
+        "ERROR: GPU required but not available!",
+        "ValueError: Device cuda:0 not available",
+        'Error: device "cuda" is not available',
+        "ERROR: Number of GPUs requested (1) is more than number of GPUs (0) in the system., exiting.",
+    ],
+)
+def test_a_gpu_that_a_program_asks_for_has_its_family(line: str) -> None:
+    told = judged(f"Traceback (most recent call last):\n{line}\n")
+    assert told.findings[0].cause in ABSENT, line
+    assert loud(told), line
