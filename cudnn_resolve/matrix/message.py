@@ -27,9 +27,11 @@ _CUDA_FAILED = (
 )
 """What stands before a number of CUDA."""
 _CUDA_SAYS = (
-    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}(?: (?:at|in) [\w./\\-]{1,80}(?::\d{1,6})?(?::[\w ]{1,40})?)?"
-    r"|failed to initialize CUDA|Triton Error \[CUDA\]|GPUassert|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} |== cudaSuccess\b.{0,24}|\[CUDA\]|\bcuda[A-Z]\w{2,40}(?:\(\))?(?: failed)?"
-    r"|\bCUDA [\w./\\-]{1,80}:\d{1,6}|(?:gpuErrchk|cudaSafeCall|checkCuda\w{0,12}|CUDA_(?:CHECK|CALL|SAFE_CALL))\b.{0,60}?"
+    r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}"
+    r"(?: (?:at|in) [\w./\\-]{1,80}(?::\d{1,6})?(?::[\w ]{1,40})?)?"
+    r"|failed to initialize CUDA|Triton Error \[CUDA\]|GPUassert|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} "
+    r"|== cudaSuccess\b.{0,24}|\[CUDA\]|\bcuda[A-Z]\w{2,40}(?:\(\))?(?: failed)?|\bCUDA [\w./\\-]{1,80}:\d{1,6}"
+    r"|(?:gpuErrchk|cudaSafeCall|checkCuda\w{0,12}|CUDA_(?:CHECK|CALL|SAFE_CALL))\b.{0,60}?"
     r"|DriverError\(CUDA_ERROR_\w{1,40}|panic: cuda|\bCUDA[^\x00-\x7f]{1,12}"
     r"|\b(?:parallel_for|transform|reduce|sort|radix_sort|copy|for_each|scan|unique)(?:_\w{1,20})? failed)"
     r"[\s:,('\"-]{1,4}(?:CUDA: )?)"
@@ -169,7 +171,7 @@ KINDS: dict[str, FieldKind] = {
         take=str,
     ),
     "cudafailed": FieldKind(pattern=_CUDA_FAILED, take=str),
-    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| ?vs\b))""", take=str),
+    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b))""", take=str),
     "cudasays": FieldKind(pattern=_CUDA_SAYS, take=str),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
