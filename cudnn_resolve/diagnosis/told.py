@@ -18,6 +18,7 @@ NEVER_SAID = re.compile(
     r"|\[(?:[Bb]ug ?)?[Ff]ix\w{0,3}\]|(?:Fixe[sd] (?:an?|the|issues?|bugs?|where|when))\s)"
     r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped)"
     r"|test [\w:]{1,300} \.\.\. (?:ok|ignored))\b|[\u2713\u2714\u221a] \S"
+    r"|(?:\[?INFO\]?:? {0,2})?[Ss]kipp(?:ing|ed)\b.{0,30}\btests?\b"
     r"|(?:[-*+\u2022] {0,3})?(?i:if|when) you (?:see|get|encounter|hit|receive|run into)\b"
     rf"|(?:- )?run: (?!{_FAILED})\S"
     r"|(?:Step \d{1,3}/\d{1,3} : |#\d{1,4} \[[^\]]{1,60}\] )?RUN [\w./]|.{1,300}? \|\| \(?(?:echo [\"']|true\b|:$)"

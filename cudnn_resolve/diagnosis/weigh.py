@@ -20,7 +20,7 @@ _FAR = 20
 """A cause that weighs less by more than this explains nothing of the other."""
 _WITHOUT = (
     r"(?i)\b(?:skipp(?:ed|ing)|optional|not (?:needed|required)|is recommended|for (?:the )?(?:best|better|optimal|full) performance"
-    r"|(?:using|back to|switch\w{0,4} to|continu\w{1,4} (?:on|with)) (?:the )?cpu)\b"
+    r"|(?:using|back to|switch\w{0,4} to|(?:continu|train|runn?)\w{0,4} (?:on|with)) (?:the )?cpu)\b"
 )
 """What is said of a thing that a program does without, which is not why it ended."""
 _OF_ANOTHER = (
