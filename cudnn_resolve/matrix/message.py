@@ -32,7 +32,7 @@ _CUDA_SAYS = (
     r"|failed to initialize CUDA|Triton Error \[CUDA\]|GPUassert|Gpu API call\)|THCudaCheck FAIL .{0,160}error=\d{1,3} "
     r"|== cudaSuccess\b.{0,24}|\[CUDA\]|\bcuda[A-Z]\w{2,40}(?:\(\))?(?: failed)?|\bCUDA [\w./\\-]{1,80}:\d{1,6}"
     r"|(?:gpuErrchk|cudaSafeCall|checkCuda\w{0,12}|CUDA_(?:CHECK|CALL|SAFE_CALL))\b.{0,60}?"
-    r"|DriverError\(CUDA_ERROR_\w{1,40}|panic: cuda|\bCUDA[^\x00-\x7f]{1,12}"
+    r"|DriverError\(CUDA_ERROR_\w{1,40}|panic: cuda|\bCUDA(?:内存|错误|运行)\w{0,10}"
     r"|\b(?:parallel_for|transform|reduce|sort|radix_sort|copy|for_each|scan|unique)(?:_\w{1,20})? failed)"
     r"[\s:,('\"-]{1,4}(?:CUDA: )?)"
 )
