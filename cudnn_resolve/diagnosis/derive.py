@@ -36,6 +36,8 @@ _LEAST_OF_GGML = 610
 _PROVIDER = "onnxruntime"
 _GENERAL = 60
 """Symptoms of no more weight do not say why no GPU is found."""
+_STARTED = 88
+"""The weight of a container without its GPU where the command that started it is there to see."""
 _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})
 """With any of these the container has a GPU, or is not meant to have one."""
 _BARE = ("tensorflow", "jax", "jaxlib")
@@ -311,12 +313,16 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
 
 
 def _part_container(found: Suspects, case: Case) -> Suspects:
-    """A GPU that general words say is not there, in a container whose command does not ask for one."""
-    unseen, features = found.get("driver_not_loaded"), case.features
-    if unseen is None or unseen.weight > _GENERAL or "container-start" not in features or features & _GPU_IN_CONTAINER:
+    """A GPU that is not there for a program in a container whose command, which the log shows, does not ask for one."""
+    unseen, told = found.get("driver_not_loaded"), found.get("container_gpu_not_passed")
+    if "container-start" not in case.features or case.features & _GPU_IN_CONTAINER:
         return found
     text = "the program finds no GPU, and the command that started its container does not ask for one"
-    return _strengthened(found, "container_gpu_not_passed", unseen, 8, text)
+    if told is not None:
+        found["container_gpu_not_passed"] = replace(told, weight=max(told.weight, _STARTED), summary=told.summary or text)
+    elif unseen is not None and unseen.weight <= _GENERAL:
+        return _strengthened(found, "container_gpu_not_passed", unseen, 8, text)
+    return found
 
 
 def _part_collected(found: Suspects, case: Case) -> Suspects:

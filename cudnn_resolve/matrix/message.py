@@ -48,6 +48,29 @@ _ABSENT = (
 """What is said of something that is not there."""
 
 
+_CANNOT_OPEN = (
+    r"(?:cannot open shared object file|Kann die Shared-Object-Datei nicht öffnen|ne peut ouvrir|impossible d.ouvrir"
+    r"|no se puede (?:abrir|open)|não é possível abrir|não pode abrir|impossibile aprire|nie można otworzyć|невозможно открыть"
+    r"|не удается открыть|не удалось открыть|无法打开|無法開啟|共有オブジェクトファイルを開けません|공유 오브젝트 파일을 열 수 없"
+    r"|paylaş.lan nesne dosyas. aç.l)"
+)
+"""What glibc's loader says of a library that it cannot open, in the languages of its users."""
+_DLL_ABSENT = (
+    r"(?:The specified module could not be found|Das angegebene Modul wurde nicht gefunden|Le module spécifié est introuvable"
+    r"|No se puede encontrar el módulo|No se encontró el módulo|Não foi possível encontrar o módulo|Impossibile trovare il modulo"
+    r"|.. найден указанный модуль|Nie można odnaleźć określonego modułu|Belirtilen modül bulunamad.|指定されたモジュールが見つかりません"
+    r"|지정된 모듈을 찾을 수 없습니다|找不到指定的模块|找不到指定的模組)"
+)
+"""What Windows says of a DLL that it does not find (error 126)."""
+_DLL_INIT = (
+    r"(?:(?:A )?(?i:dynamic link library) \(DLL\) initialization routine failed|DLL-Initialisierungsroutine"
+    r"|routine d.initialisation d.une bibliothèque|rutina de inicialización de biblioteca|动态链接库 ?\(DLL\) ?初始化例程失败"
+    r"|(?i:библиотеки динамической компоновки)|ダイナミック リンク ライブラリ ?\(DLL\) ?初期化|초기화 루틴"
+    r"|biblioteca de vínculo dinâmico|libreria di collegamento dinamico|inicjowania biblioteki|bağlant. kitapl.ğ. ?\(DLL\)|動態連結程式庫)"
+)
+"""What Windows says of a DLL that fails as it starts (error 1114)."""
+
+
 class FieldKind(Struct, frozen=True, kw_only=True):
     """A kind of field: the regular expression that it matches, and the function that gives its value (ValueError: it is none)."""
 
@@ -147,6 +170,9 @@ KINDS: dict[str, FieldKind] = {
     "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
     "absent": FieldKind(pattern=_ABSENT, take=str),
+    "cannotopen": FieldKind(pattern=_CANNOT_OPEN, take=str),
+    "dllabsent": FieldKind(pattern=_DLL_ABSENT, take=str),
+    "dllinit": FieldKind(pattern=_DLL_INIT, take=str),
     "wanted": FieldKind(
         pattern=r"\b(?:no(?: valid| usable| compatible| supported| system| working)?|(?:re)?install(?: the| a)?)", take=str
     ),
@@ -171,7 +197,9 @@ KINDS: dict[str, FieldKind] = {
         take=str,
     ),
     "cudafailed": FieldKind(pattern=_CUDA_FAILED, take=str),
-    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b))""", take=str),
+    "codeend": FieldKind(
+        pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b))""", take=str
+    ),
     "cudasays": FieldKind(pattern=_CUDA_SAYS, take=str),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
