@@ -146,7 +146,7 @@ def unwrapped(text: str) -> str:
         text = text if found is None else found
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
         said = [one.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for one in _LOGFMT.findall(text)]
-        text = " ".join(said) + " " + _LOGFMT.sub(" ", text) if said else text
+        text = " ".join(said) + "; " + _LOGFMT.sub(" ", text) if said else text
     return _unescaped(text)
 
 
