@@ -1,1 +1,1 @@
-"""What would be done: the difference between facts and a resolution, as ordered steps."""
+"""Plans: the ordered steps from the facts of a machine to a resolution or a lock."""

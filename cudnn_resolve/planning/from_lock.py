@@ -1,4 +1,4 @@
-"""A lock as a plan: what an environment lacks of what the lock says, without resolving again."""
+"""Plans from locks: the difference between an environment and a lock, without resolving again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.preload import check_frameworks
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_pip
-from cudnn_resolve.planning.unmet_pins import left_overrides, left_pins, left_warnings
+from cudnn_resolve.planning.unmet_pins import unmet_overrides, unmet_pins, unmet_warnings
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
 
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import AptPin
 
 _KINDS = ("none", "preload", "folder", "ldconfig", "env")
+_BECAUSE = "it is in the lock"
 
 
 def plan_of_lock(
-    lock: Lock, folder: str, facts: Facts, book: Book, relaid: Collection[str] = ()
+    lock: Lock, folder: str, facts: Facts, book: Book, reinstall: Collection[str] = ()
 ) -> tuple[Plan | None, tuple[Difference, ...]]:
-    """The plan that leads to the lock on this machine, or what does not fit.
+    """Return the plan that installs the lock on this machine, or None with the differences that rule it out.
 
-    `folder` is where the lock lies, absolute; `relaid` names packages whose files are written again in any case. InputError where the lock
-    holds what cannot be installed safely.
+    `folder` is the absolute path of the lock's folder; `reinstall` names packages whose files are written again even if their version
+    stays. Raises InputError if the lock holds something that cannot be installed safely.
     """
     machine = machine_of(facts, book)
     selection = select(lock, machine)
@@ -50,21 +51,21 @@ def plan_of_lock(
         return None, selection.differences
     stack = lock.stack(machine.platform)
     warnings = (
-        Warning(code="lock-misfit", message=f"{one.what}: the lock wants {one.locked}, here is {one.now}")
-        for one in machine_differences(lock, facts, book, installed=False)
+        Warning(code="lock-misfit", message=f"{difference.what}: the lock wants {difference.locked}, this machine has {difference.now}")
+        for difference in machine_differences(lock, facts, book, installed=False)
     )
-    wanted = [_wanted(one, folder) for one in selection.chosen]
-    pip = pip_actions(wanted, machine.pip, book, gpu=_frameworks(wanted, stack, book), relaid=relaid)
-    left = left_pins(machine, book, pip, machine.requires)
+    wanted = [_wanted(chosen, folder) for chosen in selection.chosen]
+    pip = pip_actions(wanted, machine.pip, book, gpu=_gpu_builds(wanted, stack, book), reinstall=reinstall)
+    unmet = unmet_pins(machine, book, pip, machine.requires)
     draft = Plan(
-        targets=targets_for(lock, machine) or (f"the lock of {lock.file.created_by}",),
+        targets=targets_for(lock, machine) or (f"the lock by {lock.file.created_by}",),
         facts=facts,
         stack=_stack(lock, stack, book) if stack is not None else None,
         pip=pip,
         apt=apt_actions(apt_of(stack.apt), or_none(facts.packages.apt) or {}) if stack is not None else (),
-        environment=tuple(_checked(one, folder, book) for one in stack.environment) if stack is not None else (),
-        overrides=tuple(left_overrides(left, (), {})),
-        warnings=(*overlay_warnings(book), *warnings, *left_warnings(left)),
+        environment=tuple(_checked(entry, folder, book) for entry in stack.environment) if stack is not None else (),
+        overrides=tuple(unmet_overrides(unmet, (), {})),
+        warnings=(*overlay_warnings(book), *warnings, *unmet_warnings(unmet)),
         proven=tuple(proofs(lock)),
     )
     return replace(draft, steps=steps(draft, machine, book)), ()
@@ -74,7 +75,7 @@ def _wanted(chosen: Chosen, folder: str) -> PipAction:
     package, file = chosen.package, chosen.file
     if file is None or package.version is None:
         raise InputError(
-            f"{package.name} is not a file with a hash but a folder or a repository",
+            f"the lock takes {package.name} from a folder or a repository instead of a file with a hash",
             code="lock-direct",
             hint="build a wheel of it (`pip wheel`) and lock that",
         )
@@ -82,15 +83,15 @@ def _wanted(chosen: Chosen, folder: str) -> PipAction:
         name=package.name,
         version=str(package.version),
         index=package.index,
-        because=because_of(package) or ("it is in the lock",),
+        because=because_of(package) or (_BECAUSE,),
         file=_file(file, folder, package.index),
     )
 
 
-def _frameworks(wanted: list[PipAction], stack: LockedStack | None, book: Book) -> dict[str, bool]:
-    """Which packages are frameworks, and whether their builds are for GPUs: another program's lock does not say, and means these."""
-    built = {one.name: one.cuda_built is not None for one in stack.frameworks} if stack is not None else {}
-    return {one.name: built.get(one.name, True) for one in wanted if book.framework_of(one.name) is not None}
+def _gpu_builds(wanted: list[PipAction], stack: LockedStack | None, book: Book) -> dict[str, bool]:
+    """Whether each framework's build is for GPUs; assumed of locks by other tools, which do not record it."""
+    built = {framework.name: framework.cuda_built is not None for framework in stack.frameworks} if stack is not None else {}
+    return {package.name: built.get(package.name, True) for package in wanted if book.framework_of(package.name) is not None}
 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
@@ -98,40 +99,39 @@ def _file(file: LockedFile, folder: str, index: str | None) -> File:
     return File(filename=name_of(file), url=url, hashes=file.hashes, size=file.size, origin=index)
 
 
-def _checked(one: Environment, folder: str, book: Book) -> Environment:
-    """The environment; InputError where a tool could read it as something else."""
-    if one.kind not in _KINDS:
-        raise InputError(
-            f"{one.kind[:80]!r} is no way in which libraries are found", code="lock-invalid", hint=f"one of {', '.join(_KINDS)}"
-        )
-    if one.kind in ("preload", "folder"):
-        check_frameworks(tuple(one.value.split()))
-    if (one.kind == "folder") != (one.wheel is not None):
-        raise InputError(f"{one.kind} {'with' if one.wheel else 'without'} a wheel", code="lock-invalid", hint="`folder` has one, alone")
-    if one.wheel is not None:
-        check_pip(one.wheel.name, one.wheel.version)
-        component = book.component(one.wheel.name)
+def _checked(entry: Environment, folder: str, book: Book) -> Environment:
+    """Return a loader entry of a lock; raises InputError if a tool could read it as something else."""
+    if entry.kind not in _KINDS:
+        raise InputError(f"{entry.kind[:80]!r} is not a kind of loader entry", code="lock-invalid", hint=f"use one of {', '.join(_KINDS)}")
+    if entry.kind in ("preload", "folder"):
+        check_frameworks(tuple(entry.value.split()))
+    if (entry.kind == "folder") != (entry.wheel is not None):
+        message = f"loader entry of kind {entry.kind} {'with' if entry.wheel else 'without'} a wheel"
+        raise InputError(message, code="lock-invalid", hint="`folder` needs a wheel; no other kind takes one")
+    if entry.wheel is not None:
+        check_pip(entry.wheel.name, entry.wheel.version)
+        component = book.component(entry.wheel.name)
         if component is None or component.library != "cudnn":
-            raise InputError(f"{one.wheel.name[:80]} is no wheel of cuDNN, and none other lies in a folder of its own", code="lock-invalid")
-        if one.wheel.file is not None:
-            one = replace(one, wheel=replace(one.wheel, file=with_absolute_url(one.wheel.file, folder)))
-    if one.kind == "ldconfig":
-        check_folders(one.value.split(":"))
-    return one
+            raise InputError(f"{entry.wheel.name[:80]} is not a cuDNN wheel; `folder` takes no other", code="lock-invalid")
+        if entry.wheel.file is not None:
+            entry = replace(entry, wheel=replace(entry.wheel, file=with_absolute_url(entry.wheel.file, folder)))
+    if entry.kind == "ldconfig":
+        check_folders(entry.value.split(":"))
+    return entry
 
 
 def apt_of(pins: Iterable[AptPin]) -> list[AptAction]:
-    """The packages of the system that a lock names; InputError where a name or version is none."""
-    pins = tuple(pins)
-    for one in pins:
-        check_apt(one.name, one.version)
-    return [AptAction(name=one.name, version=one.version, repository=one.repository, because=("it is in the lock",)) for one in pins]
+    """Return the apt packages of a lock; raises InputError for an invalid name or version."""
+    packages = [AptAction(name=pin.name, version=pin.version, repository=pin.repository, because=(_BECAUSE,)) for pin in pins]
+    for package in packages:
+        check_apt(package.name, package.version)
+    return packages
 
 
 def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
-    own = bundled_cudnns(lock, stack, book)
-    apart = {name: one.wheel.version for one in stack.environment if one.wheel is not None for name in one.value.split()}
-    brought = "none" if lock.tool is not None and lock.tool.request.device == "cpu" else "apt" if stack.apt else "pip"
+    bundled = bundled_cudnns(lock, stack, book)
+    in_folder = {name: entry.wheel.version for entry in stack.environment if entry.wheel is not None for name in entry.value.split()}
+    channel = "none" if lock.tool is not None and lock.tool.request.device == "cpu" else "apt" if stack.apt else "pip"
     return Stack(
         driver_min=stack.driver_min,
         driver_because=None,
@@ -141,14 +141,14 @@ def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
         cudnn_soname=stack.cudnn_soname,
         frameworks=tuple(
             StackFramework(
-                name=one.name,
-                version=one.version,
-                variant=one.variant,
-                cuda_built=one.cuda_built,
-                cudnn_built=one.cudnn_built,
-                cudnn=own.get(one.name, apart.get(book.framework_of(one.name) or one.name, stack.cudnn)),
-                libraries="bundled" if one.name in own else brought,
+                name=framework.name,
+                version=framework.version,
+                variant=framework.variant,
+                cuda_built=framework.cuda_built,
+                cudnn_built=framework.cudnn_built,
+                cudnn=bundled.get(framework.name, in_folder.get(book.framework_of(framework.name) or framework.name, stack.cudnn)),
+                libraries="bundled" if framework.name in bundled else channel,
             )
-            for one in stack.frameworks
+            for framework in stack.frameworks
         ),
     )

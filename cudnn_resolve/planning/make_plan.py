@@ -1,4 +1,4 @@
-"""Facts and a resolution, or a conflict, to the plan."""
+"""Plans from resolutions, or from the conflicts that rule them out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
-from cudnn_resolve.planning.environment import environment
+from cudnn_resolve.planning.loader import loader_environment
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework
 from cudnn_resolve.planning.origin import overlay_warnings
 from cudnn_resolve.planning.step import steps
-from cudnn_resolve.planning.unmet_pins import installed_requires, left_overrides, left_pins
+from cudnn_resolve.planning.unmet_pins import installed_requires, unmet_overrides, unmet_pins
 from cudnn_resolve.planning.warning import warnings
 from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versions_after
 from cudnn_resolve.resolution.context import constraints
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
 
 def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: Source | None = None) -> Plan:
-    """The plan from these facts to the resolution; with the conflict alone where there is none.
+    """Plan the way from these facts to the resolution; for a conflict, return a plan that holds nothing else.
 
-    `source` is the one that the resolution was made with: what is worth saying of it becomes a warning.
+    `source` is the one that the resolution was made with; its remarks become notes and warnings.
     """
-    targets = (*(target.text for target in outcome.request.targets), *(f"{name} anew" for name in sorted(outcome.request.anew)))
+    request = outcome.request
+    targets = (*(target.text for target in request.targets), *(f"{name} (reinstall)" for name in sorted(request.anew)))
     notes = tuple(source.notes) if source is not None else ()
     if isinstance(outcome, Conflict):
         conflict = Refusal(message=outcome.message, causes=outcome.causes, relaxations=outcome.relaxations)
@@ -46,14 +47,16 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         outcome.machine.pip,
         book,
         gpu={pin.name: pin.build.cuda is not None for pin in outcome.pip if pin.build is not None},
-        relaid=outcome.request.anew,
+        reinstall=request.anew,
     )
-    left = left_pins(outcome.machine, book, pip, installed_requires(outcome, book))
+    unmet = unmet_pins(outcome.machine, book, pip, installed_requires(outcome, book))
     unpinned = tuple(sorted(pin.name for pin in outcome.pip if pin.version is None))
     apt = apt_actions(
-        (AptAction(name=one.name, version=one.version, repository=one.repository, because=one.because) for one in outcome.apt),
+        (AptAction(name=pin.name, version=pin.version, repository=pin.repository, because=pin.because) for pin in outcome.apt),
         outcome.machine.apt,
     )
+    reasons = {pin.name: pin.reasons for pin in outcome.pip}
+    opened_outcome = replace(outcome, request=opened(request, source))
     draft = Plan(
         targets=targets,
         facts=facts,
@@ -62,13 +65,10 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         unpinned=unpinned,
         left_open=tuple(_left_open(outcome, unpinned)),
         apt=apt,
-        overrides=(*outcome.overrides, *left_overrides(left, outcome.overrides, {pin.name: pin.reasons for pin in outcome.pip})),
-        environment=environment(outcome, facts, book),
-        sources=_sources(outcome),
-        warnings=(
-            *overlay_warnings(book),
-            *warnings(replace(outcome, request=opened(outcome.request, source)), facts, book, pip, apt, left),
-        ),
+        overrides=(*outcome.overrides, *unmet_overrides(unmet, outcome.overrides, reasons)),
+        environment=loader_environment(outcome, facts, book),
+        sources=_index_options(outcome),
+        warnings=(*overlay_warnings(book), *warnings(opened_outcome, facts, book, pip, apt, unmet)),
         notes=notes,
         python=outcome.machine.python_full,
         arch=outcome.machine.arch,
@@ -90,24 +90,24 @@ def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:
 
 
 def _left_open(resolution: Resolution, unpinned: Iterable[str]) -> Iterator[str]:
-    """The packages whose versions the installer chooses, each with everything that is required of it."""
+    """Packages whose versions are left to the installer, each with its combined specifiers."""
     reasons = {pin.name: pin.reasons for pin in resolution.pip}
     limits = constraints(resolution.request)
     for name in unpinned:
-        said = [parse_requirement(reason.text) for reason in reasons.get(name, ())]
-        specs = [str(one.specifier) for one in said if one is not None and canonicalize_name(one.name) == name]
-        specs += [str(spec) for _, spec in limits.get(name, ())]
-        yield f"{name}{SpecifierSet(','.join(filter(None, specs)))}"
+        requirements = [parse_requirement(reason.text) for reason in reasons.get(name, ())]
+        specifiers = [str(found.specifier) for found in requirements if found is not None and canonicalize_name(found.name) == name]
+        specifiers += [str(specifier) for _, specifier in limits.get(name, ())]
+        yield f"{name}{SpecifierSet(','.join(filter(None, specifiers)))}"
 
 
 def _because(reasons: Iterable[Reason]) -> tuple[str, ...]:
-    """The reasons behind a pin, each once."""
-    told = (f"{one.text}, asked for" if one.because == "asked for" else f"{one.text}: {one.because}" for one in reasons)
-    return tuple(dict.fromkeys(told))
+    """Distinct reasons behind a pin."""
+    texts = (f"{reason.text}, asked for" if reason.because == "asked for" else f"{reason.text}: {reason.because}" for reason in reasons)
+    return tuple(dict.fromkeys(texts))
 
 
-def _sources(resolution: Resolution) -> tuple[str, ...]:
-    """The user's own options for indexes; what the configuration says, pip reads by itself."""
+def _index_options(resolution: Resolution) -> tuple[str, ...]:
+    """Index options that the user gave; pip reads those of its configuration itself."""
     names = ("--index-url", "--extra-index-url", "--find-links")
     return tuple(word for name, value in resolution.request.context if name in names for word in (name, value))
 
@@ -121,25 +121,25 @@ def _stack(resolution: Resolution, book: Book) -> Stack:
         cuda=resolution.cuda,
         cudnn=resolution.cudnn,
         cudnn_soname=resolution.cudnn_soname,
-        frameworks=(*_asked(resolution), *_installed(resolution, book)),
+        frameworks=(*_requested(resolution), *_unrequested(resolution, book)),
         cuda_of_wheels=any(loads_wheels(resolution, build.framework) for build in resolution.builds),
     )
 
 
-def _asked(resolution: Resolution) -> Iterator[StackFramework]:
+def _requested(resolution: Resolution) -> Iterator[StackFramework]:
     for build in resolution.builds:
-        libraries = resolution.channels.get(build.framework, "none")
-        libraries = "pip" if libraries == "folder" else libraries
+        channel = resolution.channels.get(build.framework, "none")
+        libraries = "pip" if channel == "folder" else channel
         yield StackFramework.of(build, cudnn=loaded_cudnn(resolution, build), libraries=libraries)
 
 
-def _installed(resolution: Resolution, book: Book) -> Iterator[StackFramework]:
-    """Installed frameworks that nobody asked for and that go on working."""
+def _unrequested(resolution: Resolution, book: Book) -> Iterator[StackFramework]:
+    """Installed frameworks that nobody requested and that keep working."""
     after = versions_after(book, resolution)
-    for one in resolution.unasked:
-        build = one.build
-        if build is None or not one.works or broken_by(one, after) is not None:
+    for standing in resolution.unasked:
+        build = standing.build
+        if build is None or not standing.works or broken_by(standing, after) is not None:
             continue
-        cudnn = str(build.cudnn) if build.cudnn and one.libraries == "bundled" else None
-        framework = StackFramework.of(build, cudnn=cudnn, libraries=one.libraries, asked=False)
-        yield replace(framework, version=after.get(one.package, one.version))
+        cudnn = str(build.cudnn) if build.cudnn and standing.libraries == "bundled" else None
+        framework = StackFramework.of(build, cudnn=cudnn, libraries=standing.libraries, asked=False)
+        yield replace(framework, version=after.get(standing.package, standing.version))

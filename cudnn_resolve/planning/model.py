@@ -1,4 +1,4 @@
-"""The plan as values; its JSON form is the contract's."""
+"""Values that make up a plan; the contract fixes their JSON form."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cudnn_resolve.resolution.model import Override, Refusal
 
 
 class StackFramework(Framework, frozen=True, kw_only=True):
-    """A framework of the stack, and what it loads."""
+    """A framework of the stack and the libraries it loads."""
 
     cudnn: str | None
-    """The cuDNN that it loads."""
+    """Version of the cuDNN it loads."""
     libraries: str
-    """Where its CUDA libraries come from: `pip`, `apt`, `system`, `bundled` or `none`."""
+    """Origin of its CUDA libraries: `pip`, `apt`, `system`, `bundled` or `none`."""
     asked: bool = True
-    """False for one that is installed and stays."""
+    """False for an installed framework that the user did not request."""
 
 
 class Stack(Struct, frozen=True, kw_only=True):
-    """What the matrix decided."""
+    """The part of a plan that the matrix decides."""
 
     driver_min: str | None
     driver_because: str | None
@@ -33,29 +33,29 @@ class Stack(Struct, frozen=True, kw_only=True):
     cudnn_soname: int | None
     frameworks: tuple[StackFramework, ...]
     cuda_of_wheels: bool = False
-    """True where the CUDA is that of installed wheels, which a framework finds before that of the system, and the cuDNN is the system's."""
+    """True if CUDA comes from installed wheels, which a framework finds before the system's CUDA, while cuDNN is the system's."""
 
 
 class PipAction(Struct, frozen=True, kw_only=True):
-    """One pip package of a plan, from the difference to the journal of an `apply`."""
+    """A pip package of a plan and what happens to it."""
 
     name: str
     version: str
     action: str = "install"
     """`install`, `upgrade`, `downgrade`, `keep` or `remove`."""
     index: str | None = None
-    """Address of the index it must come from; None = the configured one."""
+    """URL of the index it must come from; None for the configured index."""
     because: tuple[str, ...] = ()
     installed: str | None = None
-    """The version that is installed; None where there is none."""
+    """Installed version; None if it is not installed."""
     page: bool = False
-    """True where the address is a page of links (`--find-links`) and no index."""
+    """True if `index` is a page of links (`--find-links`) instead of an index."""
     reinstall: bool = False
-    """True where this version is installed and its files must be written again."""
+    """True if this version is installed already and its files must be written again."""
     direct: DirectUrl | None = None
-    """The one place that the user takes it from; None = an index."""
+    """Direct reference requested by the user; None for a package from an index."""
     file: File | None = None
-    """What is to be installed: one file with its address and hashes; None where no index was asked."""
+    """File to install, with its URL and hashes; None if no index was asked."""
 
     @property
     def pin(self) -> str:
@@ -64,7 +64,7 @@ class PipAction(Struct, frozen=True, kw_only=True):
 
 
 class AptAction(Struct, frozen=True, kw_only=True):
-    """One apt package of a plan, from the difference to the journal of an `apply`."""
+    """An apt package of a plan and what happens to it."""
 
     name: str
     version: str
@@ -73,88 +73,93 @@ class AptAction(Struct, frozen=True, kw_only=True):
     """`install`, `upgrade` or `keep`."""
     because: tuple[str, ...] = ()
     installed: str | None = None
-    """The version that is installed; None where there is none."""
+    """Installed version; None if it is not installed."""
+
+    @property
+    def pin(self) -> str:
+        """`name=version`, as apt-get takes it."""
+        return f"{self.name}={self.version}"
 
 
 class AptRepository(Struct, frozen=True, kw_only=True):
-    """An apt repository that must be known before its packages can be installed."""
+    """An apt repository that apt must know before its packages can be installed."""
 
     name: str
-    """As NVIDIA calls it, `ubuntu2204`."""
+    """NVIDIA's name, such as `ubuntu2204`."""
     url: str
-    """Of a flat repository; ends with a slash."""
+    """URL of a flat repository; ends with a slash."""
     key_url: str
-    """Address of the public key that signs it."""
+    """URL of the public key that signs it."""
     fingerprint: str
-    """Of that key, 40 upper-case hexadecimal digits."""
+    """Fingerprint of that key, 40 upper-case hexadecimal digits."""
     is_bundled: bool = False
-    """True for one in a bundle: its packages come from it alone, and it is not made known to the system."""
+    """True for a repository inside a bundle: the only source of its packages, and never added to the system's apt."""
 
     @property
     def list_name(self) -> str:
-        """Name of its list, as NVIDIA's package `cuda-keyring` calls it: `cuda-ubuntu2204-x86_64.list`."""
+        """Name of its source list, as NVIDIA's package `cuda-keyring` names it: `cuda-ubuntu2204-x86_64.list`."""
         return f"cuda-{self.name}-{self.url.rstrip('/').rpartition('/')[2]}.list"
 
     def entry(self, keyring: str) -> str:
-        """Return the line of its list, which accepts the key in the file `keyring` and no other."""
+        """Return its source list entry, which trusts no key but the one in the file `keyring`."""
         return f"deb [signed-by={keyring}] {self.url} /\n"
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One thing to do."""
+    """One step of a plan."""
 
     id: str
     kind: str
     """`apt-repository`, `apt`, `venv`, `pip-remove`, `pip`, `pip-unpinned`, `preload`, `folder`, `ldconfig` or `kernel`."""
     argv: tuple[str, ...] | None
-    """None where it is not one command."""
+    """None if the step is not a single command."""
     why: str
     needs_root: bool = False
     repository: AptRepository | None = None
-    """For `apt-repository`: what `apply` makes known."""
+    """For `apt-repository`: the repository to add."""
 
 
 class Warning(Struct, frozen=True, kw_only=True):
-    """Something that the reader should know."""
+    """A warning to the reader of a plan."""
 
     code: str
     message: str
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """The ordered steps from these facts to a resolution, or why there is none: a plain value."""
+    """Ordered steps from a machine's facts to a resolution, or the conflict that rules one out."""
 
     targets: tuple[str, ...]
     facts: Facts
     python: str | None = None
-    """The Python that it is for, where the facts do not say it: `3.12`."""
+    """Python version that the plan assumes if the facts have none: `3.12`."""
     arch: str | None = None
-    """The architecture that it is for, where the facts do not say it."""
+    """Architecture that the plan assumes if the facts have none."""
     stack: Stack | None = None
     pip: tuple[PipAction, ...] = ()
     unpinned: tuple[str, ...] = ()
-    """Packages whose versions the installer chooses."""
+    """Packages whose versions are left to the installer."""
     left_open: tuple[str, ...] = ()
-    """The same, each with everything that is required of it: `wrapt<1.15,>=1.11`."""
+    """The same packages with their combined specifiers: `wrapt<1.15,>=1.11`."""
     apt: tuple[AptAction, ...] = ()
     overrides: tuple[Override, ...] = ()
     environment: tuple[Environment, ...] = ()
     steps: tuple[Step, ...] = ()
     sources: tuple[str, ...] = ()
-    """Options of pip that say where packages come from, as the user gave them, without credentials."""
+    """pip's index options as the user gave them, without credentials."""
     warnings: tuple[Warning, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was noticed about the indexes on the way."""
+    """Remarks about the indexes that were asked."""
     proven: tuple[Proof, ...] | None = None
-    """Tests that its lock passed; None where it comes out of none."""
+    """Validation records of the lock that the plan comes from; None for a plan without a lock."""
     conflict: Refusal | None = None
 
     @property
     def is_satisfiable(self) -> bool:
-        """True where there is something to do or to keep."""
+        """True unless there is a conflict."""
         return self.conflict is None
 
     @property
     def changes(self) -> bool:
-        """True where carrying it out would change anything."""
+        """True if applying the plan would change anything."""
         return any(one.action != "keep" for one in self.pip) or any(one.action != "keep" for one in self.apt) or bool(self.unpinned)

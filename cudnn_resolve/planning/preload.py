@@ -1,8 +1,8 @@
-"""The loader part of a plan: a file in site-packages that loads the NVIDIA wheels' libraries before a framework asks for them.
+"""The preload: a module in site-packages that loads the NVIDIA wheels' libraries before a framework opens them.
 
-A framework that opens `libcudnn.so.8` by its bare name gets the copy that the process has loaded already (dlopen(3): an object of
-the same soname is not loaded twice). So the libraries are loaded by their full paths at the moment when the framework is imported.
-Setting LD_LIBRARY_PATH at that moment would have no effect: the loader reads it when the process starts (ld.so(8)).
+A framework that opens `libcudnn.so.8` by its bare name gets the copy that is already loaded (dlopen(3): an object with the same
+soname is not loaded twice). So the preload loads the libraries by full path when the framework is imported. Setting LD_LIBRARY_PATH at
+that point would have no effect: the loader reads it at process start (ld.so(8)).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import PipAction
 
 MODULE = "_cudnn_resolve_preload"
-"""Name of the module in site-packages; `MODULE.pth` beside it imports it at start."""
+"""Name of the module in site-packages; `MODULE.pth` next to it imports it when Python starts."""
 
 IMPORT_NAMES = {
     "tensorflow": "tensorflow",
@@ -32,20 +32,20 @@ IMPORT_NAMES = {
     "paddlepaddle": "paddle",
     "mxnet": "mxnet",
 }
-"""Framework to the module whose import starts the loading."""
+"""Framework to the module whose import triggers the preload."""
 
 
 def import_name(distribution: str) -> str | None:
-    """The module of a framework's distribution, `onnxruntime` for `onnxruntime-gpu`; None for any other package."""
-    plain = {"jaxlib": "jax", "tf-nightly": "tensorflow", "tf-nightly-gpu": "tensorflow"}.get(distribution, distribution)
-    return next((module for name, module in IMPORT_NAMES.items() if plain == name or plain.startswith(f"{name}-")), None)
+    """Return the module of a framework's distribution, `onnxruntime` for `onnxruntime-gpu`; None for any other package."""
+    framework = {"jaxlib": "jax", "tf-nightly": "tensorflow", "tf-nightly-gpu": "tensorflow"}.get(distribution, distribution)
+    return next((module for name, module in IMPORT_NAMES.items() if framework == name or framework.startswith(f"{name}-")), None)
 
 
 LIBRARIES = (
     *("libcudart.so", "libnvJitLink.so", "libnvrtc.so", "libcublasLt.so", "libcublas.so", "libcufft.so", "libcurand.so"),
     *("libcusparse.so", "libcusolver.so", "libcupti.so", "libnccl.so", "libnvToolsExt.so", "libcudnn"),
 )
-"""Beginnings of the names of what is loaded, in an order in which each finds what it needs."""
+"""Prefixes of the libraries to load, dependencies before their users."""
 
 _SOURCE = '''"""Loads the CUDA libraries of this environment's NVIDIA wheels when one of these is imported: {names}.
 
@@ -112,59 +112,64 @@ _FRAMEWORK = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}", re.ASCII)
 
 
 def check_frameworks(names: tuple[str, ...]) -> None:
-    """Reject what is not a framework's name: names become part of a program, and a lock may come from anywhere. Raises InputError."""
+    """Raise InputError for an invalid framework name: names become part of a program, and a lock may come from anywhere."""
     for name in names:
         if not _FRAMEWORK.fullmatch(name):
-            raise InputError(f"{name[:80]!r} is no framework that libraries could be loaded for", code="preload-invalid")
+            raise InputError(f"{name[:80]!r} is not a valid framework name", code="preload-invalid")
 
 
-def preload_source(frameworks: tuple[str, ...], apart: tuple[str, ...] = ()) -> str:
-    """The source of the module for these frameworks; runs on Python 3.6 and newer, costs nothing until one of them is imported.
+def preload_source(frameworks: tuple[str, ...], folder_frameworks: tuple[str, ...] = ()) -> str:
+    """Return the source of the module for these frameworks.
 
-    `apart` are those whose cuDNN lies in the folder: NVIDIA's names and symbols have versions of their own in each major, so that the one
-    in the environment stays as it is for the others.
+    It runs on Python 3.6 and newer, and costs nothing until one of them is imported. The cuDNN of `folder_frameworks` is in the separate
+    folder. Both can be loaded at once, because NVIDIA's library and symbol names differ between cuDNN majors.
     """
-    check_frameworks((*frameworks, *apart))
+    check_frameworks((*frameworks, *folder_frameworks))
     names = tuple(IMPORT_NAMES.get(name, name) for name in frameworks)
-    own = tuple(IMPORT_NAMES.get(name, name) for name in apart)
+    apart = tuple(IMPORT_NAMES.get(name, name) for name in folder_frameworks)
     quoted = [f'"{name}"' for name in LIBRARIES]
-    libraries = "\n".join(f"    {', '.join(some)}," for some in (quoted[:7], quoted[7:]))
-    parts = {
+    libraries = "\n".join(f"    {', '.join(line)}," for line in (quoted[:7], quoted[7:]))
+    fields = {
         "libraries": libraries,
-        "names": ", ".join(dict.fromkeys((*names, *own))),
+        "names": ", ".join(dict.fromkeys((*names, *apart))),
         "tuple!r": repr(names),
-        "apart!r": repr(own),
+        "apart!r": repr(apart),
         "folder": FOLDER,
         "module": MODULE,
     }
-    text = _SOURCE
-    for name, part in parts.items():
-        text = text.replace(f"{{{name}}}", part)
-    return text
+    source = _SOURCE
+    for name, value in fields.items():
+        source = source.replace(f"{{{name}}}", value)
+    return source
 
 
 def preloaded_names(source: str) -> tuple[list[str], list[str]] | None:
-    """The modules that a preload which is there is for, and those of them whose cuDNN lies in the folder; None for another text."""
+    """Return the modules of a preload, those with the NVIDIA wheels' cuDNN and those with the folder's; None for any other source."""
     names, apart = (re.search(rf"^{name} = \(([^()\n]{{0,2000}})\)", source, re.MULTILINE) for name in ("NAMES", "APART"))
     return None if names is None else (_WORD.findall(names[1]), _WORD.findall(apart[1] if apart else ""))
 
 
 def preload_pth() -> str:
-    """The line of the `.pth` file that imports the module at start."""
+    """Return the content of the `.pth` file that imports the module when Python starts."""
     return f"import {MODULE}\n"
 
 
 def preload_files(environment: Sequence[Environment]) -> dict[str, str]:
-    """Name and content of the files that a plan writes into site-packages for the loader; empty where it needs none."""
-    names = {kind: tuple(name for one in environment if one.kind == kind for name in one.value.split()) for kind in ("preload", "folder")}
-    if not any(names.values()):
+    """Return the names and contents of the preload's files; empty if the plan needs no preload."""
+    preload, folder = frameworks_of(environment, "preload"), frameworks_of(environment, "folder")
+    if not (preload or folder):
         return {}
-    return {f"{MODULE}.py": preload_source(names["preload"], names["folder"]), f"{MODULE}.pth": preload_pth()}
+    return {f"{MODULE}.py": preload_source(preload, folder), f"{MODULE}.pth": preload_pth()}
+
+
+def frameworks_of(environment: Sequence[Environment], kind: str) -> tuple[str, ...]:
+    """Return the frameworks of the `preload` or `folder` entries."""
+    return tuple(name for entry in environment if entry.kind == kind for name in entry.value.split())
 
 
 def folder_actions(environment: Sequence[Environment]) -> tuple[PipAction, ...]:
-    """The library wheels that must be in the folder."""
-    from cudnn_resolve.planning.model import PipAction  # what detects needs no plan
+    """Return the library wheels that belong into the separate folder."""
+    from cudnn_resolve.planning.model import PipAction  # detection imports this module and needs no plan
 
-    wheels = (one.wheel for one in environment if one.wheel is not None)
-    return tuple(PipAction(name=one.name, version=one.version, index=one.index, file=one.file) for one in wheels)
+    wheels = (entry.wheel for entry in environment if entry.wheel is not None)
+    return tuple(PipAction(name=wheel.name, version=wheel.version, index=wheel.index, file=wheel.file) for wheel in wheels)

@@ -1,4 +1,4 @@
-"""The order in which a plan is carried out."""
+"""The steps of a plan, in the order in which they are taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.planning.model import AptRepository, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cudnn_resolve.locking.model import Environment
     from cudnn_resolve.matrix.book import Book
@@ -19,103 +19,99 @@ if TYPE_CHECKING:
 
 
 def steps(draft: Plan, machine: Machine, book: Book) -> tuple[Step, ...]:
-    """The steps of a plan that is complete but for them: those that need root first, then removals, installs, the loader."""
+    """Return the steps of a plan that is otherwise complete: those that need root, then removals, installations, loader settings."""
     python = draft.facts.python.path or "python"
-    first: tuple[Step, ...] = ()
+    venv: tuple[Step, ...] = ()
     if draft.facts.python.externally_managed and draft.pip:
-        why = "the system manages its own environment and pip refuses to change it (PEP 668): a new one beside it"
-        first = (Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why),)
+        why = "the system manages this environment and pip refuses to change it (PEP 668): use a virtual environment"
+        venv = (Step(id="venv", kind="venv", argv=(python, "-m", "venv", ".venv"), why=why),)
         python = ".venv/bin/python"
-    return (*_apt(machine, book, draft.apt), *first, *_pip(python, draft), *_loader(draft.environment))
+    return (*_apt(machine, book, draft.apt), *venv, *_pip(python, draft), *_loader(draft.environment))
 
 
 def with_environment(plan: Plan, base: str, prefix: str, why: str, *, kernel: str | None) -> Plan:
-    """The plan for a new environment, with the steps that make it; `base` is its interpreter, or the version of one that uv fetches."""
+    """Add the steps that make a new environment; `base` is its interpreter's path, or a Python version for uv to fetch."""
     argv = (base, "-m", "venv", prefix) if "/" in base else ("uv", "venv", "--seed", "--python", base, prefix)
     first = Step(id="venv", kind="venv", argv=argv, why=f"a new environment: {why}")
     last: tuple[Step, ...] = ()
     if kernel is not None:
         words = ("-m", "ipykernel", "install", "--user", "--name", kernel)
-        last = (Step(id="kernel", kind="kernel", argv=(f"{prefix}/bin/python", *words), why="a kernel of Jupyter"),)
+        last = (Step(id="kernel", kind="kernel", argv=(f"{prefix}/bin/python", *words), why="a Jupyter kernel"),)
     return replace(plan, steps=(first, *plan.steps, *last))
 
 
-def _apt(machine: Machine, book: Book, apt: tuple[AptAction, ...]) -> Iterator[Step]:
-    wanted = [one for one in apt if one.action != "keep"]
-    if not wanted:
+def _apt(machine: Machine, book: Book, packages: Sequence[AptAction]) -> Iterator[Step]:
+    packages = [package for package in packages if package.action != "keep"]
+    if not packages:
         return
-    names_of = dict.fromkeys(one.repository for one in wanted)
-    for repository in (row for row in book.repositories() if row.name in names_of and row.arch == machine.arch):
-        if "cuda-keyring" in machine.apt and repository.os == machine.os:
+    names = dict.fromkeys(package.repository for package in packages)
+    for row in book.repositories():
+        if row.name not in names or row.arch != machine.arch or not row.key_file or not row.key:
             continue
-        if not repository.key_file or not repository.key:
+        if "cuda-keyring" in machine.apt and row.os == machine.os:  # apt knows it already
             continue
         yield Step(
             id="apt-repository",
             kind="apt-repository",
             argv=None,
-            why=f"NVIDIA's repository {repository.name}: {repository.url}, signed by the key {repository.key[-8:]}",
+            why=f"NVIDIA's repository {row.name}: {row.url}, signed by the key {row.key[-8:]}",
             needs_root=True,
-            repository=AptRepository(
-                name=repository.name, url=repository.url, key_url=f"{repository.url}{repository.key_file}", fingerprint=repository.key
-            ),
+            repository=AptRepository(name=row.name, url=row.url, key_url=f"{row.url}{row.key_file}", fingerprint=row.key),
         )
-    names = tuple(f"{one.name}={one.version}" for one in wanted)
     yield Step(
         id="apt",
         kind="apt",
-        argv=("apt-get", "install", "-y", "--no-install-recommends", *names),
+        argv=("apt-get", "install", "-y", "--no-install-recommends", *(package.pin for package in packages)),
         why="CUDA libraries of the system, pinned",
         needs_root=True,
     )
     yield Step(
         id="apt-hold",
         kind="apt",
-        argv=("apt-mark", "hold", *(one.name for one in wanted)),
-        why="an upgrade would replace them: these package names are shared by several CUDA versions",
+        argv=("apt-mark", "hold", *(package.name for package in packages)),
+        why="prevents upgrades: several CUDA versions share these package names",
         needs_root=True,
     )
 
 
 def _pip(python: str, draft: Plan) -> Iterator[Step]:
-    pip, unpinned = draft.pip, draft.left_open
-    changed = [one for one in pip if one.action in ("install", "upgrade", "downgrade")]
-    if not (unpinned or changed or any(one.action == "remove" for one in pip)):
+    changed = [action for action in draft.pip if action.action in ("install", "upgrade", "downgrade")]
+    removed = tuple(action.name for action in draft.pip if action.action == "remove")
+    if not (draft.left_open or changed or removed):
         return
-    pip_command = (python, "-m", "pip")
-    removed = tuple(one.name for one in pip if one.action == "remove")
+    pip = (python, "-m", "pip")
     facts = draft.facts
     if "packages.pip" in facts.sources and facts.python.path == python and "pip" not in (or_none(facts.packages.pip) or {}):
-        why = f"this environment has no pip; where there is uv, `uv pip install --python {python}` does what the lines below do"
+        why = f"this environment has no pip; with uv, use `uv pip install --python {python}` for the commands below"
         yield Step(id="pip-itself", kind="pip-itself", argv=(python, "-m", "ensurepip"), why=why)
     if removed:
+        yield Step(id="pip-remove", kind="pip-remove", argv=(*pip, "uninstall", "-y", *removed), why="they own files of other packages")
+    groups: dict[tuple[str | None, bool, bool], list[PipAction]] = {}
+    for action in changed:
+        groups.setdefault((action.index, action.page, action.reinstall), []).append(action)
+    for number, ((index, is_page, is_reinstall), actions) in enumerate(groups.items(), start=1):
+        source = draft.sources if index is None else ("--find-links" if is_page else "--index-url", index)
+        force = ("--force-reinstall",) if is_reinstall else ()
+        why = "exact versions without their dependencies, which the plan lists itself"
+        if is_reinstall:
+            why = "their files must be written again"
         yield Step(
-            id="pip-remove", kind="pip-remove", argv=(*pip_command, "uninstall", "-y", *removed), why="they own files of other packages"
-        )
-    groups = dict.fromkeys((one.index, one.page, one.reinstall) for one in changed)
-    for number, (index, page, again) in enumerate(groups):
-        pins = tuple(word for one in changed if (one.index, one.page, one.reinstall) == (index, page, again) for word in wanted(one))
-        source = draft.sources if index is None else ("--find-links" if page else "--index-url", index)
-        why = "exact versions, without their own dependencies: the plan holds them"
-        if again:
-            why = "their files went with the packages that were removed"
-        yield Step(
-            id=f"pip-{number + 1}",
+            id=f"pip-{number}",
             kind="pip",
-            argv=(*pip_command, "install", "--no-deps", *(("--force-reinstall",) if again else ()), *source, *pins),
+            argv=(*pip, "install", "--no-deps", *force, *source, *(word for action in actions for word in pip_arguments(action))),
             why=why if index is None else f"{why}; from the index that has this variant",
         )
-    if unpinned:
+    if draft.left_open:
         yield Step(
             id="pip-unpinned",
             kind="pip-unpinned",
-            argv=(*pip_command, "install", *draft.sources, *unpinned),
-            why="packages that the matrix does not list; their versions are left to the installer",
+            argv=(*pip, "install", *draft.sources, *draft.left_open),
+            why="packages that the matrix does not list; the installer chooses their versions",
         )
 
 
-def wanted(action: PipAction) -> tuple[str, ...]:
-    """The words that ask pip for one package."""
+def pip_arguments(action: PipAction) -> tuple[str, ...]:
+    """Return the arguments that name one package to pip."""
     direct = action.direct
     if direct is None:
         return (action.pin,)
@@ -125,8 +121,8 @@ def wanted(action: PipAction) -> tuple[str, ...]:
 
 
 def _loader(environment: tuple[Environment, ...]) -> Iterator[Step]:
-    for one in environment:
-        if one.kind in ("preload", "folder"):
-            yield Step(id=one.kind, kind=one.kind, argv=None, why=one.why)
-        elif one.kind == "ldconfig":
-            yield Step(id="ldconfig", kind="ldconfig", argv=None, why=one.why, needs_root=True)
+    for entry in environment:
+        if entry.kind in ("preload", "folder"):
+            yield Step(id=entry.kind, kind=entry.kind, argv=None, why=entry.why)
+        elif entry.kind == "ldconfig":
+            yield Step(id="ldconfig", kind="ldconfig", argv=None, why=entry.why, needs_root=True)

@@ -1,4 +1,4 @@
-"""What a plan hands on to tools: names, versions and folders, as strict as no tool could read them as something else."""
+"""Validate what a plan passes to other tools, so strictly that none could mistake a name, version or folder for something else."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from collections.abc import Iterable
 from cudnn_resolve.errors import InputError
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
-"""A normalized name of a pip package."""
+"""Normalized name of a pip package."""
 VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,120}", re.ASCII)
 APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,120}", re.ASCII)
 APT_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,120}", re.ASCII)
-_NO_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?\\%]")
-"""What no folder of the linker cache has in its name: its files have lines and patterns, and shells read what writes them."""
+_FORBIDDEN_IN_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?\\%]")
+"""Characters with a meaning in the linker cache's configuration, which has lines and patterns, or in the shell lines that write it."""
 
 
 def check_name(name: str) -> None:
-    """Reject what is not the name of a pip package."""
-    _check(NAME, name, "name of a package")
+    """Raise InputError for an invalid pip package name."""
+    _check(NAME, name, "package name")
 
 
 def check_pip(name: str, version: str) -> None:
-    """Reject what is not the name and version of a pip package."""
+    """Raise InputError for an invalid pip package name or version."""
     check_name(name)
     _check(VERSION, version, f"version of {name}")
 
 
 def check_apt(name: str, version: str) -> None:
-    """Reject what is not the name and version of an apt package."""
-    _check(APT_NAME, name, "name of an apt package")
+    """Raise InputError for an invalid apt package name or version."""
+    _check(APT_NAME, name, "apt package name")
     _check(APT_VERSION, version, f"version of {name}")
 
 
 def check_folders(paths: Iterable[str]) -> None:
-    """Reject paths that the linker cache could not have."""
+    """Raise InputError for a path that the linker cache cannot take."""
     for path in paths:
-        if not path.startswith("/") or _NO_FOLDER.search(path) or "/../" in f"{path}/":
+        if not path.startswith("/") or _FORBIDDEN_IN_FOLDER.search(path) or "/../" in f"{path}/":
             raise InputError(f"{path!r} is not a valid folder for the linker cache", code="task-invalid")
 
 

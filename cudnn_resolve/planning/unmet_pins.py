@@ -1,4 +1,4 @@
-"""Pins of installed packages outside a plan that it leaves unmet: on paper alone, or so that they may break."""
+"""Pins of installed packages outside a plan that the plan leaves unmet, formally or in a way that may break them."""
 
 from __future__ import annotations
 
@@ -23,74 +23,87 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Reason, Resolution
 
 
-class LeftPin(Struct, frozen=True, kw_only=True):
+class UnmetPin(Struct, frozen=True, kw_only=True):
     """A pin of an installed package that a plan leaves unmet."""
 
-    pin: Unmet
-    was: str | None
-    """The version that is installed of what it is about."""
-    read: str | None
-    """The range that the ABI allows in its place, where that is met."""
-    before: bool
-    """True where it was unmet before the plan."""
+    requirement: Unmet
+    installed: str | None
+    """Installed version of the pinned package."""
+    abi_range: str | None
+    """ABI range that the pin is read as, if the planned version is in it."""
+    unmet_before: bool
+    """True if the pin was unmet before the plan, too."""
 
 
-def left_pins(machine: Machine, book: Book, pip: Sequence[PipAction], requires: Mapping[str, tuple[str, ...]]) -> tuple[LeftPin, ...]:
-    """The pins of installed packages that are not in the plan, on what it changes."""
-    changed = {one.name: None if one.action == "remove" else one.version for one in pip if one.action not in ("keep", "install")}
+def unmet_pins(machine: Machine, book: Book, pip: Sequence[PipAction], requires: Mapping[str, tuple[str, ...]]) -> tuple[UnmetPin, ...]:
+    """Return the unmet pins of installed packages outside the plan on packages that the plan changes."""
+    changed = {
+        action.name: None if action.action == "remove" else action.version for action in pip if action.action not in ("keep", "install")
+    }
     if not changed:
         return ()
-    planned = {one.name for one in pip}
+    planned = {action.name for action in pip}
     after = {name: version for name, version in {**machine.pip, **changed}.items() if version is not None}
     outside = {name: lines for name, lines in requires.items() if name not in planned}
-    return tuple(_left(one, machine.pip.get(one.name), book) for one in unmet(outside, after, machine) if one.name in changed)
+    found = (requirement for requirement in unmet(outside, after, machine) if requirement.name in changed)
+    return tuple(_unmet_pin(requirement, machine.pip.get(requirement.name), book) for requirement in found)
 
 
-def _left(one: Unmet, was: str | None, book: Book) -> LeftPin:
-    component, spec = book.component(one.name), one.requirement.specifier
-    read, test = abi_range(component, spec) if component is not None else (None, contains(spec))
-    now, then = (parse_version(text or "") for text in (one.found, was))
-    is_read = now is not None and test(now)
-    before = then is None or not (spec.contains(then, prereleases=True) if is_read else test(then))
-    return LeftPin(pin=one, was=was, read=read if is_read else None, before=before)
+def _unmet_pin(requirement: Unmet, installed: str | None, book: Book) -> UnmetPin:
+    component, specifier = book.component(requirement.name), requirement.requirement.specifier
+    range_text, is_in_range = abi_range(component, specifier) if component is not None else (None, contains(specifier))
+    new, old = parse_version(requirement.found or ""), parse_version(installed or "")
+    is_abi_met = new is not None and is_in_range(new)
+    was_met = old is not None and (specifier.contains(old, prereleases=True) if is_abi_met else is_in_range(old))
+    return UnmetPin(requirement=requirement, installed=installed, abi_range=range_text if is_abi_met else None, unmet_before=not was_met)
 
 
-def left_overrides(left: Iterable[LeftPin], known: Sequence[Override], reasons: Mapping[str, Sequence[Reason]]) -> Iterator[Override]:
-    """The same as overrides, without those that are known; `reasons`: why each package has its version."""
-    told = {(one.package, one.requested_by.removesuffix(" (installed)"), one.declared) for one in known}
-    for one in left:
-        pin, declared = one.pin, str(one.pin.requirement.specifier)
-        if one.before or (pin.name, pin.who, declared) in told:
+def unmet_overrides(pins: Iterable[UnmetPin], known: Sequence[Override], reasons: Mapping[str, Sequence[Reason]]) -> Iterator[Override]:
+    """Newly unmet pins as overrides, without the known ones; `reasons` maps each package to the reasons behind its version."""
+    known_keys = {(override.package, override.requested_by.removesuffix(" (installed)"), override.declared) for override in known}
+    for pin in pins:
+        requirement, declared = pin.requirement, str(pin.requirement.requirement.specifier)
+        if pin.unmet_before or (requirement.name, requirement.who, declared) in known_keys:
             continue
-        text = (
-            f"read as {one.read}, which is what the ABI promises" if one.read else f"nobody asks for {pin.by}, and the plan leaves its pin"
+        reason = f"{requirement.by} was not requested, so the plan may break its pin"
+        if pin.abi_range:
+            reason = f"read as {pin.abi_range}, which is what the ABI promises"
+        because = _because(reasons.get(requirement.name, ()), pin.installed)
+        yield Override(
+            package=requirement.name,
+            requested_by=requirement.who,
+            declared=declared,
+            chosen=requirement.found or "removed",
+            reason=f"{reason}; {because}" if because else reason,
         )
-        because = _because(reasons.get(pin.name, ()), one.was)
-        reason = f"{text}; {because}" if because else text
-        yield Override(package=pin.name, requested_by=pin.who, declared=declared, chosen=pin.found or "removed", reason=reason)
 
 
-def _because(reasons: Sequence[Reason], was: str | None) -> str | None:
-    """The reason for a new version: the first that turns the old one down, else the first."""
-    version = parse_version(was or "")
-    for one in reasons:
-        wanted = parse_requirement(one.text)
+def _because(reasons: Sequence[Reason], installed: str | None) -> str | None:
+    """Reason for a new version: the first requirement that excludes the installed one, else the first."""
+    version = parse_version(installed or "")
+    for reason in reasons:
+        wanted = parse_requirement(reason.text)
         if wanted is not None and version is not None and not wanted.specifier.contains(version, prereleases=True):
-            return one.because
+            return reason.because
     return reasons[0].because if reasons else None
 
 
-def left_warnings(left: Sequence[LeftPin]) -> Iterator[Warning]:
-    """The pins that are left unmet by every reading; what was so before is said apart."""
-    for one in (one for one in left if one.read is None and not one.before):
-        done = "is removed" if one.pin.found is None else f"becomes {one.pin.found}"
-        yield Warning(code="breaks", message=f"{one.pin.text}; {one.pin.name} {one.was} {done}")
-    for one in (one for one in left if one.read is None and one.before):
-        yield Warning(code="broken-before", message=f"{one.pin.text} and finds {one.was}: it was so before this plan")
+def unmet_warnings(pins: Sequence[UnmetPin]) -> Iterator[Warning]:
+    """Warn of pins that no ABI range excuses: first those that the plan breaks, then those that were unmet before."""
+    unexcused = [pin for pin in pins if pin.abi_range is None]
+    for pin in unexcused:
+        if not pin.unmet_before:
+            requirement = pin.requirement
+            change = "is removed" if requirement.found is None else f"becomes {requirement.found}"
+            yield Warning(code="breaks", message=f"{requirement.text}; {requirement.name} {pin.installed} {change}")
+    for pin in unexcused:
+        if pin.unmet_before:
+            message = f"{pin.requirement.text} but {pin.installed} is installed; this was so before the plan"
+            yield Warning(code="broken-before", message=message)
 
 
 def installed_requires(resolution: Resolution, book: Book) -> Mapping[str, tuple[str, ...]]:
-    """Requires-Dist of installed packages: as read on the machine, else what the matrix knows of frameworks and their companions."""
+    """Requires-Dist of installed packages as read on the machine, else as the matrix has it for frameworks and their companions."""
     machine = resolution.machine
     if machine.requires:
         return machine.requires
@@ -99,10 +112,10 @@ def installed_requires(resolution: Resolution, book: Book) -> Mapping[str, tuple
     for framework in book.frameworks():
         head = book.head(f"framework/{framework}")
         names.update(name for name in (*head.get("packages", ()), *head.get("companions", ())) if name in machine.pip)
-    out: dict[str, tuple[str, ...]] = {}
+    requires: dict[str, tuple[str, ...]] = {}
     for name in names:
         for release in catalog.releases.of(name):
-            if release.text == machine.pip[name] or str(release.version) == machine.pip[name]:
-                out[name] = tuple(str(requirement) for requirement, _ in catalog.metadata.requirements(release))
+            if machine.pip[name] in (release.text, str(release.version)):
+                requires[name] = tuple(str(requirement) for requirement, _ in catalog.metadata.requirements(release))
                 break
-    return out
+    return requires

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cudnn_resolve.planning.model import PipAction, Plan
 from cudnn_resolve.planning.preload import folder_actions
-from cudnn_resolve.planning.step import wanted
+from cudnn_resolve.planning.step import pip_arguments
 from cudnn_resolve.report.text import clean
 
 
@@ -50,13 +50,13 @@ def _groups(actions: Sequence[PipAction], *, fresh: bool) -> Iterator[Group]:
     for (index, is_page, reinstall), found in members.items():
         hashed = all(digest_of(action) for action in found)
         lines = tuple(pin_line(action, hashed=hashed) for action in found)
-        words = tuple(clean(word) for action in found for word in wanted(action))
+        words = tuple(clean(word) for action in found for word in pip_arguments(action))
         yield Group(index=index, is_page=is_page, reinstall=reinstall, hashed=hashed, lines=lines, words=words)
 
 
 def pin_line(action: PipAction, *, hashed: bool) -> str:
     """The requirements line of one package."""
-    text = " ".join(wanted(action))
+    text = " ".join(pip_arguments(action))
     return clean(f"{text} --hash=sha256:{digest_of(action)}" if hashed else text)
 
 

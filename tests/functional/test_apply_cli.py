@@ -162,8 +162,8 @@ def test_a_lock_whose_words_for_the_system_are_programs(bench: Bench) -> None:
     for line, said in (
         ("""environment = [{kind = "preload", value = '\"\"\"+open("owned","w").name+\"\"\"', why = "x"}]""", "no framework"),
         ('environment = [{kind = "ldconfig", value = "/usr/lib\\ntouch owned", why = "x"}]', "not a valid folder for the linker cache"),
-        ('environment = [{kind = "$(touch owned)", value = "", why = "x"}]', "no way in which libraries are found"),
-        ('apt = [{name = "libcudnn8\\u001b[31m", version = "1", repository = "x"}]', "not a valid name of an apt package"),
+        ('environment = [{kind = "$(touch owned)", value = "", why = "x"}]', "is not a kind of loader entry"),
+        ('apt = [{name = "libcudnn8\\u001b[31m", version = "1", repository = "x"}]', "not a valid apt package name"),
         ('apt = [{name = "libcudnn8", version = "1; touch owned", repository = "x"}]', "not a valid version of libcudnn8"),
     ):
         (bench.base / "pylock.toml").write_text(f"{plain}{tool}{line}\n")

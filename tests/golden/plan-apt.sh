@@ -2,10 +2,10 @@
 # south==1.1
 # for ubuntu 22.04, x86_64, glibc 2.35, Python 3.10, driver 550.54.15, Tesla T4
 # south 1.1: it is old; take 2.0
-# CUDA 11.8 is not in the apt repository of ubuntu22.04: its libraries come from older, that of an older release, which serves for libraries alone
+# the apt repository of ubuntu22.04 has no CUDA 11.8: its libraries come from older, the repository of an older release, which is safe for libraries only
 # the apt packages need root, which this user is not: hand the commands to an administrator
 set -euo pipefail
-SUM=5f9b0bbcd56498d7e7b0432f0851899b4ac39de2eb66cea9945a28d393594c33
+SUM=5c69cdcc24eac356a7c1d4b768645e3e60f41ab0e00d31c17abd1003821e8e24
 if [ -z "${EDITED:-}" ] && grep -qxF "# --- the checksum above covers everything below this line ---" "$0" 2>/dev/null; then
   if [ "$(sed '1,/^# --- the checksum above covers everything below this line ---$/d' "$0" | sha256sum | cut -d ' ' -f 1)" != "$SUM" ]; then
     echo "this script was modified; set EDITED=1 to run it anyway" >&2; exit 1
@@ -36,7 +36,7 @@ $SUDO apt-get update
 # CUDA libraries of the system, pinned
 $SUDO apt-get install -y --no-install-recommends cuda-libraries-11-8=11.8.0-1 libcudnn8=8.7.0.84-1+cuda11.8
 
-# an upgrade would replace them: these package names are shared by several CUDA versions
+# prevents upgrades: several CUDA versions share these package names
 $SUDO apt-mark hold cuda-libraries-11-8 libcudnn8
 
 # exact versions, hashes unknown; --no-deps because the plan lists every dependency

@@ -38,7 +38,7 @@ def test_the_names_are_those_of_modules() -> None:
     ['"""+str(__import__("os").system("id"))+"""', 'torch"', "torch\\", "t'),('", "torch\nimport os", "{tuple!r}", "--torch", "törch", ""],
 )
 def test_what_is_no_name_becomes_no_program(name: str) -> None:
-    with pytest.raises(InputError, match="is no framework"):
+    with pytest.raises(InputError, match="is not a valid framework name"):
         preload_source(("torch", name))
 
 
