@@ -20,7 +20,7 @@ from cudnn_resolve.errors import CudnnResolveError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.fetch import local_members
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journal import Journals
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo

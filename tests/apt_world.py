@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from cudnn_resolve.execution.environment import ask_environment
-from cudnn_resolve.execution.journal import Journals
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.task import Task, Work
 from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.linux import LinuxHost

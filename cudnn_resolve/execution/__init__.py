@@ -1,1 +1,1 @@
-"""Carries a plan out: a journal, the steps, and the way back."""
+"""Apply a plan: journal, installers, and the way back."""

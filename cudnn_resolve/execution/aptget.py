@@ -1,4 +1,4 @@
-"""The apt part: real apt-get, simulated first, with exactly the planned versions, and nothing removed that the plan does not name."""
+"""Call apt-get and dpkg: simulated first, with exactly the planned versions, removing nothing that the plan does not name."""
 
 from __future__ import annotations
 
@@ -21,58 +21,49 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import AptAction
 
 KEYRING = "usr/share/keyrings/cuda-archive-keyring.gpg"
-"""Where the key of NVIDIA's repositories lies, below apt's root; the package `cuda-keyring` has it there too, so that the two never
-contradict one another."""
-_KEYS = ("7FA2AF80", "3BF863CC", "8793F200")
-"""Ends of the keys with which NVIDIA signed until April 2022 (revoked since), signs now, and signs for Debian 13. Source: NVIDIA's notice
-on rotated repository keys."""
+"""Path of NVIDIA's repository key below apt's root; the package `cuda-keyring` uses the same, so the two cannot contradict each other."""
+_NVIDIA_KEYS = ("7FA2AF80", "3BF863CC", "8793F200")
+"""Ends of the keys that NVIDIA signed with until April 2022 (revoked since), signs with now, and signs with for Debian 13. Source: NVIDIA's
+notice on rotated repository keys."""
 _TIMEOUT_SECONDS = 120.0
 _OPTIONS = ("-y", "-q", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0", "-o", "APT::Install-Suggests=0", "-o", "DPkg::Lock::Timeout=60")
-_LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
+_SIMULATED = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
 _UNFINISHED = re.compile(r"extended_states\.[A-Za-z0-9]{6}", re.ASCII)
 _UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
 
 
 class Simulation(Struct, frozen=True, kw_only=True):
-    """What apt-get says that it would do."""
+    """What apt-get would do."""
 
     install: Mapping[str, str]
-    """Package to version, further ones that come along included."""
+    """Package to version, dependencies included."""
     remove: tuple[str, ...]
 
 
 class Apt(Struct, frozen=True, kw_only=True):
-    """How apt is called on this machine."""
+    """How to call apt on this machine."""
 
     host: Host
     program: str
     sudo: tuple[str, ...]
-    """What stands before commands that need root: nothing, or `sudo -n`."""
+    """Prefix of commands that need root: empty or `sudo -n`."""
     environ: Mapping[str, str]
 
-    def argv(self, *words: str, root: bool = True) -> tuple[str, ...]:
-        """A command; environment variables that apt must see are handed through sudo."""
-        if not (root and self.sudo):
-            return words
-        handed = [f"{name}={self.environ[name]}" for name in ("APT_CONFIG", "DEBIAN_FRONTEND") if name in self.environ]
-        return (*self.sudo, *(("env", *handed) if handed else ()), *words)
-
-    def has(self, program: str) -> bool:
-        """Return whether a program is on the PATH that commands of this apt see."""
-        return which(self.host, program) is not None
-
     def run(self, tooling: Tooling, *words: str) -> ToolResult:
-        """What became of a command that changes something; it is never torn off in the middle."""
-        return run_tool(self.argv(*words), tooling, env=self.environ, outlives=True)
+        """Run a command that changes something, as root; it is never interrupted."""
+        if self.sudo:  # which drops environment variables that apt must see
+            variables = [f"{name}={self.environ[name]}" for name in ("APT_CONFIG", "DEBIAN_FRONTEND") if name in self.environ]
+            words = (*self.sudo, *(("env", *variables) if variables else ()), *words)
+        return run_tool(words, tooling, env=self.environ, outlives=True)
 
     def ask(self, *words: str) -> tuple[bool, str]:
-        """Whether a command that changes nothing ended well, and what it said."""
+        """Run a command that changes nothing; returns whether it succeeded, and its output."""
         result = self.host.run(list(words), timeout_seconds=_TIMEOUT_SECONDS, env=self.environ)
         return result.ok, f"{result.stdout}\n{result.stderr}"
 
 
 def dpkg(apt: Apt, tooling: Tooling, *words: str) -> ToolResult:
-    """What became of a call of dpkg, with the options that apt itself gives to it, so that both speak of one system."""
+    """Run dpkg with the options that apt passes to it, so that both work on the same system."""
     ok, text = apt.ask("apt-config", "dump", "--format", "%v%n", "DPkg::Options")
     options = [line.strip() for line in text.splitlines() if ok]
     options = [option for option in options if re.fullmatch(r"--[a-z-]+(?:=[^\s;|&]{1,400})?", option)]
@@ -80,7 +71,7 @@ def dpkg(apt: Apt, tooling: Tooling, *words: str) -> ToolResult:
 
 
 def find_apt(host: Host) -> Apt | None:
-    """How apt is called; None where there is no apt-get, or no root for it."""
+    """Return how to call apt; None without apt-get or without root."""
     program = which(host, "apt-get")
     if program is None:
         return None
@@ -94,74 +85,74 @@ def find_apt(host: Host) -> Apt | None:
 
 
 def require_apt(task: Task, host: Host) -> Apt:
-    """How apt is called; WorldError with the commands for an administrator where this user cannot."""
-    found = find_apt(host)
-    if found is not None:
-        return found
+    """Return how to call apt; raises WorldError with commands for an administrator if this user cannot."""
+    apt = find_apt(host)
+    if apt is not None:
+        return apt
     if which(host, "apt-get") is None:
-        raise WorldError(
-            "this system has no apt-get, and the plan needs packages of the system: " + ", ".join(one.name for one in task.apt),
-            code="no-apt",
-            hint="nothing was changed; for packages in RPM form these are the commands:\n  " + "\n  ".join(rpm_commands(task, host))
-            if which(host, "dnf") or which(host, "rpm")
-            else "use --channel pip",
-        )
+        hint = "use --channel pip"
+        if which(host, "dnf") or which(host, "rpm"):
+            hint = "nothing was changed; install the packages as RPMs with these commands:\n  " + "\n  ".join(rpm_commands(task, host))
+        names = ", ".join(package.name for package in task.apt)
+        raise WorldError(f"the plan needs system packages, but there is no apt-get: {names}", code="no-apt", hint=hint)
     raise WorldError(
-        "the packages of the system need root, and this user has none",
+        "the system packages need root, and this user is not root",
         code="needs-root",
-        hint="hand these commands to an administrator, then run it again:\n  " + "\n  ".join(administrator_commands(task)),
+        hint="hand these commands to an administrator, then repeat the command:\n  " + "\n  ".join(administrator_commands(task)),
     )
 
 
 def administrator_commands(task: Task) -> list[str]:
-    """The commands that bring the apt part about, for somebody who has root."""
-    out = []
-    for one in task.repositories:
-        place = f"/etc/apt/sources.list.d/{one.list_name}"
-        out += [
-            f"curl -fsSL {shlex.quote(one.key_url)} | gpg --dearmor | sudo tee /{KEYRING} >/dev/null",
-            f"gpg --show-keys /{KEYRING}  # must show {one.fingerprint}",
-            f"echo {shlex.quote(one.entry(f'/{KEYRING}').strip())} | sudo tee {place}",
+    """Return the shell commands that install a task's apt packages, for somebody who has root."""
+    commands = []
+    for repository in task.repositories:
+        source_list = f"/etc/apt/sources.list.d/{repository.list_name}"
+        commands += [
+            f"curl -fsSL {shlex.quote(repository.key_url)} | gpg --dearmor | sudo tee /{KEYRING} >/dev/null",
+            f"gpg --show-keys /{KEYRING}  # must show {repository.fingerprint}",
+            f"echo {shlex.quote(repository.entry(f'/{KEYRING}').strip())} | sudo tee {source_list}",
         ]
-    out.append("sudo apt-get update")
-    out.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *_pins(task.apt)]))
-    out.append(shlex.join(["sudo", "apt-mark", "hold", *(one.name for one in task.apt)]))
-    return out
+    pins = (package.pin for package in task.apt)
+    names = (package.name for package in task.apt)
+    commands.append("sudo apt-get update")
+    commands.append(shlex.join(["sudo", "apt-get", "install", "-y", "--no-install-recommends", *pins]))
+    commands.append(shlex.join(["sudo", "apt-mark", "hold", *names]))
+    return commands
 
 
-def _pins(packages: Iterable[AptAction]) -> list[str]:
-    return [f"{one.name}={one.version}" for one in packages]
+# ---- commands that change something
 
 
 def update(apt: Apt, tooling: Tooling) -> None:
-    """Update the lists of packages; WorldError where a repository cannot be reached, or is not signed by a known key."""
+    """Update the package lists; raises WorldError for an unreachable repository, or one that no known key signs."""
     result = apt.run(tooling, apt.program, "update", "-q", "-o", "APT::Update::Error-Mode=any")
-    text = "\n".join(result.tail)
-    if result.ok and not _UNSIGNED.search(text):
+    output = "\n".join(result.tail)
+    if result.ok and not _UNSIGNED.search(output):
         return
-    if any(key in text for key in _KEYS) or "NO_PUBKEY" in text:
+    if any(key in output for key in _NVIDIA_KEYS) or "NO_PUBKEY" in output:
         raise WorldError(
-            "a repository is signed by a key that this system does not know, or that was revoked",
+            "a repository is signed with a key that this system does not know or that was revoked",
             code="apt-key",
             context=tooling.log,
-            hint="NVIDIA's installation guide says how to install its present key",
+            hint="install NVIDIA's current key as described in its installation guide",
         )
     raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=tooling.log)
 
 
 def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> Simulation:
-    """What apt-get would do for these packages; WorldError where it refuses, or would remove or hold back what nobody named."""
-    ok, text = apt.ask(apt.program, "-s", *_install_words(packages, held))
+    """Return what apt-get would do for these packages; raises WorldError if it refuses or would remove a package not named."""
+    ok, output = apt.ask(apt.program, "-s", *_install_words(packages, held))
     if not ok:
-        raise WorldError(f"apt-get cannot do this: {_reason(text)}", code="apt-refuses", hint="nothing was changed")
+        raise WorldError(f"apt-get cannot do this: {_reason(output)}", code="apt-refuses", hint="nothing was changed")
     install: dict[str, str] = {}
     remove: list[str] = []
-    for what, name, _, version in _LINE.findall(text):
-        if what == "Inst":
+    for action, name, _, version in _SIMULATED.findall(output):
+        if action == "Inst":
             install[name.partition(":")[0]] = version
         else:
             remove.append(name.partition(":")[0])
-    unnamed = [name for name in remove if name not in {one.name for one in packages}]
+    named = {package.name for package in packages}
+    unnamed = [name for name in remove if name not in named]
     if unnamed:
         raise WorldError(
             f"apt-get would remove {', '.join(unnamed)}, which the plan does not name",
@@ -171,144 +162,151 @@ def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> Si
     return Simulation(install=install, remove=tuple(remove))
 
 
-def _reason(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("E:")]
     unmet = [line for line in lines if "Depends:" in line or "Conflicts:" in line or "Breaks:" in line]
     return "; ".join([*errors[:3], *unmet[:3]])[:600] or "no reason given"
 
 
-def _install_words(packages: Sequence[AptAction], held: Iterable[str], *more: str) -> tuple[str, ...]:
-    """The installation of exactly these versions; a held package moves only where the plan names that very package."""
-    names = {one.name for one in packages}
-    moved = ("--allow-change-held-packages",) if names & set(held) else ()
-    down = ("--allow-downgrades",) if any(one.installed is not None for one in packages) else ()
-    return ("install", *more, *_OPTIONS, *moved, *down, *_pins(packages))
+def _install_words(packages: Sequence[AptAction], held: Iterable[str], *options: str) -> tuple[str, ...]:
+    """Arguments that install exactly these versions; a held package may change only if the plan names it."""
+    names = {package.name for package in packages}
+    change_held = ("--allow-change-held-packages",) if names & set(held) else ()
+    downgrade = ("--allow-downgrades",) if any(package.installed is not None for package in packages) else ()
+    return ("install", *options, *_OPTIONS, *change_held, *downgrade, *(package.pin for package in packages))
 
 
 def install(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> ToolResult:
-    """What became of the installation of exactly these versions."""
+    """Install exactly these versions."""
     return apt.run(tooling, apt.program, *_install_words(packages, held, "-o", "Dpkg::Options::=--force-confold"))
 
 
 def download(apt: Apt, packages: Sequence[AptAction], held: Iterable[str], tooling: Tooling) -> None:
-    """Fetch every .deb into apt's own cache, its hash checked against the signed lists; WorldError where one cannot be had."""
+    """Download the .deb files into apt's own cache, which checks them against the signed lists; raises WorldError if one fails."""
     result = apt.run(tooling, apt.program, *_install_words(packages, held, "--download-only"))
     if not result.ok:
-        raise WorldError(f"apt-get could not fetch the packages: {result.why()}", code="apt-download", context=tooling.log)
+        raise WorldError(f"apt-get could not download the packages: {result.why()}", code="apt-download", context=tooling.log)
+
+
+def purge(apt: Apt, names: Sequence[str], tooling: Tooling) -> ToolResult:
+    """Remove packages, half-installed ones too."""
+    return dpkg(apt, tooling, "--force-remove-reinstreq", "--purge", *names)
+
+
+# ---- questions
 
 
 def download_size(apt: Apt, pin: str) -> int | None:
-    """Bytes of the .deb of `name=version`, as the signed lists say; None where no repository has it."""
-    ok, text = apt.ask(apt.program, "download", "--print-uris", "-q", pin)
-    found = re.search(r"^'[^'\n]+' \S+ ([0-9]{1,15})(?: |$)", text, re.MULTILINE) if ok else None
+    """Return the size in bytes of the .deb of `name=version` from the signed lists; None if no repository has it."""
+    ok, output = apt.ask(apt.program, "download", "--print-uris", "-q", pin)
+    found = re.search(r"^'[^'\n]+' \S+ ([0-9]{1,15})(?: |$)", output, re.MULTILINE) if ok else None
     return int(found[1]) if found else None
 
 
-def marked(apt: Apt, how: Literal["hold", "auto"]) -> set[str]:
-    """Names of packages that are held, or that came along with others and that `apt-get autoremove` may take away with them."""
-    ok, text = apt.ask("apt-mark", f"show{how}")
-    return {line.strip() for line in text.splitlines() if APT_NAME.fullmatch(line.strip())} if ok else set()
+def marked(apt: Apt, mark: Literal["hold", "auto"]) -> set[str]:
+    """Return the packages that are held, or that were installed as dependencies and `apt-get autoremove` may remove."""
+    ok, output = apt.ask("apt-mark", f"show{mark}")
+    return {line.strip() for line in output.splitlines() if APT_NAME.fullmatch(line.strip())} if ok else set()
 
 
 def installed_versions(apt: Apt) -> dict[str, str]:
-    """Installed packages and their versions, as dpkg has them."""
-    return {name: version for name, status, version in _rows(apt) if status == "i" and APT_VERSION.fullmatch(version)}
+    """Return the installed packages and their versions."""
+    return {name: version for name, status, version in _dpkg_rows(apt) if status == "i" and APT_VERSION.fullmatch(version)}
 
 
 def present_packages(apt: Apt) -> set[str]:
-    """Names of packages of which any file may be there, half installed ones too."""
-    return {name for name, status, _ in _rows(apt) if status not in "nc"}
+    """Return the packages that may have files on the disk, half-installed ones too."""
+    return {name for name, status, _ in _dpkg_rows(apt) if status not in "nc"}
 
 
 def half_installed(apt: Apt) -> set[str]:
-    """Names of packages that a dpkg which was killed was just unpacking or removing."""
-    return {name for name, status, _ in _rows(apt) if status == "H"}
+    """Return the packages that a killed dpkg was unpacking or removing."""
+    return {name for name, status, _ in _dpkg_rows(apt) if status == "H"}
 
 
-def _rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
-    """Name, state and version of every package that dpkg knows; the state is the second letter that `dpkg -l` shows."""
-    ok, text = apt.ask("dpkg-query", *_admin(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
-    for line in text.splitlines() if ok else ():
+def _dpkg_rows(apt: Apt) -> Iterator[tuple[str, str, str]]:
+    """Name, status and version of every package that dpkg knows; the status is the second letter in `dpkg -l`."""
+    ok, output = apt.ask("dpkg-query", *_admin_option(apt), "-W", "-f", "${db:Status-Abbrev}\t${Package}\t${Version}\n")
+    for line in output.splitlines() if ok else ():
         status, _, rest = line.partition("\t")
         name, _, version = rest.partition("\t")
         if len(status) > 1 and APT_NAME.fullmatch(name):
             yield name, status[1], version
 
 
-def archives(apt: Apt) -> str:
-    """The folder into which apt fetches packages."""
-    return configured(apt, "Dir::Cache::archives/d", "/var/cache/apt/archives")
-
-
-def configured(apt: Apt, what: str, default: str) -> str:
-    """A path of apt's configuration; `what` ends in `/d` for a folder and in `/f` for a file."""
-    ok, text = apt.ask("apt-config", "shell", "FOUND", what)
-    found = re.search(r"^FOUND='(/[^'\n]*)'$", text, re.MULTILINE) if ok else None
-    return found[1].rstrip("/") if found else default
-
-
-def deb_files(versions: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Package to the name of its file in the folder, of those that have one there."""
-    out = {}
-    names = disk.names_in(folder)
-    for name, version in versions.items():
-        wanted = re.compile(re.escape(f"{name}_{version.replace(':', '%3a')}_") + r"[a-z0-9]+\.deb", re.ASCII)
-        found = [one for one in names if wanted.fullmatch(one) and disk.kind(f"{folder}/{one}") == "file"]
-        if found:
-            out[name] = found[0]
-    return out
-
-
-def _admin(apt: Apt) -> tuple[str, ...]:
-    """Where apt's dpkg keeps its state, for a program that does not ask apt."""
+def _admin_option(apt: Apt) -> tuple[str, ...]:
+    """Option that tells dpkg-query, which does not ask apt, where apt's dpkg keeps its state."""
     folder, _, name = configured(apt, "Dir::State::status/f", "").rpartition("/")
     return ("--admindir", folder) if name == "status" else ()
 
 
+def configured(apt: Apt, option: str, default: str) -> str:
+    """Return a path from apt's configuration; `option` ends in `/d` for a folder and in `/f` for a file."""
+    ok, output = apt.ask("apt-config", "shell", "FOUND", option)
+    found = re.search(r"^FOUND='(/[^'\n]*)'$", output, re.MULTILINE) if ok else None
+    return found[1].rstrip("/") if found else default
+
+
+def archives(apt: Apt) -> str:
+    """Return the folder that apt downloads packages into."""
+    return configured(apt, "Dir::Cache::archives/d", "/var/cache/apt/archives")
+
+
+def deb_files(versions: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return the file names of the packages whose .deb is in a folder."""
+    files = {}
+    names = disk.names_in(folder)
+    for package, version in versions.items():
+        wanted = re.compile(re.escape(f"{package}_{version.replace(':', '%3a')}_") + r"[a-z0-9]+\.deb", re.ASCII)
+        found = next((name for name in names if wanted.fullmatch(name) and disk.kind(f"{folder}/{name}") == "file"), None)
+        if found is not None:
+            files[package] = found
+    return files
+
+
 def unfinished_files(apt: Apt) -> tuple[str, ...]:
-    """Files that an apt which was killed left beside its own list of marks."""
+    """Return the temporary files that a killed apt left next to its list of marks."""
     folder = configured(apt, "Dir::State/d", "/var/lib/apt")
     return tuple(f"{folder}/{name}" for name in disk.names_in(folder) if _UNFINISHED.fullmatch(name))
 
 
-def purge(apt: Apt, names: Sequence[str], tooling: Tooling) -> ToolResult:
-    """What became of the removal of packages, half installed ones too."""
-    return dpkg(apt, tooling, "--force-remove-reinstreq", "--purge", *names)
+def remove_unfinished_files(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:
+    """Remove temporary files that a killed apt left, except for those that existed before."""
+    new = set(unfinished_files(apt)) - set(before)
+    if new:
+        apt.run(tooling, "rm", "-f", "--", *sorted(new))
 
 
-def forget_unfinished(apt: Apt, before: Iterable[str], tooling: Tooling) -> None:
-    """Remove what a kill left half written, except for what was there before."""
-    gone = set(unfinished_files(apt)) - set(before)
-    if gone:
-        apt.run(tooling, "rm", "-f", "--", *sorted(gone))
+# ---- RPM: commands only
 
-
-_REBUILDS = ("rhel", "centos", "rocky", "almalinux", "ol")
-"""Systems that take NVIDIA's packages for Red Hat Enterprise Linux."""
+_RHEL_REBUILDS = ("rhel", "centos", "rocky", "almalinux", "ol")
+"""Distributions that use NVIDIA's packages for Red Hat Enterprise Linux."""
 _NUMBER = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
 def rpm_name(name: str, version: str) -> str:
-    """The RPM package of an apt package, `libcudnn8-8.9.7.29-1.cuda12.2` for `libcudnn8` `8.9.7.29-1+cuda12.2`."""
+    """Return the RPM package for an apt package: `libcudnn8-8.9.7.29-1.cuda12.2` for `libcudnn8` `8.9.7.29-1+cuda12.2`."""
     renamed = re.sub(r"-dev(?=-|$)", "-devel", name)
     return f"{renamed}-{version.replace('+', '.')}"
 
 
 def rpm_commands(task: Task, host: Host) -> list[str]:
-    """What brings the system's packages of a task about on this system, for a shell; NVIDIA's repository first."""
-    names = [rpm_name(one.name, one.version) for one in task.apt]
-    system = _system(host)
-    known = []
+    """Return the shell commands that install a task's system packages as RPMs, from NVIDIA's repository."""
+    names = [rpm_name(package.name, package.version) for package in task.apt]
+    system = _nvidia_system(host)
+    commands = []
     if system is not None:
-        place = f"https://developer.download.nvidia.com/compute/cuda/repos/{system}/$(uname -m | sed s/aarch64/sbsa/)/cuda-{system}.repo"
-        known = [f'sudo curl -fsSLo /etc/yum.repos.d/cuda-{system}.repo "{place}"']
-    return [*known, shlex.join(["sudo", "dnf", "install", *names]), shlex.join(["sudo", "dnf", "versionlock", "add", *names])]
+        url = f"https://developer.download.nvidia.com/compute/cuda/repos/{system}/$(uname -m | sed s/aarch64/sbsa/)/cuda-{system}.repo"
+        commands.append(f'sudo curl -fsSLo /etc/yum.repos.d/cuda-{system}.repo "{url}"')
+    commands.append(shlex.join(["sudo", "dnf", "install", *names]))
+    commands.append(shlex.join(["sudo", "dnf", "versionlock", "add", *names]))
+    return commands
 
 
-def _system(host: Host) -> str | None:
-    """How NVIDIA calls this system in the addresses of its repositories: `rhel9`, `fedora41`, `amzn2023`; None where that is not known."""
-    said = parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
-    name = "rhel" if said.get("ID") in _REBUILDS else said.get("ID", "")
-    major = said.get("VERSION_ID", "").partition(".")[0]
+def _nvidia_system(host: Host) -> str | None:
+    """NVIDIA's name for this system in repository URLs: `rhel9`, `fedora41`, `amzn2023`; None if unknown."""
+    release = parse_os_release(host.read_text("/etc/os-release") or host.read_text("/usr/lib/os-release") or "")
+    name = "rhel" if release.get("ID") in _RHEL_REBUILDS else release.get("ID", "")
+    major = release.get("VERSION_ID", "").partition(".")[0]
     return f"{name}{major}" if name in ("rhel", "fedora", "amzn") and _NUMBER.fullmatch(major) else None

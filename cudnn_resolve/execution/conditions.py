@@ -1,4 +1,4 @@
-"""What must hold before anything changes, and afterwards: is the environment what the plan says."""
+"""Conditions that must hold before an environment is changed, and its differences from the plan afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.installed import record_paths
+from cudnn_resolve.execution.installed import RECORD_BYTES, record_paths
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host import disk
 from cudnn_resolve.version import same_version
@@ -27,18 +27,17 @@ if TYPE_CHECKING:
 _NVIDIA = re.compile(r"nvidia-([a-z0-9-]+?)-cu[0-9]{2}", re.ASCII)
 _SPARE_BYTES = 1 << 20
 _MAPS_BYTES = 4 << 20
-_RECORD_BYTES = 64 << 20
 
 
 def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
-    """What the user should know; WorldError where the environment cannot be changed."""
-    if task.install or task.remove or task.preload or task.apart:
+    """Return notes for the user; raises WorldError if the environment cannot be changed."""
+    if task.install or task.remove or task.preload or task.folder_frameworks:
         require_writable(environment)
     return tuple(_in_use(task, host, environment))
 
 
 def require_writable(environment: Environment) -> None:
-    """Reject an environment that this user may not change; raises WorldError."""
+    """Raise WorldError for an environment that this user may not change."""
     for kind in ("purelib", "platlib", "scripts"):
         folder = environment.scheme[kind]
         if not disk.writable(folder):
@@ -46,115 +45,126 @@ def require_writable(environment: Environment) -> None:
                 f"this user may not write to {folder}",
                 code="permission",
                 context=folder,
-                hint=f"make an environment of your own: `{environment.python} -m venv .venv`, then add `--python .venv`",
+                hint=f"make your own environment, `{environment.python} -m venv .venv`, and add `--python .venv`",
             )
 
 
 def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
-    """A line for each process that has libraries of packages loaded that are about to be replaced."""
-    leaving = {one.name for one in task.install if one.installed} | set(task.remove)
-    roots = dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])) if leaving else ()
-    folders = {folder for root in roots for folder in _library_folders(leaving, root, host)}
+    """A note for each process that has loaded libraries of packages that are about to be replaced."""
+    leaving = {action.name for action in task.install if action.installed} | set(task.remove)
+    folders = {folder for root in environment.packages for folder in _library_folders(leaving, root, host)} if leaving else set()
     if not folders:
         return
-    for name in host.list_dir("/proc"):
-        if not name.isdigit():
+    for process in host.list_dir("/proc"):
+        if not process.isdigit():
             continue
-        columns = (line.split(None, 5)[5:] for line in (host.read_text(f"/proc/{name}/maps", _MAPS_BYTES) or "").splitlines())
-        if not folders.isdisjoint(path.rpartition("/")[0] for mapped in columns for path in mapped):
-            who = (host.read_text(f"/proc/{name}/comm") or "a program").strip()
-            yield f"{who} (process {name}) has loaded packages that are replaced: restart it afterwards"
+        maps = host.read_text(f"/proc/{process}/maps", _MAPS_BYTES) or ""
+        mapped = (path for line in maps.splitlines() for path in line.split(None, 5)[5:])
+        if not folders.isdisjoint(path.rpartition("/")[0] for path in mapped):
+            command = (host.read_text(f"/proc/{process}/comm") or "a program").strip()
+            yield f"{command} (process {process}) has loaded packages that are replaced: restart it afterwards"
 
 
 def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:
-    """Folders in which libraries of these packages lie: a package and what it is imported as may have two names."""
+    """Folders with libraries of these packages, from their RECORDs: a package's import name may differ from its own."""
     for entry in host.list_dir(root):
         stem, _, suffix = entry.rpartition(".")
         if suffix == "dist-info" and canonicalize_name(stem.partition("-")[0]) in names:
-            for path in record_paths(host.read_text(f"{root}/{entry}/RECORD", _RECORD_BYTES) or "", root):
+            for path in record_paths(host.read_text(f"{root}/{entry}/RECORD", RECORD_BYTES) or "", root):
                 folder, _, file = path.rpartition("/")
                 if folder.startswith(f"{root}/") and (file.endswith(".so") or ".so." in file):
                     yield folder
 
 
 def package_folder(name: str) -> str:
-    """Where the files of a package lie beside those of others: `nvidia/cudnn` for nvidia-cudnn-cu12."""
-    found = _NVIDIA.fullmatch(name)
-    return f"nvidia/{found[1].replace('-', '_')}" if found else name.replace("-", "_")
+    """Return the folder of a package's files in site-packages: `nvidia/cudnn` for nvidia-cudnn-cu12."""
+    nvidia = _NVIDIA.fullmatch(name)
+    return f"nvidia/{nvidia[1].replace('-', '_')}" if nvidia else name.replace("-", "_")
 
 
-def installed_outside(task: Task, installed: Mapping[str, Installed]) -> None:
-    """Reject the removal of a package outside of this environment's own folders; raises WorldError."""
+def check_removals(task: Task, installed: Mapping[str, Installed]) -> None:
+    """Raise WorldError if a package to remove is not in the environment's own folders."""
     missing = [name for name in task.remove if name not in installed]
     if missing:
         raise WorldError(
-            f"{', '.join(missing)} must go, but does not lie in this environment's own folders",
+            f"{', '.join(missing)} must be removed but is outside of this environment's own folders",
             code="remove-outside",
-            hint="use an environment of your own, without the packages of the system",
+            hint="use an environment of your own, without the system's packages",
         )
 
 
 def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environment: Environment) -> int:
-    """Bytes that what leaves will take where it is kept, 0 where it is only renamed; WorldError where it does not fit on the disk."""
+    """Return the bytes that saved files will take in the store, 0 if they are only renamed; raises WorldError if the disk is full."""
     target = environment.scheme["purelib"]
-    needed = sum(wheel.unpacked for wheel in wheels) + (_SPARE_BYTES if wheels else 0)
-    free = disk.free_bytes(target)
-    if wheels and needed > free:
-        raise _full(needed, free, target)
+    if wheels:
+        _require_free(sum(wheel.unpacked for wheel in wheels) + _SPARE_BYTES, target)
     if disk.device_of(store) == disk.device_of(target):
         return 0
     saved = sum(disk.size_of(path) for path in exchange.save)
-    if saved > disk.free_bytes(store):
-        raise _full(saved, disk.free_bytes(store), store)
+    _require_free(saved, store)
     return saved
 
 
-def mib(count: int) -> str:
-    """Bytes for a reader."""
-    return f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"
+def _require_free(needed: int, folder: str) -> None:
+    free = disk.free_bytes(folder)
+    if needed > free:
+        raise WorldError(
+            f"disk full: {mib(needed)} needed, {mib(free)} free",
+            code="disk-full",
+            context=folder,
+            hint="free some space there; nothing was changed",
+        )
 
 
-def _full(needed: int, free: int, folder: str) -> WorldError:
-    return WorldError(
-        f"{mib(needed)} are needed and {mib(free)} are free",
-        code="disk-full",
-        context=folder,
-        hint="make room there; nothing was changed",
-    )
+def check_room_for_download(size: int, folder: str) -> None:
+    """Raise WorldError if files of this total size do not fit on the disk."""
+    free = disk.free_bytes(folder)
+    if size > free:
+        raise WorldError(
+            f"disk full: {mib(size)} to download, {mib(free)} free",
+            code="disk-full",
+            context=folder,
+            hint="free some space there, or set XDG_STATE_HOME to a folder on a larger disk",
+        )
+
+
+def mib(size: int) -> str:
+    """Format a number of bytes for people."""
+    return f"{size / (1 << 20):.{0 if size >= 10 << 20 else 2}f} MiB"
 
 
 def differences(task: Task, facts: Facts) -> tuple[str, ...]:
-    """What is not as planned, in words; empty where everything is."""
-    return (*_pip(task, facts), *_cudnn(task, facts))
+    """Describe the differences of an environment from the plan; empty if there are none."""
+    return (*_package_differences(task, facts), *_cudnn_differences(task, facts))
 
 
-def _pip(task: Task, facts: Facts) -> Iterator[str]:
-    known = facts.packages.pip
-    if not isinstance(known, Mapping):
+def _package_differences(task: Task, facts: Facts) -> Iterator[str]:
+    installed = facts.packages.pip
+    if not isinstance(installed, Mapping):
         yield "the packages of the environment cannot be listed any more"
         return
     for name, version in (task.pinned or {}).items():
-        here = known.get(name)
-        if here is None:
-            yield f"{name} {version} is not there"
-        elif not same_version(here, version, local=False):
-            yield f"{name} is {here}, not {version}"
+        present = installed.get(name)
+        if present is None:
+            yield f"{name} {version} is missing"
+        elif not same_version(present, version, local=False):
+            yield f"{name} is {present}, not {version}"
     for name in task.remove:
-        if name in known:
-            yield f"{name} {known[name]} is still there"
+        if name in installed:
+            yield f"{name} {installed[name]} is still installed"
 
 
-def _cudnn(task: Task, facts: Facts) -> Iterator[str]:
-    """Another cuDNN than planned, where it can be told which one is loaded; a preload decides by itself."""
-    if facts.frameworks is UNKNOWN or task.preload or task.apart:
+def _cudnn_differences(task: Task, facts: Facts) -> Iterator[str]:
+    """Frameworks that would load another cuDNN than planned, as far as that is known; a preload chooses its own."""
+    if facts.frameworks is UNKNOWN or task.preload or task.folder_frameworks:
         return
-    for one in facts.frameworks:
-        wanted = (task.cudnn or {}).get(one.name)
-        found = one.would_load
-        if wanted and found is not None and found.version and not agree(wanted, found.version):
-            yield f"{one.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
+    for framework in facts.frameworks:
+        wanted = (task.cudnn or {}).get(framework.name)
+        found = framework.would_load
+        if wanted and found is not None and found.version and not versions_agree(wanted, found.version):
+            yield f"{framework.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
 
 
-def agree(one: str, other: str) -> bool:
-    """True where two versions are the same as far as both say: 9.1 agrees with 9.1.0.70, and not with 9.10.2.21."""
-    return all(first == second for first, second in zip(one.split("."), other.split("."), strict=False))
+def versions_agree(first: str, second: str) -> bool:
+    """Return whether two versions are equal as far as both go: 9.1 agrees with 9.1.0.70, not with 9.10.2.21."""
+    return all(one == other for one, other in zip(first.split("."), second.split("."), strict=False))

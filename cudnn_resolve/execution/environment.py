@@ -1,4 +1,4 @@
-"""The environment that is changed: where its files lie, and which installer it has."""
+"""The environment that is changed: its folders and installers."""
 
 from __future__ import annotations
 
@@ -17,69 +17,70 @@ KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
 
 class Environment(Struct, frozen=True, kw_only=True):
-    """One Python environment, as its interpreter tells it."""
+    """A Python environment as its interpreter describes it."""
 
     python: str
-    """The interpreter, as it is to be run."""
+    """Command that runs its interpreter."""
     version: str
     prefix: str
     scheme: dict[str, str]
-    """Kind of file (`purelib`, `platlib`, `scripts`, `data`, `headers`) to folder."""
+    """Folder for each kind of file: `purelib`, `platlib`, `scripts`, `data` and `headers`."""
     pip: str | None = None
-    """Folder of its pip; None where it has none."""
+    """Folder of its pip package; None if it has none."""
     uv: str | None = None
-    """Path of a uv that may be used; None where there is none."""
+    """Path of a usable uv; None if there is none."""
     sees_more: bool = False
-    """True where folders elsewhere are on its import path, the standard library aside."""
+    """True if its import path has folders outside of it, besides the standard library."""
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """Folders that files of packages may lie in, each once."""
+        """Distinct folders that may hold files of packages."""
         return tuple(
             dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"], self.scheme["scripts"], self.prefix, self.scheme["data"]))
         )
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Folders that packages are installed into, each once."""
+        """Distinct folders that packages are installed into."""
         return tuple(dict.fromkeys((self.scheme["purelib"], self.scheme["platlib"])))
 
     def holds(self, path: str) -> bool:
-        """Return whether a path lies inside the environment and is written plainly: absolute, without `..`."""
+        """Return whether a path is absolute, free of `..`, and inside the environment."""
         return holds(path, self.roots)
 
 
 def ask_environment(host: Host, python: str) -> Environment:
-    """The environment of an interpreter; UsageError or WorldError where it does not say."""
+    """Ask an interpreter for its environment; raises UsageError or WorldError if it gives no usable answer."""
     result = host.run([python, "-I", "-B", payload_path("execution/payload_environment.py")], timeout_seconds=TIMEOUT_SECONDS)
-    told = answer_of(result)
-    if told is None:
+    answer = answer_of(result)
+    if answer is None:
         raise WorldError(
-            f"{python} does not say where it installs packages to: {result.why() or 'it does not answer as a Python interpreter does'}",
+            f"{python} does not report where it installs packages: {result.why() or 'it does not answer as a Python interpreter'}",
             code="python-broken",
-            hint="pass --python with the path of an interpreter or of a virtual environment",
+            hint="pass the path of an interpreter or a virtual environment with --python",
         )
     try:
-        scheme = {kind: host.realpath(os.path.normpath(str(told["scheme"][kind]))) for kind in KINDS}
-        prefix = host.realpath(os.path.normpath(str(told["prefix"])))  # one environment, whatever link leads to it
-        pip = told["pip_folder"]
-        version, executable = str(told["version"]), str(told["executable"])
+        scheme = {kind: host.realpath(os.path.normpath(str(answer["scheme"][kind]))) for kind in KINDS}
+        prefix = host.realpath(os.path.normpath(str(answer["prefix"])))  # resolved: links to one environment lead to the same journals
+        pip = answer["pip_folder"]
+        version, executable = str(answer["version"]), str(answer["executable"])
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{python} cannot be the target interpreter: its answer makes no sense", code="python-unusable") from None
     if prefix == "/" or not all(path.startswith("/") for path in (prefix, *scheme.values())):
         raise UsageError(f"{python} cannot be the target interpreter: its folders make no sense", code="python-unusable", context=prefix)
     return Environment(
-        python=python if os.path.isabs(python) else executable,  # tools are run from another folder
+        python=python if os.path.isabs(python) else executable,  # tools run in another working directory
         version=version,
         prefix=prefix,
         scheme=scheme,
         pip=str(pip) if pip else None,
         uv=find_uv(host, scheme["scripts"]),
-        sees_more=bool(told.get("outside")),
+        sees_more=bool(answer.get("outside")),
     )
 
 
 def find_uv(host: Host, scripts: str | None = None) -> str | None:
-    """The uv of an environment, that of PATH, or the one beside this program; None where there is none."""
-    beside = (*((f"{scripts}/uv",) if scripts else ()), "uv", os.path.join(os.path.dirname(host.python), "uv"))
-    return next((found for one in beside if (found := which(host, one))), None)
+    """Return the uv in an environment's `scripts` folder, on PATH, or next to this program's interpreter; None if there is none."""
+    candidates = [f"{scripts}/uv"] if scripts else []
+    candidates += ["uv", os.path.join(os.path.dirname(host.python), "uv")]
+    return next((found for name in candidates if (found := which(host, name))), None)

@@ -1,4 +1,4 @@
-"""Packages that are installed: their files, from RECORD, and what else must move when they do."""
+"""Installed packages and the files that their RECORDs list."""
 
 from __future__ import annotations
 
@@ -17,85 +17,93 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.host.protocol import Host
 
-_RECORD_BYTES = 64 << 20
-_HEAD_BYTES = 65536
-_LINE_CHARACTERS = 1 << 17
+RECORD_BYTES = 64 << 20
+"""Bound on the size of a RECORD."""
+_METADATA_BYTES = 65536
+_LONGEST_LINE = 1 << 17
+"""Characters; the csv module refuses longer fields."""
 
 
 class Installed(Struct, frozen=True, kw_only=True):
-    """One installed package."""
+    """An installed package."""
 
     name: str
     version: str
     info: str
-    """Its `.dist-info` or `.egg-info`."""
+    """Path of its `.dist-info` or `.egg-info`."""
 
 
 def installed_packages(host: Host, environment: Environment) -> dict[str, Installed]:
-    """Packages in the environment's own folders, by normalized name."""
-    found: dict[str, Installed] = {}
-    for root in dict.fromkeys((environment.scheme["purelib"], environment.scheme["platlib"])):
+    """Return the packages in the environment's own folders, by normalized name."""
+    packages: dict[str, Installed] = {}
+    for root in environment.packages:
         for entry in host.list_dir(root):
             if not entry.endswith((".dist-info", ".egg-info")) or entry.startswith("~"):
                 continue
-            path = f"{root}/{entry}"
-            said = _said(host, path)
-            if said is not None:
-                found.setdefault(said[0], Installed(name=said[0], version=said[1], info=path))
-    return found
+            package = _read_package(host, f"{root}/{entry}")
+            if package is not None:
+                packages.setdefault(package.name, package)
+    return packages
 
 
-def _said(host: Host, path: str) -> tuple[str, str] | None:
-    for file in (f"{path}/METADATA", f"{path}/PKG-INFO", path):
-        text = host.read_text(file, _HEAD_BYTES)
+def _read_package(host: Host, info: str) -> Installed | None:
+    for path in (f"{info}/METADATA", f"{info}/PKG-INFO", info):
+        text = host.read_text(path, _METADATA_BYTES)
         if text is None:
             continue
         name = re.search(r"^Name:[ \t]*(\S+)", text, re.MULTILINE)
         version = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
         if name and version:
-            return canonicalize_name(name[1]), version[1]
+            return Installed(name=canonicalize_name(name[1]), version=version[1], info=info)
     return None
 
 
-def files_of(one: Installed, host: Host, environment: Environment) -> tuple[str, ...]:
-    """Every path that the package owns; WorldError where nobody wrote them down, or where one lies outside of the environment."""
-    text = host.read_text(f"{one.info}/RECORD", _RECORD_BYTES)
+def files_of(package: Installed, host: Host, environment: Environment) -> tuple[str, ...]:
+    """Return every path that a package owns; raises WorldError if they are not recorded or one is outside of the environment."""
+    record = f"{package.info}/RECORD"
+    text = host.read_text(record, RECORD_BYTES)
     if text is None:
-        who = f"{one.name} {one.version} has no list of its files (RECORD)"
         raise WorldError(
-            f"{who}, so it cannot be replaced and put back",
+            f"{package.name} {package.version} has no RECORD, the list of its files, and so cannot be replaced and put back",
             code="no-record",
-            context=one.info,
-            hint=f"remove it by the tool that installed it, or reinstall it by pip: `pip install --force-reinstall {one.name}`",
+            context=package.info,
+            hint=f"remove it with the tool that installed it, or reinstall it with pip: `pip install --force-reinstall {package.name}`",
         )
-    faults = {  # behind which a reader of CSV loses lines
-        "it holds a NUL character": "\0" in text,
-        "a quote in it is not closed": text.count('"') % 2 == 1,
-        "a line in it is too long": any(len(line) > _LINE_CHARACTERS for line in text.splitlines()),
-    }
-    for fault in (fault for fault, is_there in faults.items() if is_there):
-        who = f"the list of files of {one.name} {one.version} cannot be read: {fault}"
-        raise WorldError(who, code="no-record", context=f"{one.info}/RECORD", hint="reinstall that package first")
-    out = []
-    for path in record_paths(text, os.path.dirname(one.info)):
+    fault = _fault_in(text)
+    if fault is not None:
+        message = f"the RECORD of {package.name} {package.version} is invalid: {fault}"
+        raise WorldError(message, code="no-record", context=record, hint="reinstall that package first")
+    paths = []
+    for path in record_paths(text, os.path.dirname(package.info)):
         if not environment.holds(path):
             raise WorldError(
-                f"{one.name} {one.version} lists a file outside of the environment: {path[:200]!r}",
+                f"{package.name} {package.version} lists a file outside of the environment: {path[:200]!r}",
                 code="record-outside",
-                context=f"{one.info}/RECORD",
+                context=record,
                 hint="nothing was changed; remove that package by hand, or use another environment",
             )
-        out.append(path)
-    out += [f"{one.info}/{name}" for name in host.list_dir(one.info)]
-    return tuple(dict.fromkeys(out))
+        paths.append(path)
+    paths += [f"{package.info}/{name}" for name in host.list_dir(package.info)]
+    return tuple(dict.fromkeys(paths))
+
+
+def _fault_in(record: str) -> str | None:
+    """Fault that makes a CSV reader lose the lines behind it; None if there is none."""
+    if "\0" in record:
+        return "it holds a NUL character"
+    if record.count('"') % 2 == 1:
+        return "a quote is not closed"
+    if any(len(line) > _LONGEST_LINE for line in record.splitlines()):
+        return "a line is too long"
+    return None
 
 
 def record_paths(text: str, root: str) -> Iterator[str]:
-    """The path of each file in a RECORD, of which the `.dist-info` lies in the folder `root`."""
+    """Yield the path of each file in a RECORD whose `.dist-info` is in the folder `root`."""
     for path, _, _ in record_rows(text):
         yield os.path.normpath(os.path.join(root, path)) if "." in path[:1] or "/." in path else os.path.join(root, path)
 
 
-def listed_files(host: Host, one: Installed) -> Iterator[str]:
-    """The paths that a package lists as its own; none where it has no list."""
-    return record_paths(host.read_text(f"{one.info}/RECORD", _RECORD_BYTES) or "", os.path.dirname(one.info))
+def listed_files(host: Host, package: Installed) -> Iterator[str]:
+    """Yield the paths in a package's RECORD; nothing if it has none."""
+    return record_paths(host.read_text(f"{package.info}/RECORD", RECORD_BYTES) or "", os.path.dirname(package.info))

@@ -1,9 +1,9 @@
-"""The link check of a change: every file is on this disk, and nothing of the environment has been touched."""
+"""Link check of a planned change, made when every file is on this disk and before the environment is touched."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.task import Task, Work
     from cudnn_resolve.execution.wheel import Wheel
 
-_SHOWN = 4
+_MOST_LISTED = 4
 
 
 class LinkError(CudnnResolveError):
@@ -35,69 +35,68 @@ class LinkError(CudnnResolveError):
 
 
 def check_links(task: Task, work: Work, journal: Journal, wheels: Sequence[Wheel], *, staged: bool) -> tuple[str, ...]:
-    """What the change would leave unable to load, as notes where it stops nobody; LinkError where a package of the plan would not load.
+    """Return warnings about libraries that the change leaves unable to load; raises LinkError if they belong to the plan.
 
-    What does not load as it is is left out.
+    Libraries that do not load now are ignored.
     """
     changed = {*task.remove, *(wheel.name for wheel in wheels)}
     if not changed:
         return ()
     system = SystemLibraries(work.host, work.environment.python)
-    planned = _planned(work, journal, wheels, changed, system, staged=staged)
-    found = [one for one in broken_links(planned) if not (is_of_cuda(one.name) and _is_spared(task, planned, one))]
-    if not found:
+    planned = _planned_site(work, journal, wheels, changed, system, staged=staged)
+    broken = [link for link in broken_links(planned) if not (is_of_cuda(link.name) and _is_excused(task, planned, link))]
+    if not broken:
         return ()
-    known = {
-        (one.package, one.name, one.version)
-        for one in broken_links(installed_site(work.host, work.environment.packages, system, open_book(())))
-    }
-    found = [one for one in found if (one.package, one.name, one.version) not in known]
+    installed = installed_site(work.host, work.environment.packages, system, open_book(()))
+    broken_before = {(link.package, link.name, link.version) for link in broken_links(installed)}
+    broken = [link for link in broken if (link.package, link.name, link.version) not in broken_before]
     ours = {*(task.pinned or {}), *(wheel.name for wheel in wheels)}
-    stopping = [one for one in found if one.severity == "error" and one.package in ours]
-    if stopping and not work.force:
-        raise _refusal(stopping, planned)
-    return tuple(f"warning: {text}" for text in _told(found, planned))
+    fatal = [link for link in broken if link.severity == "error" and link.package in ours]
+    if fatal and not work.force:
+        raise _link_error(fatal, planned)
+    return tuple(f"warning: {text}" for text in _explanations(broken, planned))
 
 
-def _is_spared(task: Task, site: Site, link: BrokenLink) -> bool:
-    """True for a CUDA library that apt brings before it is needed, or that only the use of a GPU loads where none is asked for."""
+def _is_excused(task: Task, site: Site, link: BrokenLink) -> bool:
+    """True for a CUDA library that apt installs first, or that only GPU code would load of a framework requested without."""
     return bool(task.apt) or (link.package in task.without_gpu and not is_imported(site, link))
 
 
-def _planned(
+def _planned_site(
     work: Work, journal: Journal, wheels: Sequence[Wheel], leaving: Collection[str], system: SystemLibraries, *, staged: bool
 ) -> Site:
-    """The environment as it will be: what stays, and what comes."""
+    """The environment as it will be: packages that stay, and packages that come."""
     host, environment = work.host, work.environment
     libraries = list(installed_libraries(host, environment.packages, leaving=leaving))
     packages = declared(host, environment.packages, leaving=leaving)
     if staged:
-        place = environment.scheme["purelib"]
-        root = f"{journal.folder}/{STAGING}{place.removeprefix(environment.prefix)}"
-        libraries += installed_libraries(host, (root,), at={root: place})
-        packages |= declared(host, (root,))
+        site = environment.scheme["purelib"]
+        staged_site = f"{journal.folder}/{STAGING}{site.removeprefix(environment.prefix)}"
+        libraries += installed_libraries(host, (staged_site,), at={staged_site: site})
+        packages |= declared(host, (staged_site,))
     for wheel in wheels:
-        if wheel.path:  # else it is staged
-            place, info = os.path.split(wheel.info)
+        if wheel.path:  # staged wheels have none
+            site, info = os.path.split(wheel.info)
             name = wheel.name.partition(" ")[0]
-            libraries += wheel_libraries(wheel.path, name, place, system.arch, journal.folder)
+            libraries += wheel_libraries(wheel.path, name, site, system.arch, journal.folder)
             packages.setdefault(name, (wheel.version, wheel_declared(wheel.path, info)))
     return planned_site(tuple(libraries), packages, system, open_book(()))
 
 
-def _told(found: Iterable[BrokenLink], site: Site) -> Iterable[str]:
+def _explanations(links: Sequence[BrokenLink], site: Site) -> list[str]:
+    """One text per package and missing library."""
     book = open_book(())
     texts: dict[tuple[str, str], str] = {}
-    for one in found:
-        texts.setdefault((one.package, one.name), explain(site, one, book)[0])
-    return texts.values()
+    for link in links:
+        texts.setdefault((link.package, link.name), explain(site, link, book)[0])
+    return list(texts.values())
 
 
-def _refusal(found: Sequence[BrokenLink], site: Site) -> LinkError:
-    texts = list(_told(found, site))
-    more = f"\n  and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+def _link_error(links: Sequence[BrokenLink], site: Site) -> LinkError:
+    texts = _explanations(links, site)
+    more = f"\n  and {len(texts) - _MOST_LISTED} more" if len(texts) > _MOST_LISTED else ""
     return LinkError(
-        "the planned environment would not load:\n  " + "\n  ".join(texts[:_SHOWN]) + more,
+        "the planned environment would not load:\n  " + "\n  ".join(texts[:_MOST_LISTED]) + more,
         code="would-not-load",
-        hint="nothing was changed; plan again with the index, or add --force to install it all the same",
+        hint="nothing was changed; plan again with the index, or install anyway with --force",
     )

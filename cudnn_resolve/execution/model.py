@@ -1,4 +1,4 @@
-"""What became of an `apply`."""
+"""Results of `apply`, and the interface for its progress."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ EXITS = {
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """One step that was taken."""
+    """A completed step."""
 
     what: str
     seconds: float = 0.0
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What went wrong."""
+    """The error that ended an `apply`."""
 
     message: str
     code: str
@@ -39,11 +39,11 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 class Execution(Struct, frozen=True, kw_only=True):
-    """What became of an `apply`, an undo or a repair."""
+    """Result of an `apply`, an undo or a repair."""
 
     status: Status
     id: int | None = None
-    """Number of its journal; None where there is none."""
+    """Number of its journal; None if it has none."""
     steps: tuple[Done, ...] = ()
     installed: tuple[str, ...] = ()
     """`name==version`."""
@@ -52,29 +52,29 @@ class Execution(Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     """What could not be put back."""
     differences: tuple[str, ...] = ()
-    """What was seen afterwards and is not as planned."""
+    """Differences from the plan found afterwards."""
     log: str | None = None
     kept_bytes: int = 0
-    """What the way back holds of the disk, beyond what the environment shares by links."""
+    """Disk space taken by saved files, without those that the environment shares by hard links."""
     notes: tuple[str, ...] = ()
     use: tuple[str, ...] = ()
-    """How an environment that was made is used."""
+    """How to use a newly made environment."""
     restart: str | None = None
-    """Why the notebook's kernel must be restarted; None where it need not be."""
+    """Why the notebook's kernel must be restarted; None if it need not be."""
     exit_code: ExitCode = ExitCode.OK
 
 
 class Reporter:
-    """Who is told how it goes; this one keeps it to itself."""
+    """Receives progress; this base class ignores it."""
 
     def say(self, text: str) -> None:
         """Show one line to the user."""
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Show that something begins which takes a while; `total` is its bytes."""
+        """Show that a lengthy operation begins; `total` is its size in bytes."""
 
     def advance(self, count: int) -> None:
-        """Count so many bytes more."""
+        """Count so many more bytes of the operation as done."""
 
     def end(self) -> None:
-        """End what began."""
+        """Show that the operation ended."""

@@ -1,4 +1,4 @@
-"""Says where the interpreter that runs it installs packages to, and with what; prints one JSON line.
+"""Report where the running interpreter installs packages, as one JSON line.
 
 Python 3.6 grammar, standard library only. Run with `-I -B`.
 """
@@ -12,14 +12,14 @@ MARK = "cudnn-resolve-answer "
 
 
 def scheme() -> "dict[str, str]":
-    """Where files of each kind go: `purelib`, `platlib`, `scripts`, `data`, `headers`."""
+    """Folder for each kind of file: `purelib`, `platlib`, `scripts`, `data`, `headers`."""
     preferred = getattr(sysconfig, "get_preferred_scheme", None)
     if preferred is None and sys.prefix == getattr(sys, "base_prefix", sys.prefix):
-        # Before Python 3.10 a distribution's own places are known to pip only.
-        found = of_pip()
+        # Before Python 3.10 only pip knows the folders that a distribution patched in.
+        found = pip_scheme()
         if found is not None:
             return found
-    # Debian's pip installs as root below /usr/local, which is what this scheme names.
+    # As root, Debian's pip installs below /usr/local, which is what this scheme names.
     paths = sysconfig.get_paths(preferred("prefix")) if preferred is not None else sysconfig.get_paths()
     short = "python{}.{}".format(*sys.version_info[:2])
     found = {kind: paths[kind] for kind in ("purelib", "platlib", "scripts", "data")}
@@ -27,12 +27,12 @@ def scheme() -> "dict[str, str]":
     return found
 
 
-def of_pip() -> "dict[str, str] | None":
-    """The places that pip names; None where it does not say."""
+def pip_scheme() -> "dict[str, str] | None":
+    """Folders that pip uses; None if it does not tell."""
     try:
-        where = "pip._internal.locations"
-        told = __import__(where, fromlist=["_"]).get_scheme("cudnn-resolve-name")
-        found = {kind: getattr(told, kind) for kind in ("purelib", "platlib", "scripts", "data", "headers")}
+        module = "pip._internal.locations"
+        paths = __import__(module, fromlist=["_"]).get_scheme("cudnn-resolve-name")
+        found = {kind: getattr(paths, kind) for kind in ("purelib", "platlib", "scripts", "data", "headers")}
         found["headers"] = os.path.dirname(found["headers"])
     except Exception:
         return None
@@ -40,7 +40,7 @@ def of_pip() -> "dict[str, str] | None":
 
 
 def pip_folder() -> "str | None":
-    """Where pip would be imported from; None where there is none."""
+    """Folder that pip would be imported from; None if there is none."""
     for entry in sys.path:
         if entry and os.path.isfile(os.path.join(entry, "pip", "__main__.py")):
             return os.path.join(entry, "pip")
@@ -48,16 +48,16 @@ def pip_folder() -> "str | None":
 
 
 def outside() -> "list[str]":
-    """Folders on the import path that belong neither to this environment nor to the standard library."""
+    """Folders on the import path outside of this environment and the standard library."""
     standard = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib")}
-    standard |= {os.path.join(one, "lib-dynload") for one in standard}
+    standard |= {os.path.join(folder, "lib-dynload") for folder in standard}
     own = os.path.realpath(sys.prefix) + os.sep
-    found = [os.path.realpath(one) for one in sys.path if one and os.path.isdir(one)]
-    return [one for one in found if one not in standard and not one.startswith(own)]
+    folders = [os.path.realpath(entry) for entry in sys.path if entry and os.path.isdir(entry)]
+    return [folder for folder in folders if folder not in standard and not folder.startswith(own)]
 
 
 def main() -> None:
-    """Prints the answer."""
+    """Print the answer."""
     answer = {
         "prefix": sys.prefix,
         "executable": sys.executable or "",

@@ -1,6 +1,6 @@
-"""Goes through the preload as a framework's import would, and says which cuDNN is loaded then; prints one JSON line.
+"""Run the preload as the import of a framework would, and report the cuDNN that is loaded then, as one JSON line.
 
-Python 3.6 grammar, standard library only. Its words are the names of the preload's module and of the module that asks.
+Python 3.6 grammar, standard library only. Arguments: the preload's module, and the framework's module.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ MARK = "cudnn-resolve-answer "
 
 
 def mapped() -> "str | None":
-    """The path of the libcudnn of this process; None where there is none."""
+    """Path of the libcudnn loaded into this process; None if there is none."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             path = line.rstrip("\n").partition("/")[2]
@@ -21,15 +21,15 @@ def mapped() -> "str | None":
 
 
 def main() -> None:
-    """Prints the answer."""
+    """Print the answer."""
     answer = {}  # type: dict[str, object]
     try:
         __import__(sys.argv[1]).load(*sys.argv[2:])
         path = mapped()
         if path is not None:
-            ask = ctypes.CDLL(path).cudnnGetVersion
-            ask.restype = ctypes.c_size_t
-            answer = {"path": path, "version": int(ask())}
+            get_version = ctypes.CDLL(path).cudnnGetVersion
+            get_version.restype = ctypes.c_size_t
+            answer = {"path": path, "version": int(get_version())}
     except Exception as error:
         answer = {"failed": "{}: {}".format(type(error).__name__, str(error)[:300])}
     print("\n" + MARK + json.dumps(answer))

@@ -1,12 +1,12 @@
 """Put back the environment that an interrupted `cudnn-resolve apply` was changing; Python 3.6 grammar, standard library only.
 
-A copy lies beside every journal as `recover.py`, written before anything changes: it works where the program that wrote the journal, or
-what that program needs, is gone. The program itself puts files back by the same functions.
+A copy of this file, `recover.py`, is written next to every journal before anything changes. It works even if the program that wrote the
+journal, or something which that program needs, is gone. The program itself puts files back with the same functions.
 
 usage: python3 recover.py [--force]
 
---force puts back although the environment is another one now, or was changed by others. Exit code 0: all is as it was; 1: refused;
-5: something could not be put back, which it names.
+--force puts files back although others changed the environment since. Exit code 0: everything is as it was; 1: refused; 5: something could
+not be put back, and is listed.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 JOURNAL = "journal.jsonl"
 UNFINISHED = ".cudnn-resolve-new"
 MARK = ".cudnn-resolve-unfinished"
-"""File beside the packages of an environment while it is neither the old nor the new one, for other users and other state folders."""
+"""File in the packages folder of an environment while it is half changed; it tells other users, and programs with other state folders."""
 GUIDE = "cudnn-resolve.txt"
-"""File in an environment that an apply made: how it is used."""
+"""File in an environment made by an apply: how to use it."""
 LAYOUT = (
     *("bin", "include", "lib", "lib64", "share", "etc", "man", "pyvenv.cfg", "CACHEDIR.TAG", ".gitignore", ".lock"),
-    *(GUIDE + UNFINISHED, GUIDE),  # the last to go: it says whose the folder is
+    *(GUIDE + UNFINISHED, GUIDE),  # removed last: it identifies the folder
 )
-"""What such an environment consists of: what uv, venv and wheels make beside one another. Other files in its folder are somebody's."""
+"""Everything that uv, venv and wheels make in such an environment; other files in its folder belong to others."""
 _STATES = {
     "change": "changing",
     "commit": "committed",
@@ -54,25 +54,25 @@ _COMPILING = re.compile(r"\.pyc\.[0-9]{1,20}$")
 
 
 def next_sum(before: str, body: str) -> str:
-    """Return the sum of a record, which follows from that of the record before it."""
+    """Return the checksum of a record, which covers the checksum of the record before it."""
     return hashlib.sha256("{}\n{}".format(before, body).encode("utf-8")).hexdigest()[:24]
 
 
 def read_records(content: bytes) -> "tuple[list[dict[str, Any]], str, int]":
-    """Return the whole records from the beginning of a journal, the sum of the last one, and how many bytes they take."""
+    """Return the valid records at the beginning of a journal, the checksum of the last one, and their size in bytes."""
     records, before, size = [], "", 0
     for raw in content.split(b"\n")[:-1]:
-        found, _, body = raw.decode("utf-8", "replace").partition(" ")
-        if found != next_sum(before, body):
+        checksum, _, body = raw.decode("utf-8", "replace").partition(" ")
+        if checksum != next_sum(before, body):
             break
         try:
-            one = json.loads(body)
+            record = json.loads(body)
         except (ValueError, RecursionError):
             break
-        if not isinstance(one, dict) or not isinstance(one.get("kind"), str):
+        if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
             break
-        records.append(one)
-        before = found
+        records.append(record)
+        before = checksum
         size += len(raw) + 1
     return records, before, size
 
@@ -80,47 +80,47 @@ def read_records(content: bytes) -> "tuple[list[dict[str, Any]], str, int]":
 def state_of(records: "Sequence[Mapping[str, Any]]") -> str:
     """Return `begun`, `changing`, `committed`, `reverting`, `reverted`, `dropped` or `broken`."""
     state = "begun"
-    for one in records:
-        state = _STATES.get(one["kind"], state)
+    for record in records:
+        state = _STATES.get(record["kind"], state)
     return state
 
 
-# ---- is it still that environment
+# ---- the environment: the same one, unchanged by others
 
 
 def identity_of(prefix: str) -> "dict[str, Any]":
-    """Return what tells an environment from another one at the same path: its folder's inode, and its pyvenv.cfg."""
-    found = {"inode": None, "config": None, "written": None}  # type: dict[str, Any]
+    """Return what distinguishes an environment from another one at the same path: its folder's inode and its pyvenv.cfg."""
+    identity = {"inode": None, "config": None, "written": None}  # type: dict[str, Any]
     try:
-        found["inode"] = os.stat(prefix).st_ino
+        identity["inode"] = os.stat(prefix).st_ino
         path = os.path.join(prefix, "pyvenv.cfg")
         with open(path, "rb") as file:
-            found["config"] = hashlib.sha256(file.read(1 << 20)).hexdigest()
-        found["written"] = os.stat(path).st_mtime_ns
+            identity["config"] = hashlib.sha256(file.read(1 << 20)).hexdigest()
+        identity["written"] = os.stat(path).st_mtime_ns
     except OSError:
         pass
-    return found
+    return identity
 
 
 def is_another(begin: "Mapping[str, Any]") -> bool:
-    """Return whether the environment was made again since: what an apply took from the former one has no place in it."""
+    """Return whether the environment was made again since the journal began, so that saved files do not belong to it."""
     before = begin.get("identity")
     return isinstance(before, dict) and before != identity_of(str(begin.get("prefix")))
 
 
 def changed_since(begin: "Mapping[str, Any]", files: "Mapping[str, Any]", folders: "Sequence[str]") -> "list[str]":
-    """Return, in words, what others did to the environment since the journal was written; `folders` are those of its packages."""
-    out = []
+    """Describe what others installed since the journal was written; `folders` are those of the environment's packages."""
+    changes = []
     touched = [*(row[0] for row in begin.get("install", []) if row), *begin.get("remove", [])]
-    names = {_normalized(str(one)) for one in touched}
+    names = {_normalized(str(name)) for name in touched}
     saved = {os.path.dirname(path) for path in files.get("save", [])}
     known = set(files.get("infos", [])) | {path for path in saved if path.endswith(".dist-info")}
     for folder in sorted(set(folders)):
         for entry in _names_in(folder):
             path = os.path.join(folder, entry)
             if entry.endswith(".dist-info") and _normalized(entry.partition("-")[0]) in names and path not in known and _names_in(path):
-                out.append("{} was installed by something else meanwhile".format(entry[: -len(".dist-info")]))
-    return out
+                changes.append("{} was installed by another program since".format(entry[: -len(".dist-info")]))
+    return changes
 
 
 def _normalized(name: str) -> str:
@@ -131,7 +131,7 @@ def _normalized(name: str) -> str:
 
 
 def kind(path: str) -> "str | None":
-    """Return `file`, `folder`, `link`, `other`, or None where nothing is; links are not followed."""
+    """Return `file`, `folder`, `link`, `other`, or None if nothing exists; links are not followed."""
     try:
         mode = os.lstat(path).st_mode
     except (OSError, ValueError):
@@ -140,7 +140,7 @@ def kind(path: str) -> "str | None":
 
 
 def holds(path: str, roots: "Sequence[str]") -> bool:
-    """Return whether a path is written plainly and lies below one of the roots."""
+    """Return whether a path is absolute, normalized, and below one of the roots."""
     if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
         return False
     try:
@@ -151,20 +151,20 @@ def holds(path: str, roots: "Sequence[str]") -> bool:
 
 
 def leads_out(path: str, roots: "Sequence[str]") -> "str | None":
-    """Return where a path really lies, if a link on the way to it leads out of the roots; None otherwise."""
+    """Return the real folder of a path if a link leads it out of the roots; None otherwise."""
     real = os.path.realpath(os.path.dirname(path))
     inside = [os.path.realpath(root) for root in roots]
     return None if any(real == root or real.startswith(root.rstrip("/") + "/") for root in inside) else real
 
 
 class Caches:
-    """The folders of compiled files, each listed once."""
+    """Compiled files by module; lists each `__pycache__` once."""
 
     def __init__(self) -> None:
         self._listings = {}  # type: dict[str, dict[str, list[str]]]
 
     def of(self, path: str) -> "list[str]":
-        """Return what lies compiled, or half compiled, for a module; nothing for another file."""
+        """Return the compiled and half-compiled files of a module; empty for any other file."""
         if not path.endswith(".py"):
             return []
         folder, name = os.path.split(path)
@@ -177,28 +177,24 @@ class Caches:
 
 
 def with_compiled(paths: "Iterable[str]") -> "Iterator[str]":
-    """Yield the paths, and the compiled files of the modules among them that are there, listed or not."""
+    """Yield the paths, and the existing compiled files of the modules among them."""
     caches = Caches()
     for path in paths:
         yield path
-        for one in caches.of(path):
-            if one.endswith(".pyc"):
-                yield one
+        yield from (compiled for compiled in caches.of(path) if compiled.endswith(".pyc"))
 
 
 def half_made(paths: "Iterable[str]") -> "Iterator[str]":
-    """Yield files that only somebody who was making one of these paths, or compiling it, can have left."""
+    """Yield temporary files that only a program which was writing or compiling one of these paths can have left."""
     caches = Caches()
     for path in paths:
         if kind(path + UNFINISHED) is not None:
             yield path + UNFINISHED
-        for one in caches.of(path):
-            if _COMPILING.search(os.path.basename(one)):
-                yield one
+        yield from (compiled for compiled in caches.of(path) if _COMPILING.search(os.path.basename(compiled)))
 
 
 def temporary_folders(folders: "Iterable[str]") -> "Iterator[str]":
-    """Yield folders beside the packages that are named as those in which uv makes a file that takes another's place."""
+    """Yield folders among the packages with the names that uv gives to those in which it makes a replacement for a file."""
     for root in dict.fromkeys(folders):
         for name in _names_in(root):
             if _TEMPORARY.match(name) and len(name) == 10 and kind(root + "/" + name) == "folder":
@@ -206,16 +202,16 @@ def temporary_folders(folders: "Iterable[str]") -> "Iterator[str]":
 
 
 def put_back(files: "Mapping[str, Any]", folders: "Sequence[str]", *, finished: bool) -> "list[str]":
-    """Remove what came and lay back what left; return what could not be done, in words. May be repeated after a kill.
+    """Remove the files that came and put back those that left; return what failed. May be repeated after a kill.
 
-    `files` is the record of a journal, its paths checked; `folders` are those of the environment's packages; `finished` says that the
-    installer had come to its end.
+    `files` is the checked record of a journal; `folders` are those of the environment's packages; `finished` says whether the installer
+    had finished.
     """
     left = []  # type: list[str]
-    _remove_what_came(files, left)
+    _remove_added(files, left)
     if not finished:
         _remove_leftovers(files, folders, left)
-    caches = ["{}/__pycache__".format(one) for one in (*files["made"], *(os.path.dirname(path) for path in files["add"]))]
+    caches = ["{}/__pycache__".format(folder) for folder in (*files["made"], *(os.path.dirname(path) for path in files["add"]))]
     for folder in sorted({*files["made"], *files["infos"], *caches}, key=len, reverse=True):
         _remove_empty(folder)
         if kind(folder) == "folder" and not _names_in(folder):
@@ -230,12 +226,12 @@ def put_back(files: "Mapping[str, Any]", folders: "Sequence[str]", *, finished: 
     return left
 
 
-def _remove_what_came(files: "Mapping[str, Any]", left: "list[str]") -> None:
+def _remove_added(files: "Mapping[str, Any]", left: "list[str]") -> None:
     kept = set(files["save"])
     for path in list(with_compiled(files["add"])):
         if path not in kept and kind(path) in ("file", "link"):
             _try(left, os.unlink, path)
-    for info in [one for one in files["infos"] if kind(one) == "folder"]:  # a link leads to files of others
+    for info in [folder for folder in files["infos"] if kind(folder) == "folder"]:  # a link leads to files of others
         for top, inner, names in os.walk(info, topdown=False):
             for name in names:
                 if os.path.join(top, name) not in kept:
@@ -245,12 +241,12 @@ def _remove_what_came(files: "Mapping[str, Any]", left: "list[str]") -> None:
 
 
 def _remove_leftovers(files: "Mapping[str, Any]", folders: "Sequence[str]", left: "list[str]") -> None:
-    """Remove what an installer that was killed had half made: known by the file that it was to become, never by its name alone."""
+    """Remove the temporary files of a killed installer: those that were to become a file of the exchange, never others of such a name."""
     for path in list(half_made(files["add"])):
         if path not in files["names"]:
             _try(left, os.unlink, path)
     if files["moved"]:
-        return  # no tool wrote into the environment
+        return  # no installer wrote into the environment
     coming = {os.path.basename(path) for path in files["add"]}
     for folder in list(temporary_folders(folders)):
         found = _names_in(folder)
@@ -306,36 +302,36 @@ def _try(left: "list[str]", act: "Callable[..., object]", *paths: "Any") -> None
 
 
 def checked(records: "Sequence[Mapping[str, Any]]", roots: "Sequence[str]", folder: str) -> "dict[str, Any] | None":
-    """Return the `files` record with all of it looked at; None where nothing was written down, ValueError where it was not written so."""
-    found = [one for one in records if one["kind"] == "files"]
+    """Return the `files` record with all of it checked; None if there is none, ValueError if it is not one that an apply wrote."""
+    found = [record for record in records if record["kind"] == "files"]
     if not found:
         return None
     files = dict(found[-1])
-    extra = [one.get("extra", []) for one in records if one["kind"] == "installed"]
+    extra = [record.get("extra", []) for record in records if record["kind"] == "installed"]
     lists = [*(files.get(name) for name in ("save", "add", "infos", "made", "names")), *extra]
-    if not all(isinstance(one, list) for one in lists) or not isinstance(files.get("modes"), dict):
-        raise ValueError("what it says of files is not readable")
-    for path in (path for some in (*lists, files["modes"]) for path in some):
+    if not all(isinstance(paths, list) for paths in lists) or not isinstance(files.get("modes"), dict):
+        raise ValueError("its record `files` is not readable")
+    for path in (path for paths in (*lists, files["modes"]) for path in paths):
         if not isinstance(path, str) or not holds(path, roots):
             raise ValueError("it names a path outside of the environment: {!r}".format(path)[:300])
     number = os.path.basename(folder)
     if not isinstance(files.get("store"), str) or not files["store"].endswith((number + "/saved", "/" + number)):
-        raise ValueError("what it saved lies elsewhere")
-    files["add"] = list(dict.fromkeys([*files["add"], *(path for some in extra for path in some)]))
+        raise ValueError("its saved files are elsewhere")
+    files["add"] = list(dict.fromkeys([*files["add"], *(path for paths in extra for path in paths)]))
     files["modes"] = {path: mode & 0o3777 for path, mode in files["modes"].items() if isinstance(mode, int)}
     files["moved"] = files.get("moved") is True
     return files
 
 
 def detour_in(files: "Mapping[str, Any]", roots: "Sequence[str]") -> "str | None":
-    """Return a path of a record to which a link leads out of the roots; None where there is none."""
+    """Return a path of a record that a link leads out of the roots; None if there is none."""
     paths = (*files["save"], *files["add"], *files["infos"], *files["made"], *files["modes"])
     folders = {os.path.dirname(path): path for path in paths}
     return next((path for path in folders.values() if leads_out(path, roots)), None)
 
 
 def unfinished() -> "Iterator[str]":
-    """Yield the path of the `recover.py` of each apply of this user that did not come to its end."""
+    """Yield the path of `recover.py` for each unfinished apply of this user."""
     home = os.environ.get("XDG_STATE_HOME", "")
     home = home if os.path.isabs(home) else os.path.expanduser("~/.local/state")
     root = os.path.join(home, "cudnn-resolve", "environments")
@@ -347,41 +343,40 @@ def unfinished() -> "Iterator[str]":
 
 
 def _state_in(folder: str) -> str:
-    """Return the state of the journal in a folder, as `state_of` does; empty where there is none."""
+    """Return the state of the journal in a folder, as `state_of` does; empty if there is none."""
     with contextlib.suppress(OSError), open(os.path.join(folder, JOURNAL), "rb") as file:
         return state_of(read_records(file.read())[0])
     return ""
 
 
 def _append(folder: str, before: str, kind_: str, **values: object) -> str:
-    body = json.dumps(
-        dict(values, kind=kind_, at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())), separators=(",", ":"), sort_keys=True
-    )
-    found = next_sum(before, body)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    body = json.dumps(dict(values, kind=kind_, at=at), separators=(",", ":"), sort_keys=True)
+    checksum = next_sum(before, body)
     with open(os.path.join(folder, JOURNAL), "ab") as file:
-        file.write("{} {}\n".format(found, body).encode("utf-8"))
+        file.write("{} {}\n".format(checksum, body).encode("utf-8"))
         file.flush()
         os.fsync(file.fileno())
-    return found
+    return checksum
 
 
-def _system_words(records: "Sequence[Mapping[str, Any]]") -> "Iterator[str]":
-    """Yield what is still to be done by hand, or by the program, for the packages of the system."""
-    for one in records:
-        if one["kind"] == "apt":
-            rows = [*one.get("packages", []), *([name, *pair] for name, pair in one.get("along", {}).items())]
+def _system_commands(records: "Sequence[Mapping[str, Any]]") -> "Iterator[str]":
+    """Yield the commands for root that put system packages and the linker cache back."""
+    for record in records:
+        if record["kind"] == "apt":
+            rows = [*record.get("packages", []), *([name, *pair] for name, pair in record.get("along", {}).items())]
             old = ["{}={}".format(name, before) for name, _, before in rows if before]
             new = [str(name) for name, _, before in rows if not before]
             if old:
                 yield "apt-get install --allow-downgrades --allow-change-held-packages " + " ".join(old)
             if new:
                 yield "apt-get purge " + " ".join(new)
-        elif one["kind"] == "cache":
+        elif record["kind"] == "cache":
             yield "rm -f /etc/ld.so.conf.d/cudnn-resolve.conf && ldconfig"
 
 
 def _is_held(folders: "Sequence[str]") -> bool:
-    """Take the lock that an apply takes, until this process ends; return whether somebody else has it."""
+    """Take the lock of an apply until this process ends; return whether another process has it."""
     try:
         handle = os.open(folders[0], os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -390,33 +385,33 @@ def _is_held(folders: "Sequence[str]") -> bool:
     return False
 
 
-def _is_marked(folders: "Sequence[str]", folder: str) -> bool:
-    """Return whether the environment is marked as one that this journal was changing."""
-    for one in folders:
-        with contextlib.suppress(OSError), open(os.path.join(one, MARK), "rb") as file:
-            named = re.search(rb"^python3 (/.*)/recover\.py$", file.read(1 << 12), re.MULTILINE)
-            if named and os.path.realpath(os.fsdecode(named.group(1))) == folder:
+def _is_marked(folders: "Sequence[str]", journal: str) -> bool:
+    """Return whether the environment is marked as half changed by the journal in a folder."""
+    for folder in folders:
+        with contextlib.suppress(OSError), open(os.path.join(folder, MARK), "rb") as file:
+            command = re.search(rb"^python3 (/.*)/recover\.py$", file.read(1 << 12), re.MULTILINE)
+            if command and os.path.realpath(os.fsdecode(command.group(1))) == journal:
                 return True
     return False
 
 
 def _was_being_made(folder: str, prefix: str) -> bool:
-    """Return whether the environment itself is of the apply that did not come to its end: then it goes as a whole."""
+    """Return whether the unfinished apply was making the environment itself, which is then removed as a whole."""
     try:
         with open(os.path.join(os.path.dirname(folder), "creation.json"), "rb") as file:
-            told = json.loads(file.read().decode("utf-8"))
+            creation = json.loads(file.read().decode("utf-8"))
         with open(os.path.join(prefix, GUIDE), "rb") as file:
-            is_that = told["inode"] == os.lstat(prefix).st_ino and str(told["token"]).encode() in file.read(1 << 20)
-        if told["by"] is not None:
-            return bool(is_that and told["is_leaving"] and str(told["by"]) == os.path.basename(folder).lstrip("0"))
+            is_same = creation["inode"] == os.lstat(prefix).st_ino and str(creation["token"]).encode() in file.read(1 << 20)
+        if creation["by"] is not None:
+            return bool(is_same and creation["is_leaving"] and str(creation["by"]) == os.path.basename(folder).lstrip("0"))
         others = os.path.dirname(folder)
-        return bool(is_that and not any(_state_in(os.path.join(others, name)) == "committed" for name in _names_in(others)))
+        return bool(is_same and not any(_state_in(os.path.join(others, name)) == "committed" for name in _names_in(others)))
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
 def _clear(prefix: str) -> "list[str]":
-    """Remove what an environment consists of, and its folder where nothing else is in it; return what is."""
+    """Remove an environment, and its folder if nothing else is in it; return the names of what else is."""
     for name in LAYOUT:
         path = os.path.join(prefix, name)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -436,7 +431,7 @@ def _end(code: int, *lines: str) -> int:
 
 
 def main(words: "Sequence[str]") -> int:
-    """Put back what the journal beside this file was changing."""
+    """Put back what the journal next to this file was changing; return the exit code."""
     folder = os.path.dirname(os.path.realpath(__file__))
     try:
         with open(os.path.join(folder, JOURNAL), "rb") as file:
@@ -445,32 +440,33 @@ def main(words: "Sequence[str]") -> int:
         return _end(1, "the journal in {} cannot be read: {}".format(folder, error.strerror))
     records, before, size = read_records(content)
     if b"\n" in content[size:] or not records or records[0]["kind"] != "begin":
-        return _end(1, "the journal in {} is not as it was written; nothing was changed".format(folder))
+        return _end(1, "the journal in {} was modified; nothing was changed".format(folder))
     begin, state = records[0], state_of(records)
-    if state not in _OPEN and _is_marked(begin.get("packages", []), folder):
-        return _end(1, "the end of the journal in {} is lost, and the environment is half changed; nothing was done".format(folder))
+    folders = begin.get("packages", [])
+    if state not in _OPEN and _is_marked(folders, folder):
+        return _end(1, "the end of the journal in {} is lost, and the environment is half changed; nothing was changed".format(folder))
     if state not in _OPEN:
         return _end(0, "nothing to put back: this apply was {}".format(state))
-    folders = begin.get("packages", [])
     try:
         files = checked(records, begin.get("roots", []), folder)
     except (ValueError, KeyError, TypeError) as error:
-        return _end(1, "the journal in {} is not as it was written: {}; nothing was changed".format(folder, error))
+        return _end(1, "the journal in {} was modified: {}; nothing was changed".format(folder, error))
     detour = None if files is None else detour_in(files, begin.get("roots", []))
     if detour is not None:
-        return _end(1, "{} lies outside of the environment: a link leads there; nothing was changed".format(detour))
+        return _end(1, "{} is outside of the environment: a link leads there; nothing was changed".format(detour))
     if is_another(begin):
-        what = "{} is another environment than the one that was being changed: it was made again".format(begin.get("prefix"))
-        return _end(1, what, "nothing of that apply has a place in it; `cudnn-resolve apply --force ...` forgets it")
+        what = "{} was made again since and is another environment now".format(begin.get("prefix"))
+        return _end(1, what, "the saved files do not belong to it; `cudnn-resolve apply --force ...` discards that apply")
     reasons = changed_since(begin, files or {}, folders)
     if reasons and "--force" not in words:
-        return _end(1, "refused, nothing was changed:", *reasons, "look at it; with --force everything is put back all the same")
+        return _end(1, "refused, nothing was changed:", *reasons, "inspect the environment; --force puts everything back anyway")
     if _is_held(folders):
-        return _end(1, "somebody is changing {} right now; nothing was done".format(begin.get("prefix")))
-    with contextlib.suppress(OSError):  # a full disk must not stop the way back, which only moves and removes
+        return _end(1, "another process is changing {}; nothing was changed".format(begin.get("prefix")))
+    with contextlib.suppress(OSError):  # a full disk must not stop the way back, which only moves and removes files
         os.truncate(os.path.join(folder, JOURNAL), size)
         before = _append(folder, before, "revert", why="recover.py")
-    left = [] if files is None else put_back(files, folders, finished=any(one["kind"] == "commit" for one in records))
+    finished = any(record["kind"] == "commit" for record in records)
+    left = [] if files is None else put_back(files, folders, finished=finished)
     os.sync()
     return _finish(folder, before, records, left)
 
@@ -480,19 +476,20 @@ def _finish(folder: str, before: str, records: "Sequence[Mapping[str, Any]]", le
     if left:
         _append(folder, before, "left", what=left[:50])
         return _end(5, "could not be put back:", *left)
-    for path in (*(os.path.join(one, MARK) for one in begin.get("packages", [])), os.path.join(os.path.dirname(folder), "at-work")):
+    marks = [os.path.join(packages, MARK) for packages in begin.get("packages", [])]
+    for path in (*marks, os.path.join(os.path.dirname(folder), "at-work")):
         _try(left, os.unlink, path)
         _try(left, os.unlink, path + UNFINISHED)
     os.sync()
-    system = list(_system_words(records))
-    if system:
-        print("The files of {} are as they were; the packages of the system are not.".format(begin.get("prefix")))
-        return _end(5, "`cudnn-resolve apply --undo` puts them back, or, as root:", *system)
+    commands = list(_system_commands(records))
+    if commands:
+        print("The files of {} were put back; the system packages were not.".format(begin.get("prefix")))
+        return _end(5, "`cudnn-resolve apply --undo` puts them back, or, as root:", *commands)
     _append(folder, before, "reverted")
     if _was_being_made(folder, str(begin.get("prefix"))):
-        remains = _clear(str(begin.get("prefix")))
-        said = ["what others put there stays: " + ", ".join(remains[:5])] if remains else []
-        return _end(0, "{} was being made, and is gone".format(begin.get("prefix")), *said)
+        others = _clear(str(begin.get("prefix")))
+        notes = ["other files in it were kept: " + ", ".join(others[:5])] if others else []
+        return _end(0, "{} was being made, and is removed".format(begin.get("prefix")), *notes)
     return _end(0, "{} is as it was before apply number {}".format(begin.get("prefix"), begin.get("id")))
 
 

@@ -1,7 +1,7 @@
-"""NVIDIA's apt repository, made known to apt by its key and a list that names that key.
+"""Make NVIDIA's apt repository known to apt: its key, and a source list that trusts this key only.
 
-The package `cuda-keyring` would do the same, but its maintainer scripts run as root before anything has verified them. So the key itself is
-fetched, its fingerprint is compared with the one that the matrix holds, and the list is written here; apt then verifies everything else.
+The package `cuda-keyring` does the same, but its maintainer scripts run as root before anything has verified them. So the key itself is
+downloaded, its fingerprint is compared with the one in the matrix, and the list is written here; apt then verifies everything else.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.aptget import KEYRING, Apt, configured, present_packages, purge
-from cudnn_resolve.execution.journal import LEAVING, tampered
+from cudnn_resolve.execution.journal import LEAVING_DEBS, tampered
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.protocol import which
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import AptRepository
 
 _ASIDE = ".disabled-by-cudnn-resolve"
-"""Added, with a number, to the name of a list that is put aside: apt reads no file that ends so."""
+"""Suffix, followed by a number, of a list that is moved aside: apt ignores files with it."""
 _LIST_BYTES = 1 << 20
-_OF_NVIDIA = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
-_SWITCHED_OFF = re.compile(r"^enabled:[ \t]*(?:no|false|without|off|disable|0)[ \t]*$", re.IGNORECASE | re.MULTILINE)
-"""What apt reads as false."""
+_NVIDIA_URL = re.compile(r"developer\.download\.nvidia\.com/compute/(?:cuda|machine-learning)/repos/", re.ASCII)
+_DISABLED = re.compile(r"^enabled:[ \t]*(?:no|false|without|off|disable|0)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+"""The values that apt reads as false."""
 _ASIDE_NAME = re.compile(re.escape(_ASIDE) + r"(?:-[0-9]{1,9}(?:\.[0-9]{1,4})?)?", re.ASCII)
 _URL = re.compile(r"(?:https|file)://?[A-Za-z0-9._~:/%+-]{1,400}/", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,80}", re.ASCII)
-_PLAIN = re.compile(r"/[A-Za-z0-9._~/%+@,=-]{1,1000}", re.ASCII)
-_ALONE = """Dir::Etc::sourcelist "{folder}/sources.list";
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._~/%+@,=-]{1,1000}", re.ASCII)
+_ISOLATED = """Dir::Etc::sourcelist "{folder}/sources.list";
 Dir::Etc::sourceparts "/dev/null";
 Dir::State::lists "{folder}/lists";
 Dir::Cache::pkgcache "";
@@ -48,27 +49,27 @@ _FINGERPRINT = re.compile(r"[0-9A-F]{40}", re.ASCII)
 
 
 class AptFolders(Struct, frozen=True, kw_only=True):
-    """Where an apt has what it trusts."""
+    """Where an apt keeps its source lists and keys."""
 
     lists: str
     main: str
-    """The list beside that folder, `sources.list`."""
+    """The list outside of that folder, `sources.list`."""
     keyring: str
-    """The file in which NVIDIA's package has its key."""
+    """File of the key in NVIDIA's package."""
 
     @property
     def own_keyring(self) -> str:
-        """The file for our key where lists of others name that one, and it holds other keys."""
+        """File for our key if other lists use `keyring` and it holds other keys."""
         return f"{os.path.dirname(self.keyring)}/cudnn-resolve-keyring.gpg"
 
     def holds(self, path: str) -> bool:
-        """Return whether `path` is a list of apt or one of those keyrings."""
+        """Return whether `path` is a source list of apt or one of these keyrings."""
         named = (self.main, self.keyring, self.own_keyring)
         return os.path.normpath(path) == path and (os.path.dirname(path) == self.lists or path in named)
 
 
 def apt_folders(apt: Apt) -> AptFolders:
-    """Ask this apt where its lists are, and below which folder its system lies."""
+    """Ask apt where it keeps its lists and keys."""
     return AptFolders(
         lists=configured(apt, "Dir::Etc::sourceparts/d", "/etc/apt/sources.list.d"),
         main=configured(apt, "Dir::Etc::sourcelist/f", "/etc/apt/sources.list"),
@@ -77,94 +78,95 @@ def apt_folders(apt: Apt) -> AptFolders:
 
 
 def check_repository(repository: AptRepository) -> None:
-    """Refuse a repository whose address, name or key could mean something else to apt, or whose key the matrix does not know."""
+    """Raise WorldError for a URL or name that could mean something else to apt, or a key that the matrix does not know."""
     if not _URL.fullmatch(repository.url) or not _NAME.fullmatch(repository.list_name):
-        raise WorldError(f"{repository.url[:200]!r} is not the address of a repository", code="repository", hint="nothing was changed")
+        raise WorldError(f"{repository.url[:200]!r} is not a valid repository URL", code="repository", hint="nothing was changed")
     if not _FINGERPRINT.fullmatch(repository.fingerprint):
         raise WorldError(
-            f"the matrix holds no fingerprint for the key of the repository {repository.name}",
+            f"the matrix has no key fingerprint for the repository {repository.name}",
             code="repository-key",
-            hint="nothing was changed; make the repository known yourself, as NVIDIA's installation guide says, then run it again",
+            hint="nothing was changed; add the repository yourself, as NVIDIA's installation guide describes, then repeat the command",
         )
 
 
 def fetch_key(repository: AptRepository, folder: str, apt: Apt, download: Download) -> bytes:
-    """Return the repository's public key in binary form; WorldError where it is not the key whose fingerprint the matrix holds."""
-    if not apt.has("gpg"):
+    """Download the repository's public key and return it in binary form; raises WorldError unless its fingerprint is the matrix's."""
+    if which(apt.host, "gpg") is None:
         raise WorldError(
             "checking the key of NVIDIA's repository needs gpg, which is not installed",
             code="no-gpg",
-            hint="nothing was changed; install it (`apt-get install gnupg`), or make the repository known yourself",
+            hint="nothing was changed; install it (`apt-get install gnupg`), or add the repository yourself",
         )
     name = os.path.basename(repository.key_url)
     if not repository.key_url.startswith(("https://", "file:/")) or not _NAME.fullmatch(name):
-        raise WorldError(f"{repository.key_url[:200]!r} is not the address of a key", code="repository-key", hint="nothing was changed")
+        raise WorldError(f"{repository.key_url[:200]!r} is not a valid key URL", code="repository-key", hint="nothing was changed")
     path = download(File(filename=name, url=repository.key_url, hashes={}), folder, lambda _: None)
     home, exported = f"{folder}/gnupg", f"{folder}/{repository.name}.gpg"
     disk.make_folder(home, 0o700)
     gpg = ("gpg", "--homedir", home, "--batch", "--no-options", "--quiet")
     try:
-        apt.ask(*gpg, "--import", path)  # fails for a part of what is in there; what counts is what came in
+        apt.ask(*gpg, "--import", path)  # fails if any part of the file cannot be imported; only the imported keys matter
         _, listed = apt.ask(*gpg, "--with-colons", "--fingerprint", "--list-keys")
         found = re.findall(r"^pub:(?:.*\n)+?fpr:(?:[^:\n]*:){8}([0-9A-F]{40}):", listed, re.MULTILINE)
         if repository.fingerprint not in found:
             raise WorldError(
-                f"the key of the repository {repository.name} is another one: {', '.join(found) or 'it holds no key'}",
+                f"the repository {repository.name} offers another key: {', '.join(found) or 'its file holds none'}",
                 code="repository-key",
                 context=repository.key_url,
-                hint=f"nothing was changed; the key that NVIDIA signs with has the fingerprint {repository.fingerprint}",
+                hint=f"nothing was changed; NVIDIA's signing key has the fingerprint {repository.fingerprint}",
             )
-        apt.ask(*gpg, "--yes", "--output", exported, "--export", repository.fingerprint)  # this key alone, whatever else came with it
+        apt.ask(*gpg, "--yes", "--output", exported, "--export", repository.fingerprint)  # this key alone, whatever else was imported
         return disk.content(exported, _LIST_BYTES) or b""
     finally:
         disk.remove_tree(home)
 
 
-def apt_alone(repositories: Sequence[AptRepository], apt: Apt, folder: str, download: Download, lines: str = "") -> Apt:
-    """Return how apt is called so that it has these repositories alone, with lists in that folder; the system's stay as they are.
+def isolated_apt(repositories: Sequence[AptRepository], apt: Apt, folder: str, download: Download, options: str = "") -> Apt:
+    """Return an apt that knows only these repositories and keeps its lists in a folder; the system's stay untouched.
 
-    `lines` are further lines of its configuration. WorldError where a repository has another key than the matrix holds.
+    `options` are further lines of its configuration. Raises WorldError if a repository's key is not the matrix's.
     """
-    if not _PLAIN.fullmatch(folder):
+    if not _PLAIN_PATH.fullmatch(folder):
         hint = "nothing was changed; set XDG_STATE_HOME to a folder with a plain name"
-        raise WorldError(f"apt can be given no folder with such a name: {folder!r}", code="repository", hint=hint)
+        raise WorldError(f"apt cannot take a folder with this name: {folder!r}", code="repository", hint=hint)
     disk.make_folder(f"{folder}/lists/partial", 0o755)
     entries = []
-    for one in repositories:
-        check_repository(one)
-        disk.write_whole(f"{folder}/{one.name}.gpg", fetch_key(one, folder, apt, download))
-        entries.append(one.entry(f"{folder}/{one.name}.gpg"))
+    for repository in repositories:
+        check_repository(repository)
+        keyring = f"{folder}/{repository.name}.gpg"
+        disk.write_whole(keyring, fetch_key(repository, folder, apt, download))
+        entries.append(repository.entry(keyring))
     disk.write_whole(f"{folder}/sources.list", "".join(entries).encode())
-    before = f'#include "{apt.environ["APT_CONFIG"]}";\n' if apt.environ.get("APT_CONFIG") else ""
-    disk.write_whole(f"{folder}/apt.conf", (before + _ALONE.format(folder=folder) + lines).encode())
+    include = f'#include "{apt.environ["APT_CONFIG"]}";\n' if apt.environ.get("APT_CONFIG") else ""
+    disk.write_whole(f"{folder}/apt.conf", (include + _ISOLATED.format(folder=folder) + options).encode())
     return replace(apt, environ={**apt.environ, "APT_CONFIG": f"{folder}/apt.conf"})
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One file of apt's configuration that is put aside, written, or both."""
+    """A file of apt's configuration that is moved aside, written, or both."""
 
     path: str
     content: bytes | None
-    """None for a list that is only put aside."""
+    """None for a list that is only moved aside."""
     aside: str | None
-    """Where what lies at `path` goes; None where nothing lies there."""
+    """New path of the existing file; None if there is none."""
 
 
-def make_known(repositories: Sequence[AptRepository], apt: Apt, journal: Journal, tooling: Tooling, download: Download) -> None:
-    """Write the key and the list of each repository that apt does not know yet; the journal tells first what that replaces."""
-    folder = f"{journal.folder}/{LEAVING}"
+def add_repositories(repositories: Sequence[AptRepository], apt: Apt, journal: Journal, tooling: Tooling, download: Download) -> None:
+    """Write the key and source list of each repository that apt does not know; the journal first records what that replaces."""
+    folder = f"{journal.folder}/{LEAVING_DEBS}"
     disk.make_folder(folder, 0o755)
     folders = apt_folders(apt)
     changes = _changes(repositories, folders, folder, apt, journal, download)
     journal.add(
         "keyring",
-        moved=[[one.path, one.aside] for one in changes if one.aside is not None],
-        written=[one.path for one in changes if one.content is not None],
+        moved=[[change.path, change.aside] for change in changes if change.aside is not None],
+        written=[change.path for change in changes if change.content is not None],
     )
     journal.add("change")
-    for one in changes:
-        _carry_out(one, apt, folder, tooling)
-    journal.add("known", sums={one.path: _sum(one.path) for one in changes})
+    for change in changes:
+        _make_change(change, apt, folder, tooling)
+    journal.add("known", sums={change.path: _digest(change.path) for change in changes})
 
 
 def _changes(
@@ -173,24 +175,24 @@ def _changes(
     wanted: dict[str, bytes | None] = {}
     known = []
     for path, text in _lists(folders):
-        parts = [_effective(path, part) for part in _parts(path, text)]
-        stale = [_is_stale(part) for part in parts]
-        known += [part for part, old in zip(parts, stale, strict=True) if not old]
+        entries = [_effective(path, entry) for entry in _entries(path, text)]
+        stale = [_is_stale(entry) for entry in entries]
+        known += [entry for entry, is_stale in zip(entries, stale, strict=True) if not is_stale]
         if any(stale):
-            whole = path != folders.main and all(old or not part for part, old in zip(parts, stale, strict=True))
-            wanted[path] = None if whole else _switched_off(path, text)
+            is_all_stale = path != folders.main and all(is_stale or not entry for entry, is_stale in zip(entries, stale, strict=True))
+            wanted[path] = None if is_all_stale else _without_stale(path, text)
     keys: dict[str, bytes] = {}
     missing = []
     for repository in repositories:
         check_repository(repository)
-        if not any(repository.url.rstrip("/") in part for part in known):  # else the system trusts it by a key of its own choice
+        if not any(repository.url.rstrip("/") in entry for entry in known):  # else the system trusts it by a key of its own choice
             keys[repository.fingerprint] = fetch_key(repository, folder, apt, download)
             missing.append(repository)
-    shared = any(folders.keyring in part for part in known) and disk.content(folders.keyring, _LIST_BYTES) != b"".join(keys.values())
-    keyring = folders.own_keyring if shared else folders.keyring
+    is_shared = any(folders.keyring in entry for entry in known) and disk.content(folders.keyring, _LIST_BYTES) != b"".join(keys.values())
+    keyring = folders.own_keyring if is_shared else folders.keyring
     if missing:
         wanted[keyring] = b"".join(keys.values())
-        wanted |= {f"{folders.lists}/{one.list_name}": one.entry(keyring).encode() for one in missing}
+        wanted |= {f"{folders.lists}/{repository.list_name}": repository.entry(keyring).encode() for repository in missing}
     return [
         Change(path=path, content=content, aside=name_aside(path, journal.id) if disk.kind(path) is not None else None)
         for path, content in sorted(wanted.items())
@@ -199,123 +201,130 @@ def _changes(
 
 
 def _lists(folders: AptFolders) -> Iterator[tuple[str, str]]:
-    """Each list of apt with its text."""
+    """Path and text of each source list."""
     for path in (folders.main, *(f"{folders.lists}/{name}" for name in sorted(disk.names_in(folders.lists)))):
         if disk.kind(path) == "file" and path.endswith((".list", ".sources")):
             yield path, (disk.content(path, _LIST_BYTES) or b"").decode("utf-8", "surrogateescape")
 
 
-def _parts(path: str, text: str) -> list[str]:
-    """The entries of a list: lines, or the stanzas of a deb822 file."""
+def _entries(path: str, text: str) -> list[str]:
+    """The entries of a source list: lines, or the stanzas of a deb822 file."""
     return re.split(r"\n(?:[ \t]*\n)+", text) if path.endswith(".sources") else text.splitlines()
 
 
-def _effective(path: str, part: str) -> str:
-    """What apt takes of an entry: comments are left out, and a stanza that is switched off is nothing."""
-    said = "\n".join(line for line in part.splitlines() if line.strip() and not line.lstrip().startswith("#"))
-    return "" if path.endswith(".sources") and _SWITCHED_OFF.search(said) else said
+def _effective(path: str, entry: str) -> str:
+    """What apt reads of an entry: no comments, and nothing of a disabled stanza."""
+    text = "\n".join(line for line in entry.splitlines() if line.strip() and not line.lstrip().startswith("#"))
+    return "" if path.endswith(".sources") and _DISABLED.search(text) else text
 
 
-def _is_stale(part: str) -> bool:
-    """Return whether an entry is of NVIDIA and names no key: apt refuses one address with two ways to trust it."""
-    return _OF_NVIDIA.search(part) is not None and "signed-by" not in part.lower()
+def _is_stale(entry: str) -> bool:
+    """True for an entry of NVIDIA that names no key: apt refuses one URL with two ways to trust it."""
+    return _NVIDIA_URL.search(entry) is not None and "signed-by" not in entry.lower()
 
 
-def _switched_off(path: str, text: str) -> bytes:
-    """The text of a list that is of others, too, without the entries that stand in the way."""
-    out = []
-    for part in _parts(path, text):
-        if not _is_stale(_effective(path, part)):
-            out.append(part)
+def _without_stale(path: str, text: str) -> bytes:
+    """The text of a list that others use, too, with its stale entries disabled."""
+    entries = []
+    for entry in _entries(path, text):
+        if not _is_stale(_effective(path, entry)):
+            entries.append(entry)
         elif path.endswith(".sources"):
-            out.append("\n".join(["Enabled: no", *(line for line in part.splitlines() if not line.lower().startswith("enabled:"))]))
+            entries.append("\n".join(["Enabled: no", *(line for line in entry.splitlines() if not line.lower().startswith("enabled:"))]))
         else:
-            out.append(f"# {part}")
-    return (("\n\n" if path.endswith(".sources") else "\n").join(out).rstrip("\n") + "\n").encode("utf-8", "surrogateescape")
+            entries.append(f"# {entry}")
+    separator = "\n\n" if path.endswith(".sources") else "\n"
+    return (separator.join(entries).rstrip("\n") + "\n").encode("utf-8", "surrogateescape")
 
 
 def name_aside(path: str, number: int) -> str:
-    """Return an unused name for a file that journal `number` puts aside."""
+    """Return an unused name for a file that journal `number` moves aside."""
     name = f"{path}{_ASIDE}-{number}"
-    return next(one for one in (name, *(f"{name}.{more}" for more in range(1, 10_000))) if disk.kind(one) is None)
+    return next(unused for unused in (name, *(f"{name}.{suffix}" for suffix in range(1, 10_000))) if disk.kind(unused) is None)
 
 
-def _carry_out(one: Change, apt: Apt, folder: str, tooling: Tooling) -> None:
+def _make_change(change: Change, apt: Apt, folder: str, tooling: Tooling) -> None:
     result: ToolResult | None = None
-    if one.aside is not None:
-        result = apt.run(tooling, "mv", "-n", "-T", "--", one.path, one.aside)
-        if result.ok and disk.kind(one.path) is not None:  # an mv that overwrites nothing does not say so
-            raise WorldError(f"{one.path} could not be put aside: {one.aside} exists", code="repository", context=tooling.log)
-    if one.content is not None and (result is None or result.ok):
-        fresh, beside = f"{folder}/{os.path.basename(one.path)}.new", f"{one.path}{disk.UNFINISHED}"
-        disk.write_whole(fresh, one.content)
-        result = apt.run(tooling, "install", "-D", "-m", "644", "--", fresh, beside)
-        result = apt.run(tooling, "mv", "-f", "-T", "--", beside, one.path) if result.ok else result
+    if change.aside is not None:
+        result = apt.run(tooling, "mv", "-n", "-T", "--", change.path, change.aside)
+        if result.ok and disk.kind(change.path) is not None:  # `mv -n` does not report that it moved nothing
+            raise WorldError(f"{change.path} could not be moved aside: {change.aside} exists", code="repository", context=tooling.log)
+    if change.content is not None and (result is None or result.ok):
+        source, temporary = f"{folder}/{os.path.basename(change.path)}.new", f"{change.path}{disk.UNFINISHED}"
+        disk.write_whole(source, change.content)
+        result = apt.run(tooling, "install", "-D", "-m", "644", "--", source, temporary)
+        if result.ok:
+            result = apt.run(tooling, "mv", "-f", "-T", "--", temporary, change.path)
     if result is not None and not result.ok:
-        raise WorldError(f"{one.path} could not be changed: {result.why()}", code="repository", context=tooling.log)
+        raise WorldError(f"{change.path} could not be changed: {result.why()}", code="repository", context=tooling.log)
 
 
-def restore_repository(past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
-    """Remove what `make_known` wrote and put back what it replaced; return what could not be done. May be repeated."""
+# ---- the way back
+
+
+def restore_repositories(past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
+    """Remove what `add_repositories` wrote and put back what it replaced; returns what could not be put back. May be repeated."""
     left = []
-    if any(one.before is None for one in past.told("keyring", _Keyring)[-1:]) and "cuda-keyring" in present_packages(apt):
-        done = purge(apt, ("cuda-keyring",), tooling)
-        left += [] if done.ok else [f"cuda-keyring could not be removed: {done.why()}"]
-    sums = _known_sums(past)
-    for path, aside in _touched(past, apt).items():
+    if any(record.before is None for record in past.records_of("keyring", _KeyringRecord)[-1:]) and "cuda-keyring" in present_packages(apt):
+        result = purge(apt, ("cuda-keyring",), tooling)
+        left += [] if result.ok else [f"cuda-keyring could not be removed: {result.why()}"]
+    digests = _recorded_digests(past)
+    for path, aside in _changed_paths(past, apt).items():
         if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
             apt.run(tooling, "rm", "-f", "--", f"{path}{disk.UNFINISHED}")
         if aside is not None and disk.kind(aside) is None:
-            continue  # it never left its place
-        if disk.kind(path) is not None and sums.get(path, _sum(path)) != _sum(path):
-            left.append(f"{path} was changed by others" + (f"; what was there before is in {aside}" if aside else ""))
+            continue  # the old file was never moved
+        if disk.kind(path) is not None and digests.get(path, _digest(path)) != _digest(path):
+            left.append(f"{path} was changed by others" + (f"; its old content is in {aside}" if aside else ""))
             continue
         words = ("rm", "-f", "--", path) if aside is None else ("mv", "-f", "-T", "--", aside, path)
-        done = apt.run(tooling, *words)
-        left += [] if done.ok else [f"{path} could not be put back: {done.why()}"]
+        result = apt.run(tooling, *words)
+        left += [] if result.ok else [f"{path} could not be put back: {result.why()}"]
     return left
 
 
-def changed_repository(past: PastApply, apt: Apt) -> list[str]:
-    """Return lists and keys that are not as a committed journal left them."""
-    sums = _known_sums(past)
-    return [path for path in _touched(past, apt) if path in sums and _sum(path) != sums[path]]
+def changed_repositories(past: PastApply, apt: Apt) -> list[str]:
+    """Return the lists and keys that others changed since a committed journal."""
+    digests = _recorded_digests(past)
+    return [path for path in _changed_paths(past, apt) if path in digests and _digest(path) != digests[path]]
 
 
-class _Keyring(Struct, frozen=True):
-    """What a journal says of lists and keys."""
+class _KeyringRecord(Struct, frozen=True):
+    """The `keyring` record: changes of lists and keys."""
 
     moved: tuple[tuple[str, str | None], ...]
     written: tuple[str, ...] = ()
     before: str | UnsetType | None = UNSET
-    """Of version 0.1.0: the version of cuda-keyring that was there, None for none."""
+    """In journals of version 0.1.0: the version of cuda-keyring that was installed, None for none."""
 
 
-class _Known(Struct, frozen=True):
+class _KnownRecord(Struct, frozen=True):
+    """The `known` record: digests of lists and keys as written."""
+
     sums: Mapping[str, str | None] = {}
 
 
-def _touched(past: PastApply, apt: Apt) -> dict[str, str | None]:
-    """Each path that the journal names, checked, and where what was there went; None where nothing was there."""
-    records = past.told("keyring", _Keyring)[-1:]
+def _changed_paths(past: PastApply, apt: Apt) -> dict[str, str | None]:
+    """Each path that the journal changed, checked, with the new path of the old file; None if there was no old file."""
+    records = past.records_of("keyring", _KeyringRecord)[-1:]
     folders = apt_folders(apt) if records else None
-    out: dict[str, str | None] = {}
-    for path, aside in (pair for one in records for pair in (*one.moved, *((path, None) for path in one.written))):
+    paths: dict[str, str | None] = {}
+    for path, aside in (pair for record in records for pair in (*record.moved, *((path, None) for path in record.written))):
         if folders is None or not folders.holds(path) or not _is_aside(aside, path):
-            raise tampered(past.folder, "it names a list or key that is none of apt's")
-        out[path] = out.get(path) or aside
-    return out
+            raise tampered(past.folder, "it names a list or key that is not one of apt's")
+        paths[path] = paths.get(path) or aside
+    return paths
 
 
 def _is_aside(name: str | None, path: str) -> bool:
-    """Return whether `name_aside` could have given the name; None stands for a path that nothing lay at."""
+    """Return whether `name_aside` could have returned a name for a path; None stands for a path without an old file."""
     return name is None or (name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None)
 
 
-def _known_sums(past: PastApply) -> Mapping[str, str | None]:
-    """SHA-256 of each touched path, as it was when all was written; empty where it did not come to that."""
-    return next((one.sums for one in past.told("known", _Known)[-1:]), {})
+def _recorded_digests(past: PastApply) -> Mapping[str, str | None]:
+    """SHA-256 of each changed path as written; empty if the changes were not completed."""
+    return next((record.sums for record in past.records_of("known", _KnownRecord)[-1:]), {})
 
 
-def _sum(path: str) -> str | None:
+def _digest(path: str) -> str | None:
     return disk.digest(path, "sha256") if disk.kind(path) == "file" else None

@@ -1,4 +1,4 @@
-"""The packages of the system in an `apply`: prepared before anything changes, installed, and put back by the .deb files that were kept."""
+"""System packages of an `apply`: prepared before anything changes, installed by apt-get, and put back from kept .deb files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.execution import aptget
-from cudnn_resolve.execution.aptget import Apt
-from cudnn_resolve.execution.journal import ARRIVING, LEAVING
-from cudnn_resolve.execution.repository import apt_alone, changed_repository, make_known, restore_repository
+from cudnn_resolve.execution.journal import ARRIVING_DEBS, LEAVING_DEBS
+from cudnn_resolve.execution.repository import add_repositories, changed_repositories, isolated_apt, restore_repositories
 from cudnn_resolve.host import disk
 from cudnn_resolve.planning.model import AptAction
 from cudnn_resolve.planning.tool_input import APT_NAME, APT_VERSION
@@ -25,143 +24,150 @@ if TYPE_CHECKING:
     from cudnn_resolve.host.run_tool import Tooling
 
 
-_BUNDLED = """Acquire::Check-Valid-Until "false";
+_BUNDLE_OPTIONS = """Acquire::Check-Valid-Until "false";
 Acquire::IndexTargets::deb::Packages::CompressionTypes "uncompressed";
 """
-"""A bundle is as old as it is, and has the list of its packages as it is signed, not as it was fetched."""
-_OWN_LISTS = "lists"
-"""Below a journal's folder: what apt reads where its packages come from a bundle."""
+"""A bundle may be old, and holds its package list as signed, not as downloaded."""
+_ISOLATED_FOLDER = "lists"
+"""Subfolder of a journal for an apt that installs from a bundle."""
+RESERVE_BYTES = 32 << 20
+"""Disk space that kept .deb files must leave free for the journal itself."""
 
 
 _Name = Annotated[str, Meta(pattern=rf"^(?:{APT_NAME.pattern})\Z")]
 _Version = Annotated[str, Meta(pattern=rf"^(?:{APT_VERSION.pattern})\Z")]
 
 
-class _Packages(Struct, frozen=True):
-    """What a journal says of the system's packages."""
+class _AptRecord(Struct, frozen=True):
+    """The `apt` record: changes of system packages."""
 
     packages: tuple[tuple[_Name, _Version, _Version | None], ...]
-    """Each that the plan names: the version that was to come and the one that was there."""
+    """Packages that the plan names, each with its new and its old version."""
     along: Mapping[_Name, tuple[_Version, _Version | None]]
-    """The same of those that came along."""
+    """Dependencies installed along with them, with new and old version."""
     held: tuple[_Name, ...]
     unfinished: tuple[str, ...] = ()
     automatic: tuple[_Name, ...] = ()
     debs: Mapping[str, str] = {}
-    """Each file that was kept, as its path in the journal's folder, with its SHA-256."""
+    """Kept .deb files by their paths in the journal's folder, with their SHA-256."""
 
     @property
     def changes(self) -> dict[str, tuple[str, str | None]]:
-        """Every package that was touched."""
+        """New and old version of every changed package."""
         return {**{name: (version, before) for name, version, before in self.packages}, **self.along}
 
 
-def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, reserve: int) -> tuple[Apt, tuple[AptAction, ...]]:
-    """How apt is called, and the packages with the versions that are there now; every .deb is then fetched and verified.
+def _apt_record(past: PastApply) -> _AptRecord | None:
+    return next(iter(past.records_of("apt", _AptRecord)[-1:]), None)
 
-    A repository that is not known yet is made known, which the journal tells. `reserve` are bytes that are still to be written beside
-    the journal. WorldError where apt refuses.
+
+def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, reserve: int) -> tuple[Apt, tuple[AptAction, ...]]:
+    """Return how to call apt, and the packages with their installed versions, after every .deb is downloaded and verified.
+
+    Adds unknown repositories, which the journal records. `reserve` bytes are about to be written next to the journal. Raises WorldError if
+    apt refuses.
     """
-    apt = aptget.require_apt(task, work.host)
-    here = aptget.installed_versions(apt)
+    system_apt = apt = aptget.require_apt(task, work.host)
+    installed = aptget.installed_versions(apt)
     held = aptget.marked(apt, "hold")
-    packages = tuple(replace(one, installed=here.get(one.name)) for one in task.apt)
-    system = apt
-    if any(one.is_bundled for one in task.repositories):
-        place = f"{journal.folder}/{_OWN_LISTS}"
-        apt = apt_alone(task.repositories, apt, place, work.download, _BUNDLED)
+    packages = tuple(replace(package, installed=installed.get(package.name)) for package in task.apt)
+    if any(repository.is_bundled for repository in task.repositories):
+        apt = isolated_apt(task.repositories, apt, f"{journal.folder}/{_ISOLATED_FOLDER}", work.download, _BUNDLE_OPTIONS)
     elif task.repositories:
-        make_known(task.repositories, apt, journal, tooling, work.download)
+        add_repositories(task.repositories, apt, journal, tooling, work.download)
     aptget.update(apt, tooling)
     simulation = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
-    replaced = {one.name for one in packages if one.installed not in (None, one.version)}
-    keep_leaving(system, replaced | (set(simulation.install) & set(here)), here, journal.folder, tooling, reserve)
+    replaced = {package.name for package in packages if package.installed not in (None, package.version)}
+    replaced |= set(simulation.install) & set(installed)
+    _keep_leaving(system_apt, {name: installed[name] for name in replaced}, journal.folder, tooling, reserve)
     keep_arriving(apt, simulation.install, journal.folder, tooling, reserve=reserve)
-    named = {one.name for one in packages}
+    named = {package.name for package in packages}
     journal.add(
         "apt",
-        packages=[[one.name, one.version, one.installed] for one in packages],
-        along={name: [version, here.get(name)] for name, version in simulation.install.items() if name not in named},
+        packages=[[package.name, package.version, package.installed] for package in packages],
+        along={name: [version, installed.get(name)] for name, version in simulation.install.items() if name not in named},
         held=sorted(held),
         unfinished=list(aptget.unfinished_files(apt)),
-        automatic=sorted(aptget.marked(apt, "auto") & named),  # apt-get takes those that are named for wanted
-        debs=kept_sums(journal.folder),
+        automatic=sorted(aptget.marked(apt, "auto") & named),  # apt-get marks named packages as manually installed
+        debs=_kept_digests(journal.folder),
     )
     return apt, packages
 
 
 def change_system(apt: Apt, packages: tuple[AptAction, ...], journal: Journal, tooling: Tooling) -> float:
-    """Seconds that it took to install the packages and to hold them; WorldError where apt refuses or does something else."""
+    """Install and hold the packages, and return the seconds that took; raises WorldError if apt refuses or installs something else."""
     held = aptget.marked(apt, "hold")
     journal.add("change")
     result = aptget.install(apt, packages, held, tooling)
     if not result.ok:
         raise WorldError(f"apt-get failed: {result.why()}", code="apt-failed", context=journal.log)
-    marked = apt.run(tooling, "apt-mark", "hold", *(one.name for one in packages))
+    marked = apt.run(tooling, "apt-mark", "hold", *(package.name for package in packages))
     if not marked.ok:
         raise WorldError(f"the packages could not be held: {marked.why()}", code="apt-failed", context=journal.log)
-    here = aptget.installed_versions(apt)
-    wrong = [f"{one.name} is {here.get(one.name, 'not there')}, not {one.version}" for one in packages if here.get(one.name) != one.version]
+    installed = aptget.installed_versions(apt)
+    wrong = [
+        f"{package.name} is {installed.get(package.name, 'missing')}, not {package.version}"
+        for package in packages
+        if installed.get(package.name) != package.version
+    ]
     if wrong:
         raise WorldError("; ".join(wrong), code="not-as-planned", context=journal.log)
-    _forget_lists(apt, journal.folder, tooling)
+    _remove_isolated_folder(apt, journal.folder, tooling)
     return result.seconds
 
 
-def _forget_lists(apt: Apt, folder: str, tooling: Tooling) -> None:
-    """Remove the lists that apt had of a bundle: they may be root's, and the journal's folder is this user's."""
-    if disk.kind(f"{folder}/{_OWN_LISTS}") == "folder":
-        apt.run(tooling, "rm", "-rf", "--", f"{folder}/{_OWN_LISTS}")
+def _remove_isolated_folder(apt: Apt, folder: str, tooling: Tooling) -> None:
+    """Remove the lists of a bundle by apt's means, because they may belong to root while the journal belongs to this user."""
+    if disk.kind(f"{folder}/{_ISOLATED_FOLDER}") == "folder":
+        apt.run(tooling, "rm", "-rf", "--", f"{folder}/{_ISOLATED_FOLDER}")
+
+
+# ---- the way back
 
 
 def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, ...]:
-    """What of the system's packages could not be put back, in words; can be called again."""
+    """Put system packages and repositories back; returns what could not be put back. May be repeated."""
     if past.last("apt") is None and past.last("keyring") is None:
         return ()
     apt = aptget.find_apt(host)
     if apt is None:
-        return ("packages of the system: putting them back needs root",)
+        return ("system packages: putting them back needs root",)
     left: list[str] = []
     try:
-        aptget.dpkg(apt, tooling, "--force-confold", "--configure", "-a")  # what a kill left half configured
-        _forget_lists(apt, past.folder, tooling)
-        for record in past.told("apt", _Packages)[-1:]:
-            aptget.forget_unfinished(apt, record.unfinished, tooling)
-            left += _restore_packages(record, past, apt, tooling)
-        left += restore_repository(past, apt, tooling)
+        aptget.dpkg(apt, tooling, "--force-confold", "--configure", "-a")  # packages that a kill left unconfigured
+        _remove_isolated_folder(apt, past.folder, tooling)
+        record = _apt_record(past)
+        if record is not None:
+            aptget.remove_unfinished_files(apt, record.unfinished, tooling)
+            left += _restore_packages(record, past.folder, apt, tooling)
+        left += restore_repositories(past, apt, tooling)
     except CudnnResolveError as error:
         left.append(error.message)
     return tuple(left)
 
 
-def _restore_packages(record: _Packages, past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
-    before = {name: there for name, (_, there) in record.changes.items()}
-    left = _unpack_again(record, past, apt, tooling)
-    here = aptget.installed_versions(apt)
+def _restore_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+    before = {name: version for name, (_, version) in record.changes.items()}
+    left = _unpack_torn_packages(record, folder, apt, tooling)
+    installed = aptget.installed_versions(apt)
     present = aptget.present_packages(apt)
     new = [name for name, version in before.items() if version is None and name in present]
-    old = [AptAction(name=name, version=version, installed=here.get(name)) for name, version in before.items() if version]
-    old = [one for one in old if here.get(one.name) != one.version]
+    old = [AptAction(name=name, version=version, installed=installed.get(name)) for name, version in before.items() if version]
+    old = [package for package in old if package.installed != package.version]
     names = [name for name in before if name in present]
     if names and (new or old or set(names) & aptget.marked(apt, "hold") - set(record.held)):
         apt.run(tooling, "apt-mark", "unhold", *names)
     if old:
-        kept = aptget.deb_files({one.name: one.version for one in old}, f"{past.folder}/{LEAVING}").values()
-        debs = [f"{past.folder}/{LEAVING}/{name}" for name in kept if is_as_kept(record, past.folder, f"{LEAVING}/{name}")]
-        is_kept = len(debs) == len(old)
-        done = aptget.dpkg(apt, tooling, "--force-confold", "-i", *debs) if is_kept else aptget.install(apt, old, (), tooling)
-        if not done.ok:
-            changed = "; what was kept of them is not as it was" if len(debs) < len(kept) else ""
-            left.append(f"{', '.join(f'{one.name}={one.version}' for one in old)}: {done.why()}{changed}")
+        left += _reinstall(old, record, folder, apt, tooling)
     if new:
-        done = aptget.purge(apt, new, tooling)
-        if not done.ok:
-            left.append(f"{', '.join(new)} could not be removed: {done.why()}")
-    here, present = aptget.installed_versions(apt), aptget.present_packages(apt)
-    wrong = [name for name, version in before.items() if here.get(name) != version or (version is None and name in present)]
+        result = aptget.purge(apt, new, tooling)
+        if not result.ok:
+            left.append(f"{', '.join(new)} could not be removed: {result.why()}")
+    installed, present = aptget.installed_versions(apt), aptget.present_packages(apt)
+    wrong = [name for name, version in before.items() if installed.get(name) != version or (version is None and name in present)]
     if wrong and not left:
-        left.append(f"packages of the system that are not as they were: {', '.join(wrong)}")
+        left.append(f"system packages that were not restored: {', '.join(wrong)}")
     automatic = set(record.automatic) - aptget.marked(apt, "auto")
     for mark, marked in (("auto", automatic), ("hold", record.held)):
         again = [name for name in sorted(marked) if before.get(name)]
@@ -170,110 +176,128 @@ def _restore_packages(record: _Packages, past: PastApply, apt: Apt, tooling: Too
     return left
 
 
-def _unpack_again(record: _Packages, past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
-    """What of these packages dpkg cannot be told again, of which it, killed, had left files in no list: they are not at hand any more."""
+def _reinstall(packages: list[AptAction], record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+    """Install old versions from the kept .deb files if all are there, else from their repositories."""
+    kept = aptget.deb_files({package.name: package.version for package in packages}, f"{folder}/{LEAVING_DEBS}").values()
+    intact = [f"{folder}/{LEAVING_DEBS}/{name}" for name in kept if _is_intact(record, folder, f"{LEAVING_DEBS}/{name}")]
+    if len(intact) == len(packages):
+        result = aptget.dpkg(apt, tooling, "--force-confold", "-i", *intact)
+    else:
+        result = aptget.install(apt, packages, (), tooling)
+    if result.ok:
+        return []
+    modified = "; a kept .deb file was modified" if len(intact) < len(kept) else ""
+    return [f"{', '.join(package.pin for package in packages)}: {result.why()}{modified}"]
+
+
+def _unpack_torn_packages(record: _AptRecord, folder: str, apt: Apt, tooling: Tooling) -> list[str]:
+    """Unpack packages again that a killed dpkg left half unpacked: only then it knows all their files, and can remove them.
+
+    Returns the packages whose .deb file is not at hand any more.
+    """
     left = []
     torn = aptget.half_installed(apt)
     arriving = {name: version for name, (version, _) in record.changes.items() if name in torn}
-    for name, version in arriving.items():  # one at a time: each that can be is
-        kept = [f"{ARRIVING}/{one}" for one in aptget.deb_files({name: version}, f"{past.folder}/{ARRIVING}").values()]
-        intact = [f"{past.folder}/{one}" for one in kept if is_as_kept(record, past.folder, one)]
-        path = intact[0] if intact else fetch_anew(apt, name, version, past.folder, tooling)
+    for name, version in arriving.items():  # one at a time, so that one failure does not stop the others
+        kept = [f"{ARRIVING_DEBS}/{file}" for file in aptget.deb_files({name: version}, f"{folder}/{ARRIVING_DEBS}").values()]
+        intact = [f"{folder}/{file}" for file in kept if _is_intact(record, folder, file)]
+        path = intact[0] if intact else _fetch_again(apt, name, version, folder, tooling)
         if path is not None:
             aptget.dpkg(apt, tooling, "--force-confold", "--force-depends", "--no-triggers", "--unpack", path)
         elif kept:
-            lost = "the file that was kept of it is not as it was, and dpkg did not get it: files of the package may be left"
-            left.append(f"{name}={version}: {lost}")
+            left.append(f"{name}={version}: its kept .deb file was modified and so not given to dpkg; files of the package may be left")
     return left
 
 
 def changed_system(past: PastApply, host: Host) -> tuple[str, ...]:
-    """Packages, lists and keys of the system that are not as a committed journal left them; empty where nobody can say."""
-    has_changed = past.last("apt") is not None or past.last("keyring") is not None
-    apt = aptget.find_apt(host) if has_changed else None
+    """Return the packages, lists and keys that others changed since a committed journal; empty if apt cannot be asked."""
+    is_concerned = past.last("apt") is not None or past.last("keyring") is not None
+    apt = aptget.find_apt(host) if is_concerned else None
     if apt is None:
         return ()
-    here = aptget.installed_versions(apt)
-    changes = {name: version for record in past.told("apt", _Packages)[-1:] for name, (version, _) in record.changes.items()}
-    return (*(name for name, version in changes.items() if here.get(name) != version), *changed_repository(past, apt))
+    installed = aptget.installed_versions(apt)
+    record = _apt_record(past)
+    changes = record.changes if record is not None else {}
+    changed = (name for name, (version, _) in changes.items() if installed.get(name) != version)
+    return (*changed, *changed_repositories(past, apt))
 
 
-def changes_of(past: PastApply) -> list[tuple[str, str, str | None]]:
-    """Name, new and old version of each package of the system that a journal changed; WorldError where it is not readable."""
-    changes = {name: row for record in past.told("apt", _Packages)[-1:] for name, row in record.changes.items()}
+def version_changes(past: PastApply) -> list[tuple[str, str, str | None]]:
+    """Return name, new and old version of each system package that a journal changed; raises WorldError if that is not readable."""
+    record = _apt_record(past)
+    changes = record.changes if record is not None else {}
     return [(name, version, before) for name, (version, before) in changes.items() if version != before]
 
 
-RESERVE_BYTES = 32 << 20
-"""What stays free of the disk that they are kept on: the journal itself goes on there."""
+# ---- .deb files kept in the journal's folder
 
 
-def keep_leaving(apt: Apt, names: Iterable[str], here: Mapping[str, str], folder: str, tooling: Tooling, reserve: int) -> None:
-    """Keep the .deb files of the installed packages of these names, as far as a repository still has them and there is room.
+def _keep_leaving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: Tooling, reserve: int) -> None:
+    """Keep the .deb files of packages that are replaced, as far as a repository still has them and there is room.
 
-    `reserve` are bytes that somebody else is about to write there.
+    `reserve` bytes are about to be written to the same disk by others.
     """
-    place = f"{folder}/{LEAVING}"
-    disk.make_folder(place, 0o755)
-    for name in sorted(names):
-        _fetch(apt, name, here[name], place, tooling, reserve)
+    target = f"{folder}/{LEAVING_DEBS}"
+    disk.make_folder(target, 0o755)
+    for name, version in sorted(versions.items()):
+        _fetch(apt, f"{name}={version}", target, tooling, reserve)
 
 
-def keep_arriving(apt: Apt, install: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
-    """Keep the .deb files of packages that are about to be installed: linked from apt's cache, else copied where there is room.
+def keep_arriving(apt: Apt, versions: Mapping[str, str], folder: str, tooling: Tooling, *, reserve: int = 0) -> None:
+    """Keep the .deb files of packages to install: hard links to apt's cache, or copies if there is room.
 
-    A dpkg that is killed leaves the files that it had unpacked by then in no list; it knows them again only by unpacking that package anew.
+    A killed dpkg forgets the files that it had unpacked of a package until it unpacks that package again.
     """
-    place, cache = f"{folder}/{ARRIVING}", aptget.archives(apt)
-    disk.make_folder(place, 0o755)
-    cached = aptget.deb_files(install, cache)
-    fetched = [f"{cache}/{name}" for name in cached.values()]
-    if fetched and not apt.run(tooling, "cp", "--force", "--link", "--target-directory", place, "--", *fetched).ok:
-        _drop(place, cached.values())
-        fits = _fits(sum(map(disk.size_of, fetched)), place, reserve)  # all of them or none: they are wanted, and not needed
-        if fits and not apt.run(tooling, "cp", "--force", "--target-directory", place, "--", *fetched).ok:
-            _drop(place, cached.values())
-    for name in sorted(set(install) - set(cached)):  # a repository on this disk is not copied into the cache
-        _fetch(apt, name, install[name], place, tooling, reserve)
+    target, cache = f"{folder}/{ARRIVING_DEBS}", aptget.archives(apt)
+    disk.make_folder(target, 0o755)
+    cached = aptget.deb_files(versions, cache)
+    paths = [f"{cache}/{file}" for file in cached.values()]
+    if paths and not apt.run(tooling, "cp", "--force", "--link", "--target-directory", target, "--", *paths).ok:
+        _remove_files(target, cached.values())
+        fits = _fits(sum(map(disk.size_of, paths)), target, reserve)  # all or none: they are useful but not essential
+        if fits and not apt.run(tooling, "cp", "--force", "--target-directory", target, "--", *paths).ok:
+            _remove_files(target, cached.values())
+    for name in sorted(set(versions) - set(cached)):  # apt does not copy packages of a local repository into its cache
+        _fetch(apt, f"{name}={versions[name]}", target, tooling, reserve)
 
 
-def kept_sums(folder: str) -> dict[str, str]:
-    """Each .deb that is kept in a journal's folder, as its path there, with its SHA-256: by that it is known again before dpkg gets it."""
-    listed = [f"{place}/{name}" for place in (LEAVING, ARRIVING) for name in sorted(disk.names_in(f"{folder}/{place}"))]
-    names = [name for name in listed if name.endswith(".deb")]
-    return {name: disk.digest(f"{folder}/{name}", "sha256") for name in names if disk.kind(f"{folder}/{name}") == "file"}
+def _kept_digests(folder: str) -> dict[str, str]:
+    """SHA-256 of each kept .deb file by its path in the journal's folder; dpkg gets only files that still match."""
+    paths = [f"{place}/{name}" for place in (LEAVING_DEBS, ARRIVING_DEBS) for name in sorted(disk.names_in(f"{folder}/{place}"))]
+    debs = [path for path in paths if path.endswith(".deb") and disk.kind(f"{folder}/{path}") == "file"]
+    return {path: disk.digest(f"{folder}/{path}", "sha256") for path in debs}
 
 
-def is_as_kept(record: _Packages, folder: str, name: str) -> bool:
-    """True where a file in a journal's folder is the one that the record has the sum of."""
+def _is_intact(record: _AptRecord, folder: str, name: str) -> bool:
+    """True for a kept file that still has its recorded digest."""
     path = f"{folder}/{name}"
     return disk.kind(path) == "file" and disk.digest(path, "sha256") == record.debs.get(name)
 
 
-def fetch_anew(apt: Apt, name: str, version: str, folder: str, tooling: Tooling) -> str | None:
-    """Path, in a journal's folder, of a package that apt-get fetched and verified in the place of what is there; None where it cannot."""
-    place = f"{folder}/{ARRIVING}"
-    disk.make_folder(place, 0o755)
-    _drop(place, aptget.deb_files({name: version}, place).values())
-    _fetch(apt, name, version, place, tooling, 0)
-    return next((f"{place}/{one}" for one in aptget.deb_files({name: version}, place).values()), None)
+def _fetch_again(apt: Apt, name: str, version: str, folder: str, tooling: Tooling) -> str | None:
+    """Let apt-get download and verify a package that replaces the kept file; returns its path, None if that fails."""
+    target = f"{folder}/{ARRIVING_DEBS}"
+    disk.make_folder(target, 0o755)
+    _remove_files(target, aptget.deb_files({name: version}, target).values())
+    _fetch(apt, f"{name}={version}", target, tooling, 0)
+    return next((f"{target}/{file}" for file in aptget.deb_files({name: version}, target).values()), None)
 
 
-def _fetch(apt: Apt, name: str, version: str, place: str, tooling: Tooling, reserve: int) -> None:
-    """Fetch the package where a repository has it and there is room; leave no part of it behind otherwise."""
-    size = aptget.download_size(apt, f"{name}={version}")
-    if size is None or not _fits(size, place, reserve):
+def _fetch(apt: Apt, pin: str, target: str, tooling: Tooling, reserve: int) -> None:
+    """Download `name=version` if a repository has it and there is room; a failure leaves no partial file."""
+    size = aptget.download_size(apt, pin)
+    if size is None or not _fits(size, target, reserve):
         return
-    before = set(disk.names_in(place))
-    if not apt.run(replace(tooling, cwd=place), apt.program, "download", "-q", f"{name}={version}").ok:
-        _drop(place, set(disk.names_in(place)) - before)
+    before = set(disk.names_in(target))
+    if not apt.run(replace(tooling, cwd=target), apt.program, "download", "-q", pin).ok:
+        _remove_files(target, set(disk.names_in(target)) - before)
 
 
-def _fits(size: int, place: str, reserve: int) -> bool:
-    return size + reserve + RESERVE_BYTES <= disk.free_bytes(place)
+def _fits(size: int, folder: str, reserve: int) -> bool:
+    return size + reserve + RESERVE_BYTES <= disk.free_bytes(folder)
 
 
-def _drop(place: str, names: Iterable[str]) -> None:
+def _remove_files(folder: str, names: Iterable[str]) -> None:
     for name in names:
-        if disk.kind(f"{place}/{name}") == "file":
-            disk.remove(f"{place}/{name}")
+        if disk.kind(f"{folder}/{name}") == "file":
+            disk.remove(f"{folder}/{name}")

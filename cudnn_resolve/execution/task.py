@@ -1,29 +1,30 @@
-"""What an `apply` has to bring about, whether a plan says so or a lock, and what it is carried out with."""
+"""What an `apply` has to change, and the context in which it does so."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from cudnn_resolve.execution.fetch import Download, download_local
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host.run_tool import Tooling
-from cudnn_resolve.planning.preload import folder_actions
+from cudnn_resolve.planning.preload import folder_actions, frameworks_of
 from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_name, check_pip
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.journal import Journal, Journals
+    from cudnn_resolve.execution.journal import Journal
+    from cudnn_resolve.execution.journals import Journals
     from cudnn_resolve.host.environment_lock import Hold
     from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan
-    from cudnn_resolve.requirement.source import Contents
+    from cudnn_resolve.requirement.source import Contents, File
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """Everything that is to be changed, and what must be seen afterwards."""
+    """The changes that a plan makes, and what must hold afterwards."""
 
     targets: tuple[str, ...]
     install: tuple[PipAction, ...] = ()
@@ -31,59 +32,59 @@ class Task(Struct, frozen=True, kw_only=True):
     apt: tuple[AptAction, ...] = ()
     repositories: tuple[AptRepository, ...] = ()
     frameworks: tuple[str, ...] = ()
-    """Those of the stack, as the matrix calls them."""
+    """Requested frameworks by their names in the matrix."""
     preload: tuple[str, ...] = ()
-    """Frameworks whose libraries are loaded for them."""
-    apart: tuple[str, ...] = ()
-    """Frameworks whose cuDNN is in the folder of its own."""
-    folder: tuple[PipAction, ...] = ()
-    """Library wheels that must be in that folder."""
-    cached: tuple[str, ...] = ()
+    """Frameworks whose libraries a preload loads."""
+    folder_frameworks: tuple[str, ...] = ()
+    """Frameworks that use the cuDNN in the separate folder."""
+    folder_wheels: tuple[PipAction, ...] = ()
+    """Library wheels that belong into the separate folder."""
+    linker_folders: tuple[str, ...] = ()
     """Folders for the linker cache."""
     pinned: Mapping[str, str] | None = None
-    """Every pip package of the stack with its version, kept ones included."""
+    """Version of every pip package of the plan, kept ones included."""
     cudnn: Mapping[str, str] | None = None
     """Distribution of a framework to the cuDNN that it must load."""
     unpinned: tuple[str, ...] = ()
     without_gpu: tuple[str, ...] = ()
-    """Distributions of frameworks that are asked for without CUDA libraries."""
+    """Distributions of frameworks that were requested without CUDA libraries."""
 
 
 def task_of(plan: Plan, framework_of: Callable[[str], str | None] = lambda name: name) -> Task:
-    """What a plan asks for; InputError where a name or a version is none.
+    """Return the task of a plan; raises InputError for an invalid name or version.
 
-    `framework_of` says which framework a distribution is: `onnxruntime-gpu` is onnxruntime.
+    `framework_of` maps a distribution to its framework, `onnxruntime-gpu` to onnxruntime.
     """
-    stack = tuple(one for one in plan.stack.frameworks if one.asked) if plan.stack else ()
+    stack = tuple(framework for framework in plan.stack.frameworks if framework.asked) if plan.stack else ()
     task = Task(
         targets=plan.targets,
-        install=tuple(one for one in plan.pip if one.action in ("install", "upgrade", "downgrade")),
-        remove=tuple(one.name for one in plan.pip if one.action == "remove"),
-        apt=tuple(one for one in plan.apt if one.action != "keep"),
+        install=tuple(action for action in plan.pip if action.action in ("install", "upgrade", "downgrade")),
+        remove=tuple(action.name for action in plan.pip if action.action == "remove"),
+        apt=tuple(package for package in plan.apt if package.action != "keep"),
         repositories=tuple(step.repository for step in plan.steps if step.repository is not None),
-        frameworks=tuple(dict.fromkeys(framework_of(one.name) or one.name for one in stack)),
-        preload=tuple(name for one in plan.environment if one.kind == "preload" for name in one.value.split()),
-        apart=tuple(name for one in plan.environment if one.kind == "folder" for name in one.value.split()),
-        folder=folder_actions(plan.environment),
-        cached=tuple(path for one in plan.environment if one.kind == "ldconfig" for path in one.value.split(":")),
-        pinned={one.name: one.version for one in plan.pip if one.action != "remove"},
-        cudnn={one.name: one.cudnn for one in stack if one.cudnn},
+        frameworks=tuple(dict.fromkeys(framework_of(framework.name) or framework.name for framework in stack)),
+        preload=frameworks_of(plan.environment, "preload"),
+        folder_frameworks=frameworks_of(plan.environment, "folder"),
+        folder_wheels=folder_actions(plan.environment),
+        linker_folders=tuple(path for entry in plan.environment if entry.kind == "ldconfig" for path in entry.value.split(":")),
+        pinned={action.name: action.version for action in plan.pip if action.action != "remove"},
+        cudnn={framework.name: framework.cudnn for framework in stack if framework.cudnn},
         unpinned=plan.unpinned,
-        without_gpu=tuple(one.name for one in stack if one.libraries == "none"),
+        without_gpu=tuple(framework.name for framework in stack if framework.libraries == "none"),
     )
     check_task(task)
     return task
 
 
 def check_task(task: Task) -> None:
-    """Reject names, versions and paths that a tool which gets them could read as something else."""
-    for one in (*task.install, *task.folder):
-        check_pip(one.name, one.version)
+    """Raise InputError for a name, version or path that a tool could mistake for something else."""
+    for action in (*task.install, *task.folder_wheels):
+        check_pip(action.name, action.version)
     for name in task.remove:
         check_name(name)
     for package in task.apt:
         check_apt(package.name, package.version)
-    check_folders(task.cached)
+    check_folders(task.linker_folders)
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -94,24 +95,24 @@ class Work(Struct, frozen=True, kw_only=True):
     journals: Journals
     hold: Hold
     words: tuple[str, ...] = ()
-    """The words of the command line that ask for it, so that it can be done again."""
+    """Command-line words that request the same `apply`; `--resume` repeats them."""
     reporter: Reporter = field(default_factory=Reporter)
     download: Download = download_local
     verify: Callable[[], tuple[str, ...]] = tuple
-    """Looks at the environment again; the differences to what was planned, in words."""
+    """Inspects the changed environment and returns its differences from the plan."""
     watch: Callable[[str], None] | None = None
     installer: str = "auto"
     managed: bool = False
-    """True where an environment that the system manages may be changed."""
-    members: Callable[[Any], Contents | None] | None = None
-    """What is in a wheel that is not here yet; where it can be asked, uv may fetch by itself, into its own cache."""
+    """True if an environment that the system manages may be changed."""
+    members: Callable[[File], Contents | None] | None = None
+    """Lists the members of a remote wheel; uv may only fetch wheels into its own cache if this is set."""
     online: bool = False
-    """True where files may be fetched from other machines."""
+    """True if files may be fetched from other machines."""
     force: bool = False
-    """True where the user has read what others did to the environment meanwhile, and wants it put back all the same."""
+    """True if the user accepts what others changed in the environment, and wants files put back nevertheless."""
     trusted: bool = False
-    """True where files that nobody knows a hash of may be installed."""
+    """True if files without known hashes may be installed."""
 
     def tooling(self, journal: Journal) -> Tooling:
-        """What tools of this run have in common."""
+        """Settings shared by all tools of this run."""
         return Tooling(log=journal.log, share=(self.hold.handle,), cwd=journal.folder)

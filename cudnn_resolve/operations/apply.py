@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.execution.conditions import differences, package_folder, require_writable
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journal import Journals, read_mark, was_stopped, write_mark
+from cudnn_resolve.execution.journals import Journals, read_mark, was_stopped, write_mark
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.assume import Assumptions
@@ -242,7 +242,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
             "or say --break-system-packages",
         )
     refused = _not_writable(work.environment)
-    if refused is not None and (task.install or task.remove or task.preload or task.apart):
+    if refused is not None and (task.install or task.remove or task.preload or task.folder_frameworks):
         raise refused
     if interaction.confirm is not None and not interaction.confirm(plan):
         return Execution(status="declined", exit_code=ExitCode.NO)
@@ -266,7 +266,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     from cudnn_resolve.operations.package_source import fetching
 
     addresses = [
-        *(one.file.url for one in (*task.install, *task.folder) if one.file is not None),
+        *(one.file.url for one in (*task.install, *task.folder_wheels) if one.file is not None),
         *(one.key_url for one in task.repositories),
     ]
     shared: tuple[AptRepository, ...] = ()

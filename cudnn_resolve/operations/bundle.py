@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from cudnn_resolve import execution
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.execution.fetch import Download, check_known, strong
+from cudnn_resolve.execution.fetch import Download, check_known, strong, wrong_hash
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.execution.task import Task
-from cudnn_resolve.execution.wheel import wrong_hash
 from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts
@@ -417,7 +416,7 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
     Where this user may not write there, what it lacks comes from where the plan says.
     """
     disk.make_folder(folder)
-    packages = (*task.install, *task.folder)
+    packages = (*task.install, *task.folder_wheels)
     check_known(packages, task.unpinned, trusted=trusted)
     wanted = [one.file for one in packages if one.file is not None and strong(one.file.hashes) and not is_local(one.file.url)]
     if not disk.writable(folder):
@@ -426,8 +425,8 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
     else:
         sums = _bring(wanted, folder, download, reporter)
         disk_bundle.list_files(folder, {f"{WHEELS}/{name}": digest for name, digest in sums.items()})
-    install, apart = (tuple(_from(folder, one, sums) for one in some) for some in (task.install, task.folder))
-    return replace(task, install=install, folder=apart)
+    install, apart = (tuple(_from(folder, one, sums) for one in some) for some in (task.install, task.folder_wheels))
+    return replace(task, install=install, folder_wheels=apart)
 
 
 def _from(folder: str, one: Any, names: Mapping[str, str]) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.execution.debs import ARCHITECTURES, LARGEST_LIST, bring, missing_tool
+from cudnn_resolve.execution.debs import ARCHITECTURES, LARGEST_LIST, fetch_packages, missing_tool
 from cudnn_resolve.execution.fetch import Download
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.execution.task import Task
@@ -114,7 +114,7 @@ def _refuse_gone(new: str, old: str) -> None:
 def _debs(one: AptRepository, packages: Sequence[AptAction], platform: str, place: str, download: Download) -> list[dict[str, str]]:
     """Each package that is in the folder `place`/files then, as `start.py` reads it."""
     architecture = ARCHITECTURES[platform.removeprefix("linux_")]
-    found = bring(one, list(packages), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))
+    found = fetch_packages(one, list(packages), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))
     return [{"name": name, "version": version, "file": f"{_folder_of(one, platform)}/{file}"} for name, version, file in found]
 
 

@@ -223,9 +223,9 @@ def _not_loaded(facts: Facts) -> Iterator[Finding]:
 
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """An `apply` that did not come to its end, and packages that others changed since the last one."""
-    from cudnn_resolve.execution.journal import Journals
+    from cudnn_resolve.execution.journals import Journals
     from cudnn_resolve.execution.payload_recover import is_another
-    from cudnn_resolve.execution.recover import changed_since, interrupted, unfinished_of_others
+    from cudnn_resolve.execution.recover import changed_packages, interrupted, unfinished_of_others
 
     journals = Journals(environment)
     torn = interrupted(journals)
@@ -243,7 +243,7 @@ def _unfinished(environment: Environment) -> Iterator[Finding]:
         said = "an apply was stopped in the middle: the environment is neither the old nor the new one"
         yield _torn(said, torn.folder, (undo, again))
     last = next((one for one in reversed(journals.all()) if one.state == "committed"), None)
-    changed = changed_since(last, environment) if last is not None and torn is None else ()
+    changed = changed_packages(last, environment) if last is not None and torn is None else ()
     if last is not None and changed:
         yield Finding(
             cause="harmless",

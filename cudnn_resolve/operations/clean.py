@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.journal import free, holdings
+from cudnn_resolve.execution.journals import free, holdings
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.tablecache import cache_folder

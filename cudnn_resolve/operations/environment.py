@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
 from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import find_uv
-from cudnn_resolve.execution.journal import Journals
+from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.task import task_of
 from cudnn_resolve.facts.assume import fresh_environment, python_of
@@ -91,7 +91,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
     if done.execution is None or done.execution.status not in ("done", "nothing") or done.plan is None:
         return done
     if folder is not None and is_made:
-        creation.with_kernel(journals, folder)
+        creation.add_kernel(journals, folder)
         _register(done.plan, folder, prefix)
     return replace(done, execution=replace(done.execution, use=_use(prefix, request.kernel)))
 
@@ -113,7 +113,7 @@ def undo(request: ApplyRequest, number: int | None, interaction: Interaction = D
     committed = [one.id for one in journals.all() if one.state == "committed"]
     whole = found is not None and found.by is not None and found.by == (number or max(committed, default=0))
     if whole and not request.dry_run:
-        creation.leave(journals)  # from here on it is to go, also after a kill
+        creation.begin_removal(journals)  # from here on it is to go, also after a kill
     done: ApplyResult | None = None
     left = ()
     try:
@@ -229,7 +229,7 @@ def _fill(found: Answer, request: ApplyRequest, journals: Journals, interaction:
     interaction.reporter.begin(f"making an environment of {found.base.name}")
     host = LinuxHost()
     uv = None if request.installer == "pip" and found.base.path else find_uv(host)  # uv lays out no pip
-    environment = creation.lay_out(journals, found.base.name, uv, host, (handle,))
+    environment = creation.make_environment(journals, found.base.name, uv, host, (handle,))
     interaction.reporter.end()
     wanted = ".".join((found.base.python.version or "").split(".")[:2])
     if not f"{environment.version}.".startswith(f"{wanted}."):

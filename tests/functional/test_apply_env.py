@@ -45,7 +45,7 @@ def dying(name):
         return found
     setattr(creation, name, wrapped)
 
-for name in ("begin", "lay_out", "finish"):
+for name in ("begin", "make_environment", "finish"):
     dying(name)
 api.apply(ApplyRequest(lock="pylock.toml", env="made", kernel="small"), Interaction(watch=die))
 """
@@ -135,14 +135,14 @@ def test_what_apply_did_not_make_is_refused(making: Making, there: str) -> None:
     done = making.env()
 
     assert done.returncode == 2, done
-    assert "did not make it" in done.stderr
+    assert "was not made by `apply --env`" in done.stderr
     assert len(list(making.made.iterdir())) == 1
     assert making.env("--undo").returncode == 2
     assert len(list(making.made.iterdir())) == 1
 
 
 def test_a_folder_that_says_that_it_is_half_made_is_not_removed(making: Making) -> None:
-    making.killed("after lay_out")
+    making.killed("after make_environment")
     moved = making.base / "mine"
     making.made.rename(moved)
     making.made.mkdir()
@@ -199,7 +199,7 @@ def test_an_undo_that_was_stopped_before_it_began_leaves_the_environment(making:
         for name, value in making.environ.items():
             patched.setenv(name, value)
         journals = creation.journals_at(str(making.made))
-        creation.leave(journals)
+        creation.begin_removal(journals)
 
     (making.made / "thesis.tex").write_text("mine")
     assert "nothing to do" in making.env().stdout
@@ -261,7 +261,7 @@ def test_a_kernel_of_another_environment_stays(making: Making) -> None:
 
 
 KILLS = (
-    *(("after begin", "again"), ("after lay_out", "undo"), ("begin", "resume"), ("fetched", "undo"), ("change", "again")),
+    *(("after begin", "again"), ("after make_environment", "undo"), ("begin", "resume"), ("fetched", "undo"), ("change", "again")),
     *(("saved", "undo"), ("installed", "resume"), ("commit", "again"), ("before finish", "undo"), ("after finish", "undo")),
 )
 

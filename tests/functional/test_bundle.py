@@ -204,7 +204,7 @@ def starts(bundle: Path) -> bool:
     """What the start script finds."""
     module = started(bundle)
     try:
-        module.verify(module.listed())
+        module.verify(module.read_sums())
     except module.RefusedError:
         return False
     return True
@@ -342,7 +342,7 @@ def test_the_start_script_leaves_nothing_half_made(bench: Bundling) -> None:
     nowhere = bench.by_script("--python", "/nowhere/python", "other")
 
     assert taken.returncode == 3
-    assert "is there already" in taken.stderr
+    assert "exists already" in taken.stderr
     assert again.returncode == 0, again
     assert not (bench.base / "made" / ".cudnn-resolve-unfinished").exists()
     assert (wrong.returncode, nowhere.returncode) == (3, 3)

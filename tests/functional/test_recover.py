@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import payload_recover
-from cudnn_resolve.execution.journal import RECOVER, free_lost
+from cudnn_resolve.execution.journal import RECOVER
+from cudnn_resolve.execution.journals import free_lost
 from cudnn_resolve.execution.recover import mark_path, repair, undo
 from cudnn_resolve.host import disk
 from cudnn_resolve.operations.apply import stopped_of
@@ -161,7 +162,7 @@ def test_a_mark_names_no_way_back_that_leads_nowhere_or_elsewhere(
     mark.write_text(mark.read_text().replace(str(journal), str(spaced)))
     assert f"`python3 '{spaced}/{RECOVER}'` puts it back" in hint(world)
     shutil.rmtree(spaced)
-    assert f"its journal, {spaced}, is gone, and nothing leads back" in hint(world)
+    assert f"its journal {spaced} is gone and nothing can put it back" in hint(world)
 
 
 def test_an_environment_that_was_away_finds_its_way_back(world: ApplyWorld, tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ def test_check_proposes_only_what_leads_back(world: ApplyWorld, tmp_path: Path, 
     assert f"python3 {journal}/{RECOVER}" in of_others["text"]
     shutil.rmtree(journal)
     (lost,) = torn()["remedy"]
-    assert "is gone, and nothing leads back: make the environment again" in lost["text"]
+    assert "is gone and nothing can put it back: make the environment again" in lost["text"]
     assert lost["command"] is None
 
 

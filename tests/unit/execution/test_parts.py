@@ -14,7 +14,7 @@ from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.conditions import check_before, differences, package_folder
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.installed import Installed, files_of
-from cudnn_resolve.execution.installer import choose_installer, environment_for
+from cudnn_resolve.execution.installer import choose_installer, installer_environ
 from cudnn_resolve.execution.loader_settings import activation, preload_change
 from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, LoadedCudnn, Packages, WouldLoad
@@ -74,8 +74,8 @@ def facts(**packages: str) -> Facts:
         (facts(torch="2.6.0"), ()),
         (facts(torch="2.6.0+cu124"), ()),
         (facts(torch="2.5.0"), ("torch is 2.5.0, not 2.6.0",)),
-        (facts(), ("torch 2.6.0 is not there",)),
-        (facts(torch="2.6.0", old="1"), ("old 1 is still there",)),
+        (facts(), ("torch 2.6.0 is missing",)),
+        (facts(torch="2.6.0", old="1"), ("old 1 is still installed",)),
         (Facts(), ("the packages of the environment cannot be listed any more",)),
     ],
 )
@@ -86,15 +86,15 @@ def test_what_is_seen_afterwards(found: Facts, said: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("x" * 200_000, "a line in it is too long"),
+        ("x" * 200_000, "a line is too long"),
         ("torch/a.py,,\ntorch/\0.py,,\ntorch/b.py,,\n", "it holds a NUL character"),
-        ('torch/a.py,,\n"torch/b.py,,\ntorch/c.py,,\n', "a quote in it is not closed"),
+        ('torch/a.py,,\n"torch/b.py,,\ntorch/c.py,,\n', "a quote is not closed"),
     ],
 )
 def test_a_list_of_files_that_nobody_can_read_is_an_error_of_the_world(text: str, fault: str) -> None:
     host = FakeHost({f"{SITE}/torch-2.6.0.dist-info/RECORD": text})
 
-    with pytest.raises(WorldError, match=rf"the list of files of torch 2\.6\.0 cannot be read: {fault}"):
+    with pytest.raises(WorldError, match=rf"the RECORD of torch 2\.6\.0 is invalid: {fault}"):
         files_of(Installed(name="torch", version="2.6.0", info=f"{SITE}/torch-2.6.0.dist-info"), host, ENVIRONMENT)
 
 
@@ -167,7 +167,7 @@ def test_uv_is_found_in_the_target_on_the_path_and_beside_us(there: tuple[str, .
 
 
 def test_an_installer_that_is_not_there() -> None:
-    with pytest.raises(UsageError, match="there is no uv"):
+    with pytest.raises(UsageError, match="uv is not installed"):
         choose_installer("uv", ENVIRONMENT)
     with pytest.raises(UsageError, match="has no pip"):
         choose_installer("pip", ENVIRONMENT)
@@ -178,7 +178,7 @@ def test_an_installer_that_is_not_there() -> None:
 def test_nothing_tells_an_installer_where_packages_come_from_or_go_to() -> None:
     said = {"PIP_INDEX_URL": "x", "PIP_TARGET": "x", "UV_INDEX": "x", "UV_CACHE_DIR": "/c", "PYTHONPATH": "x", "PATH": "/bin"}
 
-    found = environment_for(said)
+    found = installer_environ(said)
 
     assert found["PATH"] == "/bin"
     assert found["UV_CACHE_DIR"] == "/c"
@@ -202,4 +202,4 @@ def test_where_the_files_of_a_package_lie(name: str, folder: str) -> None:
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/a\n/b", "/a:/b", "/a*", "/a\\ninclude /b", "/a%s"])
 def test_folders_for_the_linker_cache(path: str) -> None:
     with pytest.raises(InputError):
-        check_task(Task(targets=(), cached=(path,)))
+        check_task(Task(targets=(), linker_folders=(path,)))

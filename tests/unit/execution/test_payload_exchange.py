@@ -182,7 +182,7 @@ def test_a_refusal_leaves_nothing_beside_the_environment(node: Node) -> None:
 def test_a_folder_that_is_no_environment_is_left_alone(node: Node) -> None:
     node.path.mkdir()
     (node.path / "work").touch()
-    assert "no virtual environment" in node.put("1.0")["error"]
+    assert "not a virtual environment" in node.put("1.0")["error"]
     assert (node.path / "work").exists()
 
 

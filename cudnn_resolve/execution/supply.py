@@ -1,0 +1,184 @@
+"""Get all wheels of a task onto this disk, verified, by uv or by ourselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cudnn_resolve.errors import WorldError
+from cudnn_resolve.execution.conditions import check_room_for_download
+from cudnn_resolve.execution.fetch import download_by_name, fetch
+from cudnn_resolve.execution.journal import STAGING
+from cudnn_resolve.execution.loader_settings import folder_environment, missing_folder_wheels
+from cudnn_resolve.execution.uv_staging import UV_LOCK, can_move, can_stage, clean_cache, stage, writes_safely
+from cudnn_resolve.execution.wheel import check_contents, check_staged, sums_of
+from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.host import disk
+from cudnn_resolve.host.background import Later
+from cudnn_resolve.requirement.source import File
+
+if TYPE_CHECKING:
+    from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.installer import Installer
+    from cudnn_resolve.execution.journal import Journal
+    from cudnn_resolve.execution.task import Task, Work
+    from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.planning.model import PipAction
+    from cudnn_resolve.requirement.source import Contents
+
+_PARALLEL = 6
+"""Files fetched at a time."""
+
+
+class Supply(Struct, frozen=True, kw_only=True):
+    """The wheels of a task, fetched and verified."""
+
+    wheels: tuple[Wheel, ...]
+    is_staged: bool
+    """True if uv unpacked them into the journal's folder."""
+    can_move: bool
+    """True if the staged files can be moved into the environment as they are."""
+    folder_wheels: tuple[Wheel, ...] = ()
+    """Library wheels for the separate folder; their names say so."""
+    sync: Later[None] | None = None
+    """Sync of the staged files to the disk, begun early so that the one at the end takes less time."""
+
+
+def get_supply(task: Task, work: Work, journal: Journal, installer: Installer | None) -> Supply:
+    """Fetch and verify every wheel of a task; raises WorldError if one cannot be had or is refused."""
+    folder_wheels = _folder_wheels(task, work, journal)
+    staged = _stage(task, work, journal) if installer == "uv" else None
+    if staged is None:
+        wheels = _fetch_all(task.install, work, journal, work.environment)
+        return Supply(wheels=wheels, is_staged=False, can_move=False, folder_wheels=folder_wheels)
+    wheels, sync = staged
+    is_movable = can_move(journal.folder, work.environment)
+    return Supply(wheels=wheels, is_staged=True, can_move=is_movable, folder_wheels=folder_wheels, sync=sync)
+
+
+def _folder_wheels(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...]:
+    """The wheels that the separate folder lacks, which own the lock file that uv leaves there."""
+    environment = folder_environment(work.environment)
+    wheels = _fetch_all(missing_folder_wheels(task, work.host, work.environment), work, journal, environment)
+    lock = f"{environment.scheme['purelib']}/{UV_LOCK}"
+    return tuple(replace(wheel, name=f"{wheel.name} in {FOLDER}", paths=(*wheel.paths, lock)) for wheel in wheels)
+
+
+def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...], Later[None]] | None:
+    """The packages as uv fetched and verified them, and their sync to the disk; None if we must fetch them ourselves.
+
+    An older uv writes scripts wherever a wheel says, so its wheels are inspected before. Files that a safe uv fetches are inspected where
+    it unpacked them, which costs no request.
+    """
+    environment = work.environment
+    if not (task.install and work.members and environment.uv and can_stage(task.install, environment)):
+        return None
+    is_remote = any(package.file is not None and not package.file.url.startswith("file:") for package in task.install)
+    contents = None
+    if not (is_remote and work.online and writes_safely(work.host, environment.uv)):
+        contents = _contents(task, work.members)
+        if contents is None:
+            return None
+    wheels = _stage_with_uv(task, work, journal)
+    if wheels is None:
+        return None
+    sync = Later(lambda: disk.sync_file_systems((journal.folder,)))
+    staging = f"{journal.folder}/{STAGING}"
+    needs_room = not can_move(journal.folder, environment)  # what cannot be moved takes space in the environment, too
+    if contents is None:
+        wheels = check_staged(wheels, staging, environment)
+        if needs_room:
+            size = sum(disk.size_of(f"{staging}{path[len(environment.prefix) :]}") for path in wheels[0].paths)
+            wheels = (replace(wheels[0], unpacked=size), *wheels[1:])
+    else:
+        wheels = tuple(
+            replace(wheel, unpacked=found.unpacked if needs_room else 0, sums=sums_of(found, wheel.name, environment))
+            for wheel, found in zip(wheels, contents, strict=True)
+        )
+    journal.add("fetched", files=[], sha256=[wheel.sha256 for wheel in wheels])
+    return wheels, sync
+
+
+def _contents(task: Task, members: Callable[[File], Contents | None]) -> list[Contents] | None:
+    """The checked contents of a task's wheels; None if a server does not let them be read."""
+    threads = ThreadPoolExecutor(_PARALLEL)
+    try:
+        files = [package.file for package in task.install if package.file is not None]
+        futures = [threads.submit(members, file) for file in files]
+        contents = []
+        for file, future in zip(files, futures, strict=True):
+            found = future.result()
+            if found is None:
+                return None
+            check_contents(found, file.filename)
+            contents.append(found)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+    return contents
+
+
+def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
+    sizes = {package.name: (package.file.size if package.file else None) or 0 for package in task.install}
+    work.reporter.begin(f"fetching {counted(len(task.install), 'file')} with uv", sum(sizes.values()) or None)
+
+    def on_line(line: str) -> None:
+        event, _, name = line.strip().partition(" ")
+        if event == "Downloading":
+            work.reporter.say(f"  {line}")
+        elif event == "Downloaded":
+            work.reporter.advance(sizes.get(name, 0))
+
+    tooling = replace(work.tooling(journal), on_line=on_line)
+    wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
+    work.reporter.end()
+    return wheels
+
+
+def _fetch_all(packages: tuple[PipAction, ...], work: Work, journal: Journal, environment: Environment) -> tuple[Wheel, ...]:
+    if not packages:
+        return ()
+    size = sum(package.file.size or 0 for package in packages if package.file is not None)
+    check_room_for_download(size, journal.wheels)
+    work.reporter.begin(f"fetching {counted(len(packages), 'file')}", size or None)
+    packages = tuple(_with_file(package, work, journal) for package in packages)
+    threads = ThreadPoolExecutor(_PARALLEL)
+    try:
+        futures = [
+            threads.submit(fetch, package, journal.wheels, environment, work.download, work.reporter.advance) for package in packages
+        ]
+        wheels = tuple(_fetched(future, package, work, journal) for future, package in zip(futures, packages, strict=True))
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+    work.reporter.end()
+    names = [os.path.basename(wheel.path) for wheel in wheels]
+    journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
+    return wheels
+
+
+def _fetched(future: Future[Wheel], package: PipAction, work: Work, journal: Journal) -> Wheel:
+    try:
+        return future.result()
+    except WorldError as error:
+        if error.code == "wheel-bad":
+            clean_cache(package.name, journal.folder, work.environment, work.tooling(journal), work.host.environ)
+        raise
+
+
+def _with_file(package: PipAction, work: Work, journal: Journal) -> PipAction:
+    """The package with its file, which pip finds by name if the plan has none."""
+    if package.file is not None:
+        return package
+    path = download_by_name(package, journal.wheels, work.environment, work.tooling(journal), work.host.environ)
+    url = f"file://{quote(path, errors='surrogateescape')}"
+    return replace(package, file=File(filename=os.path.basename(path), url=url, hashes={"sha256": disk.digest(path, "sha256")}))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 file` or `2 files`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
