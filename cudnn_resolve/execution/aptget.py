@@ -32,14 +32,6 @@ _UNFINISHED = re.compile(r"extended_states\.[A-Za-z0-9]{6}", re.ASCII)
 _UNSIGNED = re.compile(r"(NO_PUBKEY|EXPKEYSIG|REVKEYSIG|KEYEXPIRED|is not signed|signatures couldn't be verified|were invalid)")
 
 
-class Simulation(Struct, frozen=True, kw_only=True):
-    """What apt-get would do."""
-
-    install: Mapping[str, str]
-    """Package to version, dependencies included."""
-    remove: tuple[str, ...]
-
-
 class Apt(Struct, frozen=True, kw_only=True):
     """How to call apt on this machine."""
 
@@ -139,27 +131,30 @@ def update(apt: Apt, tooling: Tooling) -> None:
     raise WorldError(f"apt-get update failed: {result.why()}", code="apt-update", context=tooling.log)
 
 
-def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> Simulation:
-    """Return what apt-get would do for these packages; raises WorldError if it refuses or would remove a package not named."""
+def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> dict[str, str]:
+    """Return the versions that apt-get would install, dependencies included.
+
+    Raises WorldError if it refuses, or would remove a package that is not among `packages`.
+    """
     ok, output = apt.ask(apt.program, "-s", *_install_words(packages, held))
     if not ok:
         raise WorldError(f"apt-get cannot do this: {_reason(output)}", code="apt-refuses", hint="nothing was changed")
     install: dict[str, str] = {}
-    remove: list[str] = []
-    for action, name, _, version in _SIMULATED.findall(output):
-        if action == "Inst":
-            install[name.partition(":")[0]] = version
-        else:
-            remove.append(name.partition(":")[0])
+    unnamed: list[str] = []
     named = {package.name for package in packages}
-    unnamed = [name for name in remove if name not in named]
+    for action, qualified, _, version in _SIMULATED.findall(output):
+        name = qualified.partition(":")[0]
+        if action == "Inst":
+            install[name] = version
+        elif name not in named:
+            unnamed.append(name)
     if unnamed:
         raise WorldError(
             f"apt-get would remove {', '.join(unnamed)}, which the plan does not name",
             code="apt-removes",
             hint="nothing was changed; remove them yourself if you do not need them, or use --channel pip",
         )
-    return Simulation(install=install, remove=tuple(remove))
+    return install
 
 
 def _reason(output: str) -> str:

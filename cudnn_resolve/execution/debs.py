@@ -1,4 +1,4 @@
-"""System packages for a bundle: fetched and verified by an apt with a configuration of its own, with what signs them.
+"""System packages for a bundle: fetched and verified by a separately configured apt, together with the files that sign them.
 
 This uses nothing of the system but its apt-get and gpg, so that a bundle can be made without root, and for another architecture.
 """
@@ -72,7 +72,7 @@ def fetch_packages(
     stanzas = [dict(_FIELD.findall(text)) for text in (listing or b"").decode("utf-8", "replace").split("\n\n")]
     status = "".join(_STANZA.format(name, architecture) for name in sorted(_external_dependencies(stanzas)))
     disk.write_whole(f"{folder}/state/status", status.encode())
-    wanted = aptget.simulate(apt, [replace(package, installed=None) for package in packages], ()).install
+    wanted = aptget.simulate(apt, [replace(package, installed=None) for package in packages], ())
     pins = (f"{name}={version}" for name, version in wanted.items())
     result = apt.run(replace(tooling, cwd=target), apt.program, "download", "-q", *pins)
     if not result.ok:

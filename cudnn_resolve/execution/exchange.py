@@ -190,5 +190,5 @@ def _overlap_warning(new: str, old: str, paths: list[str]) -> str:
         return f"warning: {new} replaces {count} of no installed package ({example}); an undo restores the old content"
     return (
         f"warning: {new} and {old} both own {count} ({example}): the package installed last overwrites the other, which may not work; "
-        "install one of them into an environment of its own to keep both"
+        "install one of them into a separate environment to keep both"
     )

@@ -1,4 +1,4 @@
-"""The journal of one `apply`: what it found, does and did, on the disk before it acts; one line of JSON per record.
+"""The journal of an `apply`: its findings and actions, on the disk before it acts; one line of JSON per record.
 
 A journal is untrusted input. A line whose checksum does not follow from the lines before it ends the journal or makes it invalid, and
 paths count only inside the environment that its interpreter itself reports. The only command in a journal are the words that requested

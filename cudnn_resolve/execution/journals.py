@@ -138,7 +138,7 @@ class Journals:
                 disk.remove_tree(past.folder)
 
     def _prune_one(self, past: PastApply, *, spent: bool, reused: bool, most_saved: int) -> None:
-        """Remove what a journal keeps in vain; `spent` if it cannot be undone, `reused` if the next `apply` takes its wheels."""
+        """Remove what a journal no longer needs; `spent` if it cannot be undone, `reused` if the next `apply` takes its wheels."""
         obsolete = (STAGING, ARRIVING_DEBS, *((LEAVING_DEBS,) if spent else ()), *(() if reused else (WHEELS,)))
         for name in obsolete:
             disk.remove_tree(f"{past.folder}/{name}")

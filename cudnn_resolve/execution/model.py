@@ -10,11 +10,7 @@ from cudnn_resolve.errors import ExitCode
 
 Status = Literal["nothing", "done", "failed", "reverted", "broken", "undone", "interrupted", "declined", "dry-run"]
 
-EXITS = {
-    "nothing": ExitCode.OK,
-    "done": ExitCode.OK,
-    "undone": ExitCode.OK,
-    "dry-run": ExitCode.OK,
+_EXIT_CODES = {
     "declined": ExitCode.NO,
     "failed": ExitCode.WORLD,
     "reverted": ExitCode.REVERTED,
@@ -61,7 +57,11 @@ class Execution(Struct, frozen=True, kw_only=True):
     """How to use a newly made environment."""
     restart: str | None = None
     """Why the notebook's kernel must be restarted; None if it need not be."""
-    exit_code: ExitCode = ExitCode.OK
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Exit code of the command, unless a signal interrupted it."""
+        return _EXIT_CODES.get(self.status, ExitCode.OK)
 
 
 class Reporter:

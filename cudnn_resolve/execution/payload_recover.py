@@ -298,7 +298,7 @@ def _try(left: "list[str]", act: "Callable[..., object]", *paths: "Any") -> None
         left.append("{}: {}".format(paths[-1], getattr(error, "strerror", None) or error))
 
 
-# ---- as a program of its own
+# ---- run as a program
 
 
 def checked(records: "Sequence[Mapping[str, Any]]", roots: "Sequence[str]", folder: str) -> "dict[str, Any] | None":

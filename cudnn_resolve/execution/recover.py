@@ -18,7 +18,7 @@ from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, check_inside, read_journal, tampered
 from cudnn_resolve.execution.journals import Journals, read_mark
 from cudnn_resolve.execution.loader_settings import restore_linker_cache
-from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
+from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.system import changed_system, restore_system, version_changes
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import undisturbed
@@ -168,17 +168,15 @@ def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     journal = Journal.resume(past, watch=work.watch)
     with undisturbed():
         left = put_all_back(journal, work, why=why)
-    status: Status = "broken" if left else "undone"
     install = past.begin.get("install", ())
     return Execution(
-        status=status,
+        status="broken" if left else "undone",
         id=past.id,
         installed=tuple(f"{name}=={before}" for name, _, before in install if before),
         removed=tuple(str(name) for name, _, before in install if not before),
         trouble=Trouble(message="not everything could be put back", code="left") if left else None,
         left=left,
         log=past.log,
-        exit_code=EXITS[status],
     )
 
 

@@ -17,7 +17,7 @@ from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, 
 from cudnn_resolve.execution.fetch import check_known
 from cudnn_resolve.execution.installed import RECORD_BYTES, installed_packages, record_paths
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
-from cudnn_resolve.execution.journal import RECOVER, STAGING, read_journal
+from cudnn_resolve.execution.journal import RECOVER, SCHEMA, STAGING, read_journal
 from cudnn_resolve.execution.link_check import check_links
 from cudnn_resolve.execution.loader_settings import (
     folder_environment,
@@ -27,7 +27,7 @@ from cudnn_resolve.execution.loader_settings import (
     preload_differences,
     write_linker_cache,
 )
-from cudnn_resolve.execution.model import EXITS, Done, Execution, Status, Trouble
+from cudnn_resolve.execution.model import Done, Execution, Trouble
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
 from cudnn_resolve.execution.supply import Supply, counted, get_supply
 from cudnn_resolve.execution.system import change_system, prepare_system
@@ -80,7 +80,7 @@ def _installer_for(task: Task, work: Work) -> Installer | None:
 
 def _begin_record(task: Task, work: Work, journal: Journal) -> dict[str, Any]:
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "id": journal.id,
         "prefix": work.environment.prefix,
         "python": work.environment.python,
@@ -327,13 +327,12 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         work.reporter.begin("putting everything back")
         left = put_all_back(journal, work, why=trouble.code)
         work.reporter.end()
-        status: Status = "broken" if left else "reverted"
         differences = error.differences if isinstance(error, DifferenceError) else ()
         return Execution(
-            status=status, id=journal.id, trouble=trouble, left=left, differences=differences, log=log, exit_code=EXITS[status]
+            status="broken" if left else "reverted", id=journal.id, trouble=trouble, left=left, differences=differences, log=log
         )
 
 
 def _stranded(trouble: Trouble, number: int, why: str) -> Execution:
     """Result if nothing could be put back, because the saved files or the environment are gone."""
-    return Execution(status="broken", id=number, trouble=trouble, left=(why,), exit_code=EXITS["broken"])
+    return Execution(status="broken", id=number, trouble=trouble, left=(why,))

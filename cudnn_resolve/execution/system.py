@@ -76,17 +76,17 @@ def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, r
     elif task.repositories:
         add_repositories(task.repositories, apt, journal, tooling, work.download)
     aptget.update(apt, tooling)
-    simulation = aptget.simulate(apt, packages, held)
+    arriving = aptget.simulate(apt, packages, held)
     aptget.download(apt, packages, held, tooling)
     replaced = {package.name for package in packages if package.installed not in (None, package.version)}
-    replaced |= set(simulation.install) & set(installed)
+    replaced |= set(arriving) & set(installed)
     _keep_leaving(system_apt, {name: installed[name] for name in replaced}, journal.folder, tooling, reserve)
-    keep_arriving(apt, simulation.install, journal.folder, tooling, reserve=reserve)
+    keep_arriving(apt, arriving, journal.folder, tooling, reserve=reserve)
     named = {package.name for package in packages}
     journal.add(
         "apt",
         packages=[[package.name, package.version, package.installed] for package in packages],
-        along={name: [version, installed.get(name)] for name, version in simulation.install.items() if name not in named},
+        along={name: [version, installed.get(name)] for name, version in arriving.items() if name not in named},
         held=sorted(held),
         unfinished=list(aptget.unfinished_files(apt)),
         automatic=sorted(aptget.marked(apt, "auto") & named),  # apt-get marks named packages as manually installed

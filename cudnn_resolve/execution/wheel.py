@@ -61,8 +61,7 @@ def read_wheel(path: str, name: str, version: str, sha256: str, environment: Env
         raise bad_wheel(path, f"it is {found_name} {found_version}, not {name} {version}")
     with Archive(path) as archive:
         members = archive.members()
-        check_members((member.name for member in members), path)
-        check_no_links((member.name for member in members if member.is_link), path)
+        check_members((member.name for member in members), path, links=(member.name for member in members if member.is_link))
         folders = [folder for folder in archive.folders() if not folder.partition("/")[0].endswith((".data", ".dist-info"))]
         check_members(folders, path)
         info = _info_folder([member.name for member in members], path, found_name)
@@ -113,22 +112,17 @@ def check_staged(wheels: Sequence[Wheel], staging: str, environment: Environment
         checked.append(replace(wheel, sums=sums))
     for path in (path for wheel in wheels for path in wheel.paths):
         inside, owner = path[len(environment.prefix) + 1 :], owners.get(path, "what uv unpacked")
-        check_members((inside,), owner)
-        if disk.kind(f"{staging}/{inside}") == "link":
-            check_no_links((inside,), owner)
+        check_members((inside,), owner, links=(inside,) if disk.kind(f"{staging}/{inside}") == "link" else ())
         if _RESERVED["data"].fullmatch(inside):
             raise bad_wheel(owner, f"its member {inside[:120]!r} would replace the environment's own")
     return tuple(checked)
 
 
-def check_no_links(names: Iterable[str], filename: str) -> None:
-    """Raise WorldError if there is a member that is a symbolic link, because some installers follow links."""
-    for name in names:
-        raise bad_wheel(filename, f"its member {name[:120]!r} is a link, and would lie outside of the environment")
+def check_members(names: Iterable[str], filename: str, links: Iterable[str] = ()) -> None:
+    """Raise WorldError for a member that would lie outside of the environment or too deep in it, or that is named as our mark.
 
-
-def check_members(names: Iterable[str], filename: str) -> None:
-    """Raise WorldError for a member that would lie outside of the environment or too deep in it, or that is named as our mark."""
+    `links` are the members that are symbolic links: none is allowed, because some installers follow them.
+    """
     for name in names:
         if not is_inside(name):
             raise bad_wheel(filename, f"its member {name[:120]!r} would lie outside of the environment")
@@ -136,12 +130,13 @@ def check_members(names: Iterable[str], filename: str) -> None:
             raise bad_wheel(filename, f"its member {name[:120]!r} is more than {_DEEPEST} folders deep")
         if name.endswith(MARK):
             raise bad_wheel(filename, f"its member {name[:120]!r} would mark the environment as half changed")
+    for name in links:
+        raise bad_wheel(filename, f"its member {name[:120]!r} is a link, and would lie outside of the environment")
 
 
 def check_contents(contents: Contents, filename: str) -> None:
     """Raise WorldError for a remote wheel with a member or script that would lie outside of the environment."""
-    check_members(contents.names, filename)
-    check_no_links(contents.links, filename)
+    check_members(contents.names, filename, contents.links)
     for name in contents.names:
         top, _, rest = name.partition("/")
         if top.endswith(".data"):

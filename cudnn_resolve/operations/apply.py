@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.conditions import differences, package_folder, require_writable
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journals import Journals, read_mark, was_stopped, write_mark
@@ -245,7 +245,7 @@ def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, int
     if refused is not None and (task.install or task.remove or task.preload or task.folder_frameworks):
         raise refused
     if interaction.confirm is not None and not interaction.confirm(plan):
-        return Execution(status="declined", exit_code=ExitCode.NO)
+        return Execution(status="declined")
 
     stated = request.given is not None or request.facts is not None or request.assumptions != Assumptions()
     known = None if stated or task.apt or task.repositories else plan.facts

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError
+from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import find_uv
 from cudnn_resolve.execution.journals import Journals
@@ -165,7 +165,7 @@ def _create(request: ApplyRequest, journals: Journals, kernel: str | None, inter
         raise _no_python(found)
     interaction.listener.note(f"note: {found.base.why}")
     if interaction.confirm is not None and not interaction.confirm(found.plan):
-        return ApplyResult(execution=Execution(status="declined", exit_code=ExitCode.NO), plan=shown)
+        return ApplyResult(execution=Execution(status="declined"), plan=shown)
     if request.dry_run:
         return ApplyResult(execution=Execution(status="dry-run"), plan=shown)
     folders = disk.missing_folders(prefix)

@@ -159,7 +159,7 @@ def _older_toolkit(resolution: Resolution, build: Build) -> Iterator[Warning]:
         if wheels:
             effect = (
                 f"loads CUDA {resolution.cuda} from the installed wheels, which it finds first: most code runs on an older minor of the "
-                "same major, but NVIDIA does not guarantee it; `validate` tests it, and --env DIR gives it a CUDA of its own"
+                "same major, but NVIDIA does not guarantee it; `validate` tests it, and --env DIR gives it its own CUDA"
             )
         message = f"{build.package} {build.version} was published for CUDA {build.cuda} and {effect}"
         yield Warning(code="older-toolkit", message=message)
