@@ -138,7 +138,7 @@ def simulate(apt: Apt, packages: Sequence[AptAction], held: Iterable[str]) -> di
     """
     ok, output = apt.ask(apt.program, "-s", *_install_words(packages, held))
     if not ok:
-        raise WorldError(f"apt-get cannot do this: {_reason(output)}", code="apt-refuses", hint="nothing was changed")
+        raise WorldError(f"apt-get refuses: {_reason(output)}", code="apt-refuses", hint="nothing was changed")
     install: dict[str, str] = {}
     unnamed: list[str] = []
     named = {package.name for package in packages}

@@ -11,7 +11,7 @@ from cudnn_resolve.execution.payload_recover import holds
 from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import Host, which
 
-TIMEOUT_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 KINDS = ("purelib", "platlib", "scripts", "data", "headers")
 
@@ -51,7 +51,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 def ask_environment(host: Host, python: str) -> Environment:
     """Ask an interpreter for its environment; raises UsageError or WorldError if it gives no usable answer."""
-    result = host.run([python, "-I", "-B", payload_path("execution/payload_environment.py")], timeout_seconds=TIMEOUT_SECONDS)
+    result = host.run([python, "-I", "-B", payload_path("execution/payload_environment.py")], timeout_seconds=_TIMEOUT_SECONDS)
     answer = answer_of(result)
     if answer is None:
         raise WorldError(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.requirement.source import File
 
-STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")
+_STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")
 """Hash algorithms strong enough to identify a file."""
 _MOST_ENTRY_POINTS = 2
 """`entry_points.txt` files read per wheel: a wheel may have one, and a second one is enough to refuse it."""
@@ -54,7 +54,7 @@ def check_known(packages: tuple[PipAction, ...], unpinned: tuple[str, ...] = (),
         return
     names = ", ".join(unknown[:_MOST_LISTED]) + (f" and {len(unknown) - _MOST_LISTED} more" if len(unknown) > _MOST_LISTED else "")
     raise WorldError(
-        f"unknown files or hashes: {names}",
+        f"no file with a hash is known for {names}",
         code="no-hashes",
         hint="plan with the index (without --offline), or install whatever the index serves for these versions with --no-hashes",
     )
@@ -62,7 +62,7 @@ def check_known(packages: tuple[PipAction, ...], unpinned: tuple[str, ...] = (),
 
 def strong(hashes: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the algorithm and digest that identify a file; None if no strong hash is known."""
-    return next(((name, hashes[name].lower()) for name in STRONG if hashes.get(name)), None)
+    return next(((name, hashes[name].lower()) for name in _STRONG if hashes.get(name)), None)
 
 
 def fetch(package: PipAction, folder: str, environment: Environment, download: Download, progress: Callable[[int], None]) -> Wheel:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FILE = "journal.jsonl"
-LOG = "log.txt"
+_LOG = "log.txt"
 RECOVER = "recover.py"
 """Copy of `payload_recover.py`, which puts the environment back without this program."""
 WHEELS = "wheels"
@@ -95,7 +95,7 @@ class PastApply(Struct, frozen=True, kw_only=True):
     @property
     def log(self) -> str:
         """Path of the log file."""
-        return f"{self.folder}/{LOG}"
+        return f"{self.folder}/{_LOG}"
 
 
 class Journal:
@@ -113,7 +113,7 @@ class Journal:
     @property
     def log(self) -> str:
         """Path of the log file."""
-        return f"{self.folder}/{LOG}"
+        return f"{self.folder}/{_LOG}"
 
     @property
     def wheels(self) -> str:

@@ -20,7 +20,7 @@ from cudnn_resolve.host.environment_lock import own_pid
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
 
-KEPT_UNDOS = 3
+_KEPT_UNDOS = 3
 """Newest committed journals whose saved files may be kept for an undo."""
 KEPT_JOURNALS = 20
 """Newest journals that `--history` shows; older ones are deleted with their logs."""
@@ -130,7 +130,7 @@ class Journals:
         for past in journals:
             if past.is_open:
                 continue
-            spent = past.state != "committed" or past in committed[:-KEPT_UNDOS]
+            spent = past.state != "committed" or past in committed[:-_KEPT_UNDOS]
             most_saved = MOST_SAVED_BYTES if past in committed[-1:] else _MOST_OLDER_BYTES
             reused = past is journals[-1] and (was_stopped(past) or keeps_fetched(past))
             self._prune_one(past, spent=spent, reused=reused, most_saved=most_saved)

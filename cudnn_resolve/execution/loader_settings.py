@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ACTIVATION = "cudnn-resolve-activate.sh"
 """Name of the activation script, in the environment's scripts folder."""
-LINKER_CONFIG = "/etc/ld.so.conf.d/cudnn-resolve.conf"
+_LINKER_CONFIG = "/etc/ld.so.conf.d/cudnn-resolve.conf"
 
 
 def is_done(task: Task, work: Work) -> bool:
@@ -154,15 +154,15 @@ def linker_cache_change(task: Task, host: Host) -> str | None:
     if not task.linker_folders or not disk.is_root():  # other users get the activation script instead
         return None
     text = "".join(f"{folder}\n" for folder in task.linker_folders)
-    return None if host.read_text(LINKER_CONFIG) == text else text
+    return None if host.read_text(_LINKER_CONFIG) == text else text
 
 
 def write_linker_cache(text: str, journal: Journal, tooling: Tooling) -> None:
     """Write the linker's configuration and update its cache; raises WorldError if ldconfig fails."""
-    before = disk.content(LINKER_CONFIG, 1 << 16)
+    before = disk.content(_LINKER_CONFIG, 1 << 16)
     journal.add("cache", before=None if before is None else before.decode("utf-8", "replace"))
     journal.add("change")
-    disk.write_whole(LINKER_CONFIG, text.encode())
+    disk.write_whole(_LINKER_CONFIG, text.encode())
     result = _run_ldconfig(tooling)
     if not result.ok:
         raise WorldError(f"ldconfig failed: {result.why()}", code="ldconfig", context=tooling.log)
@@ -181,9 +181,9 @@ def restore_linker_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
     before = records[-1].before
     try:
         if before is None:
-            disk.remove(LINKER_CONFIG)
+            disk.remove(_LINKER_CONFIG)
         else:
-            disk.write_whole(LINKER_CONFIG, before.encode("utf-8", "replace"))
+            disk.write_whole(_LINKER_CONFIG, before.encode("utf-8", "replace"))
     except WorldError as error:
         return (error.message,)
     result = _run_ldconfig(tooling)

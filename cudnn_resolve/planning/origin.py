@@ -51,8 +51,8 @@ def _unreachable(resolution: Resolution, book: Book, name: str, why: str) -> War
     fallback = f"--no-variant-indexes, which gives {remains.result}; " if remains is not None else ""
     return Warning(
         code="index-unreachable",
-        message=f"only {address} serves {name} {pin.version}, and it does not answer ({why}): the matrix alone decides, and no file is "
-        f"known. Alternatives: {fallback}a network that reaches it; or a mirror named in an overlay row (--matrix)",
+        message=f"{name} {pin.version} is served only by {address}, which does not answer here ({why}): it is planned from the matrix, "
+        f"without its files. Alternatives: {fallback}a network that reaches it; or a mirror named in a row of your own (--matrix)",
     )
 
 

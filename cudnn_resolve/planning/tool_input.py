@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from cudnn_resolve.errors import InputError
 
-NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,120}[a-z0-9])?", re.ASCII)
 """Normalized name of a pip package."""
-VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,120}", re.ASCII)
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+!_-]{0,120}", re.ASCII)
 APT_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{1,120}", re.ASCII)
 APT_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:-]{0,120}", re.ASCII)
 _FORBIDDEN_IN_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?\\%]")
@@ -18,13 +18,13 @@ _FORBIDDEN_IN_FOLDER = re.compile(r"[\x00-\x1f\x7f:*?\\%]")
 
 def check_name(name: str) -> None:
     """Raise InputError for an invalid pip package name."""
-    _check(NAME, name, "package name")
+    _check(_NAME, name, "package name")
 
 
 def check_pip(name: str, version: str) -> None:
     """Raise InputError for an invalid pip package name or version."""
     check_name(name)
-    _check(VERSION, version, f"version of {name}")
+    _check(_VERSION, version, f"version of {name}")
 
 
 def check_apt(name: str, version: str) -> None:

@@ -87,7 +87,7 @@ def _standing_frameworks(resolution: Resolution, facts: Facts, book: Book) -> It
         if not framework.works and facts.cudnn is not UNKNOWN:
             yield Warning(
                 code="broken-framework",
-                message=f"{framework.who} finds no CUDA libraries here and cannot be imported: the plan keeps nothing for it",
+                message=f"{framework.who} finds no CUDA libraries here and cannot be imported: the plan does not protect its libraries",
             )
 
 
@@ -230,7 +230,7 @@ def _near_names(resolution: Resolution, book: Book) -> Iterator[Warning]:
             continue
         near = [name for name in book.nearest(pin.name) if abs(len(name) - len(pin.name)) <= 1 and not pin.name.startswith(name)]
         if near:
-            yield Warning(code="near-name", message=f"{pin.name} is not a package in the tables: did you mean {' or '.join(near)}?")
+            yield Warning(code="near-name", message=f"unknown package {pin.name}: did you mean {' or '.join(near)}?")
 
 
 def _uninspected(resolution: Resolution, book: Book) -> Iterator[Warning]:

@@ -147,7 +147,7 @@ def test_a_held_package_that_nobody_named_stays(world: AptWorld, tmp_path: Path)
     world.apt("apt-mark", "hold", "cuda-cudart-12-2")
     before = world.installed()
 
-    with pytest.raises(WorldError, match=r"cannot do this|held"):
+    with pytest.raises(WorldError, match=r"apt-get refuses|held"):
         carry_out(task_for(("cuda-libraries-12-2", "12.2.2-1")), work_on(world, tmp_path))
 
     assert world.installed() == before

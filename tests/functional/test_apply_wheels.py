@@ -69,7 +69,7 @@ def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
     asked = replace(work, trusted=True, host=LinuxHost())
     task = Task(targets=("numpy",), install=(PipAction(name="numpy", version="2.0.0"),))
 
-    with pytest.raises(WorldError, match="unknown files or hashes"):
+    with pytest.raises(WorldError, match="no file with a hash is known"):
         carry_out(task, work)
     with pytest.raises(WorldError, match="does not pin more"):
         carry_out(replace(task, unpinned=("more",)), asked)
