@@ -119,7 +119,7 @@ def changed_since(begin: "Mapping[str, Any]", files: "Mapping[str, Any]", folder
         for entry in _names_in(folder):
             path = os.path.join(folder, entry)
             if entry.endswith(".dist-info") and _normalized(entry.partition("-")[0]) in names and path not in known and _names_in(path):
-                changes.append("{} was installed by another program since".format(entry[: -len(".dist-info")]))
+                changes.append("{} was installed by another program".format(entry[: -len(".dist-info")]))
     return changes
 
 

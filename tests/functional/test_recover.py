@@ -77,7 +77,7 @@ def test_what_others_installed_meanwhile_is_not_overwritten(world: ApplyWorld) -
     work = work_in(world)
 
     for act in (repair, lambda work: undo(work, None)):
-        with pytest.raises(WorldError, match=r"numpy-1\.26\.0 was installed by something else"):
+        with pytest.raises(WorldError, match=r"numpy-1\.26\.0 was installed by another program"):
             act(work)
     assert recover(journal).returncode == 1
     assert world.former() == before
