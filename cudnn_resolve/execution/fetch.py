@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from cudnn_resolve.errors import WorldError
+from cudnn_resolve.errors import WorldError, first_few
 from cudnn_resolve.execution.wheel import Wheel, read_wheel
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.archive import Archive, bad_wheel, is_entry_points
@@ -39,22 +39,21 @@ def check_known(packages: tuple[PipAction, ...], unpinned: tuple[str, ...] = (),
     sources = [package.pin for package in packages if package.file is not None and not package.file.is_wheel]
     if sources:
         raise WorldError(
-            f"only source archives exist for {', '.join(sources[:_MOST_LISTED])}, and apply builds nothing",
+            f"only source archives exist for {first_few(sources, _MOST_LISTED)}, and apply builds nothing",
             code="source-only",
             hint=f"build a wheel first, `pip wheel --no-deps {sources[0]} -w wheels`, and add `--find-links wheels`",
         )
     unknown = [package.pin for package in packages if package.file is None or strong(package.file.hashes) is None]
     if unpinned and (trusted or not unknown):
         raise WorldError(
-            f"the plan does not pin {', '.join(unpinned[:6])}",
+            f"the plan does not pin {first_few(unpinned, _MOST_LISTED)}",
             code="unpinned",
             hint="plan with the index: drop --offline",
         )
     if not unknown or trusted:
         return
-    names = ", ".join(unknown[:_MOST_LISTED]) + (f" and {len(unknown) - _MOST_LISTED} more" if len(unknown) > _MOST_LISTED else "")
     raise WorldError(
-        f"no file with a hash is known for {names}",
+        f"no file with a hash is known for {first_few(unknown, _MOST_LISTED)}",
         code="no-hashes",
         hint="plan with the index (without --offline), or install whatever the index serves for these versions with --no-hashes",
     )
