@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.process import end_process_soon
+from cudnn_resolve.host.notebook import end_process_soon
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
