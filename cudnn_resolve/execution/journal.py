@@ -21,7 +21,7 @@ from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.payload_recover import next_sum, read_records, state_of
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.environment_lock import own_pid
-from cudnn_resolve.host.interrupt import held_back
+from cudnn_resolve.host.interrupt import deferred_signals
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -130,7 +130,7 @@ class Journal:
         found = next_sum(self._sum, body)
         line = f"{found} {body}\n".encode()
         path = f"{self.folder}/{FILE}"
-        with held_back():  # a signal in the middle would leave a line on the disk that we do not know of
+        with deferred_signals():  # a signal in the middle would leave a line on the disk that we do not know of
             try:
                 disk.append(path, line, synced=kind not in _FOLLOWED)
             except WorldError:

@@ -32,7 +32,7 @@ from cudnn_resolve.execution.loader_settings import restore_cache
 from cudnn_resolve.execution.model import EXITS, Execution, Status, Trouble
 from cudnn_resolve.execution.system import changed_system, changes_of, restore_system
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.interrupt import undisturbed
+from cudnn_resolve.host.interrupt import ignored_signals
 from cudnn_resolve.host.protocol import which
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _require_means(past: PastApply, work: Work) -> None:
 def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
     journal = Journal.resume(past, watch=work.watch)
-    with undisturbed():
+    with ignored_signals():
         left = put_all_back(journal, work, why=why)
     status: Status = "broken" if left else "undone"
     installed = tuple(f"{one[0]}=={one[2]}" for one in past.begin.get("install", ()) if one[2])

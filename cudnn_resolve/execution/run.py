@@ -48,7 +48,7 @@ from cudnn_resolve.execution.wheel import check_contents, check_staged, sums_of
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
-from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
+from cudnn_resolve.host.interrupt import InterruptError, interruptible, ignored_signals
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         if one is not None:
             one.result()
     work.reporter.end()
-    with undisturbed():
+    with ignored_signals():
         unmark_environment(work.environment)
         journal.add("commit")
         notes = (*notes, *work.journals.tidy())
@@ -420,7 +420,7 @@ def _retreat_whatever_comes(work: Work, journal: Journal | None, error: Exceptio
 
 def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:
     """Everything put back, and what is said of it."""
-    with undisturbed():
+    with ignored_signals():
         work.reporter.end()
         trouble = Trouble(message=f"interrupted ({error})", code="interrupted")
         if isinstance(error, CudnnResolveError):

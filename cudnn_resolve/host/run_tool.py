@@ -1,4 +1,7 @@
-"""Runs a tool that changes something: its whole output goes into a log, its lines to whoever shows progress, and it ends with us."""
+"""Run a tool that changes something, such as an installer: all output goes into a log, and the tool ends with this process.
+
+Programs that only answer questions are run by `process`, which limits their time, output and memory.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import IO
 from msgspec import Struct
 
 from cudnn_resolve.host.disk import refusal
-from cudnn_resolve.host.interrupt import held_back, let_through, undisturbed
+from cudnn_resolve.host.interrupt import deferred_signals, ignored_signals, unblock_signals
 
 TAIL_LINES = 40
 _LINE_BYTES = 4096
@@ -26,23 +29,23 @@ _POLL_SECONDS = 0.1
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What became of a tool."""
+    """Outcome of a tool."""
 
     returncode: int | None
-    """None where it could not be started."""
+    """None if the tool could not be started."""
     tail: tuple[str, ...] = ()
-    """Its last lines."""
+    """Last lines of its output."""
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """True where it ran and said so."""
+        """Whether the tool ran and exited with 0."""
         return self.returncode == 0
 
     def why(self) -> str:
-        """The failure in one line."""
+        """Failure in one line."""
         if self.returncode is None:
-            return self.tail[-1] if self.tail else "it cannot be started"
+            return self.tail[-1] if self.tail else "cannot be started"
         errors = [line for line in self.tail if line.lower().lstrip().startswith(("error", "e:", "\u00d7 ", "dpkg: error"))]
         last = (errors or [line for line in self.tail if line.strip()] or [""])[-1].strip()
         ended = f"status {self.returncode}" if self.returncode > 0 else f"signal {-self.returncode}"
@@ -50,32 +53,33 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
 
 class Tooling(Struct, frozen=True, kw_only=True):
-    """What every tool of one run has in common."""
+    """Settings shared by all tools of one run."""
 
     log: str
-    """File that gets all output."""
+    """File to which all output is appended."""
     share: tuple[int, ...] = ()
-    """Handles that the tool inherits: the hold on the environment."""
+    """File descriptors that tools inherit: the lock on the environment."""
     cwd: str | None = None
     on_line: Callable[[str], None] | None = None
 
 
 def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], outlives: bool = False) -> ToolResult:
-    """What became of the tool. Without `outlives` the kernel ends it when this process ends.
+    """Run a tool to its end. Raise WorldError if the log cannot be written.
 
-    With `outlives` it goes on in a session of its own: a package manager that is killed leaves packages half configured.
+    The kernel kills the tool if this process dies. With `outlives` it continues in a session of its own instead, since a package manager
+    that is killed leaves packages half configured; an interrupt then waits for it.
     """
     began = time.monotonic()
     try:
-        log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, with the tool; what is kept back could fail there
+        log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, once the tool has ended
         log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
     except OSError as error:
         raise refusal(error, tooling.log) from None
     with log:
-        prepare = let_through if outlives else _dying_with(os.getpid())
+        prepare = unblock_signals if outlives else _dying_with(os.getpid())
         process: subprocess.Popen[bytes] | None = None
         try:
-            with held_back():  # a signal in the middle would leave a program that nobody knows of
+            with deferred_signals():  # one that came before the assignment would leave a program that nobody ends
                 process = subprocess.Popen(
                     list(argv),
                     stdin=subprocess.DEVNULL,
@@ -100,16 +104,17 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
             if process is not None:
                 _end(process, log.write, outlives=outlives)
             raise
-        with contextlib.suppress(OSError):  # what the tool did counts, not that its last word could not be kept
+        with contextlib.suppress(OSError):  # the tool has done its work, whether or not this line can be logged
             log.write(f"[{process.returncode}]\n".encode())
     return ToolResult(returncode=process.returncode, tail=tail, seconds=time.monotonic() - began)
 
 
-def _follow(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> tuple[str, ...]:
+def _follow(process: subprocess.Popen[bytes], log: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> tuple[str, ...]:
+    """Log the output until the tool ends, and return its last lines."""
     tail: list[str] = []
     assert process.stdout is not None
     while raw := process.stdout.readline(_LINE_BYTES):
-        keep(raw)
+        log(raw)
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         tail.append(line)
         del tail[:-TAIL_LINES]
@@ -120,13 +125,16 @@ def _follow(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], o
     return tuple(tail)
 
 
-def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, outlives: bool) -> None:
-    """Ends the tool; one that must not be torn off is awaited, whoever presses Ctrl-C again, and read, or it would wait for us."""
-    with undisturbed():
+def _end(process: subprocess.Popen[bytes], log: Callable[[bytes], object], *, outlives: bool) -> None:
+    """End the tool; one that `outlives` is awaited instead, even if interrupts follow.
+
+    Its output is read meanwhile, so that it does not block on a full pipe.
+    """
+    with ignored_signals():
         if outlives:
             assert process.stdout is not None
             with contextlib.suppress(OSError, ValueError):
-                _drain(process, process.stdout, keep)
+                _drain(process, process.stdout, log)
             process.wait()
         elif process.poll() is None:
             process.terminate()
@@ -140,34 +148,34 @@ def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, o
             process.stdout.close()
 
 
-def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], keep: Callable[[bytes], object]) -> None:
-    """Keep all that the tool said; a program that it left behind may hold the pipe open, and is not waited for."""
+def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], log: Callable[[bytes], object]) -> None:
+    """Log the remaining output of a tool; a program left behind that holds the pipe open is awaited for two seconds only."""
     os.set_blocking(pipe.fileno(), False)
     ended: float | None = None
-    raw: bytes | None = pipe.read(1 << 20)  # what is in the buffer, too
+    raw: bytes | None = pipe.read(1 << 20)  # the buffer of the pipe first
     while True:
         if raw:
             with contextlib.suppress(OSError):  # a full disk does not stop the reading
-                keep(raw)
+                log(raw)
         if ended is None and process.poll() is not None:
             ended = time.monotonic()
         if ended is not None and (not raw or time.monotonic() - ended > _DRAIN_SECONDS):
             return
         if raw == b"":
-            return  # nobody has it open any more
+            return  # everybody has closed it
         if not raw:
             select.select([pipe], [], [], _POLL_SECONDS)
         raw = pipe.read(1 << 20)
 
 
 def _dying_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes the tool: it asks to be killed when we are (prctl(2), PR_SET_PDEATHSIG)."""
+    """Preparation of a child that asks the kernel to kill it when its parent dies (prctl(2), PR_SET_PDEATHSIG)."""
     library = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
-        let_through()
+        unblock_signals()
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it was already too late
+        if os.getppid() != parent:  # the parent has died already
             os._exit(1)
 
     return prepare

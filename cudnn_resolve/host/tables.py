@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import MatrixError, WorldError
-from cudnn_resolve.host.interrupt import held_back
+from cudnn_resolve.host.interrupt import deferred_signals
 from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault
@@ -249,7 +249,7 @@ class DirectoryTables:
         except ValueError as error:
             return Table(), (Fault(file=file, place="", message=f"is not TOML: {printable(str(error))}"),)
         # msgspec looks types up in dictionaries, and what is raised while Python hashes them there is dropped: Ctrl-C, too.
-        with held_back():
+        with deferred_signals():
             table, faults = compile_table(name, raw, file=file, overlay=self._overlay)
         if not faults and self._copies is not None:
             self._copies.keep(name, content, encode(table))
