@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.payload_recover import next_sum, read_records, state_of
-from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host import clock, disk, user_folders
 from cudnn_resolve.host.environment_lock import own_pid
 from cudnn_resolve.host.interrupt import deferred_signals
 
@@ -235,7 +235,7 @@ class Journals:
         real = os.path.normpath(environment.prefix)  # links resolved
         key = hashlib.sha256(real.encode("utf-8", "surrogateescape")).hexdigest()[:12]
         self.environment = environment
-        self._root = root or disk.state_folder()
+        self._root = root or user_folders.state_folder()
         self._key = f"{os.path.basename(real)}-{key}"
         self.folder = f"{self._root}/environments/{self._key}"
         self._read: dict[str, tuple[tuple[int, ...], PastApply | None]] = {}
@@ -261,13 +261,13 @@ class Journals:
 
     def _refuse_foreign(self) -> None:
         """Reject journals that others than this user can change, without reading them; raises WorldError."""
-        disk.refuse_foreign(self._root)
-        disk.refuse_foreign(self.folder)
+        user_folders.refuse_foreign(self._root)
+        user_folders.refuse_foreign(self.folder)
 
     def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
         """A new journal, after all others; its number does not depend on the clock."""
-        disk.private_folder(self._root)
-        disk.private_folder(self.folder)
+        user_folders.private_folder(self._root)
+        user_folders.private_folder(self.folder)
         number = self.newest() + 1
         folder = f"{self.folder}/{number:06d}"
         disk.make_folder(f"{folder}/{WHEELS}", 0o700)
@@ -344,8 +344,8 @@ class Journals:
 
     def mark(self, text: str) -> None:
         """Write down that somebody is at work, and how to call it; a power failure may take it along: nobody is at work then."""
-        disk.private_folder(self._root)
-        disk.private_folder(self.folder)
+        user_folders.private_folder(self._root)
+        user_folders.private_folder(self.folder)
         disk.write_whole(f"{self.folder}/{_MARK}", text.encode(), synced=False)
 
     def marked(self) -> str | None:
@@ -447,8 +447,8 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 def holdings() -> tuple[Holding, ...]:
     """Every environment that journals of this user are of."""
-    root = f"{disk.state_folder()}/environments"
-    disk.refuse_foreign(disk.state_folder())
+    root = f"{user_folders.state_folder()}/environments"
+    user_folders.refuse_foreign(user_folders.state_folder())
     return tuple(found for name in sorted(disk.names_in(root)) if (found := _holding(f"{root}/{name}")) is not None)
 
 

@@ -48,7 +48,7 @@ from cudnn_resolve.execution.wheel import check_contents, check_staged, sums_of
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
-from cudnn_resolve.host.interrupt import InterruptError, interruptible, ignored_signals
+from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:

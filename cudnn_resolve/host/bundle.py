@@ -134,7 +134,8 @@ def verify_touched(folder: str, files: Sequence[Kept], progress: Progress | None
     Whoever writes to a file changes its time of change, which no program sets where the file system is known to keep one. What was changed
     moments ago is not remembered: it may change again within one tick of its clock.
     """
-    from cudnn_resolve.host.tablecache import Copies, cache_folder
+    from cudnn_resolve.host.tablecache import Copies
+    from cudnn_resolve.host.user_folders import cache_folder
 
     cache = cache_folder() if _file_system(folder) in _TIMED else None
     if cache is None:

@@ -22,7 +22,7 @@ from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
 from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.host.linux import LinuxHost
@@ -373,7 +373,7 @@ def _unpacked(path: str, reporter: Reporter, verify: Callable[..., None]) -> Ite
             reporter.end()
         yield path
         return
-    with disk_bundle.working(disk.private_folder(f"{disk.state_folder()}/bundles")) as folder:
+    with disk_bundle.working(user_folders.private_folder(f"{user_folders.state_folder()}/bundles")) as folder:
         reporter.begin(f"unpacking and verifying {path}", disk.size_of(path))
         try:
             disk_bundle.unpack(path, folder, reporter.advance)

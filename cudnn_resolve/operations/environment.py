@@ -20,7 +20,7 @@ from cudnn_resolve.facts.assume import fresh_environment, python_of
 from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_lock import hold
-from cudnn_resolve.host.interrupt import InterruptError, interruptible, ignored_signals
+from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.operations import apply as changing

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import ExitCode, MatrixError
-from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
+from cudnn_resolve.host.tablecache import Copies, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
+from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix import parse
 from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.operations.settings import project_settings
