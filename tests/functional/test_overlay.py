@@ -49,7 +49,7 @@ VERBS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("words", VERBS, ids=["plan", "conflict", "why", "doctor", "list", "show"])
 def test_an_answer_names_the_tables_of_the_project(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    said = "count over the shipped tables for plans made in this folder, since pyproject.toml names it"
+    said = "override the shipped tables for plans made in this folder, because pyproject.toml names it"
     assert said in answer(capsys, *words)
     assert said in answer(capsys, *words, "--format", "json")
 
