@@ -133,7 +133,7 @@ class Downloads:
                 if start and not is_rest:
                     partial.restart()
                 edition.keep(response.headers)
-                for piece in self._session.pieces(response):
+                for piece in self._session.chunks(response):
                     partial.write(piece)
 
         self._session.retried(once, lambda: partial.size - start >= _LEAST_PROGRESS)

@@ -383,7 +383,7 @@ def test_netrc_has_the_last_word_for_an_address_without_credentials(index: Index
 
 def test_missing_credentials_are_told_with_where_they_were_looked_for(index: IndexServer, opened: Opener) -> None:
     index.login = ("me", "x")
-    with pytest.raises(IndexUnavailableError, match=r"HTTP 401.*looked for in.*netrc") as caught:
+    with pytest.raises(IndexUnavailableError, match=r"HTTP 401.*credentials in.*netrc") as caught:
         opened().listing("demo")
     assert caught.value.code == "index-denied"
 

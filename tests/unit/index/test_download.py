@@ -206,7 +206,7 @@ def altered(reply: Reply, _: IndexServer) -> None:
         (body(bytes(500_000)), "longer than"),
         (status(404), "HTTP 404"),
         (status(500), "HTTP 500"),
-        (cut(0), "too early"),
+        (cut(0), "ended early"),
     ],
 )
 def test_what_is_not_right_leaves_nothing_behind(

@@ -63,18 +63,18 @@ def test_odd_but_whole(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("raw", "word"),
     [
-        (CHUNKED + b"%x\r\n%s\r\n" % (len(PAGE), PAGE), "too early"),
-        (CHUNKED + b"zz\r\n" + PAGE, "too early"),
-        (CHUNKED + b"fffffff\r\n" + PAGE, "too early"),
+        (CHUNKED + b"%x\r\n%s\r\n" % (len(PAGE), PAGE), "ended early"),
+        (CHUNKED + b"zz\r\n" + PAGE, "ended early"),
+        (CHUNKED + b"fffffff\r\n" + PAGE, "ended early"),
         (b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
-        (b"", "broke off"),
+        (b"", "was lost"),
         (b"HTTP/1.1 999999 x\r\n\r\n", "not HTTP"),
         (OK + b"X: y\r\n" * 200 + b"\r\n", "not HTTP"),
         (OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n", "not HTTP"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" * 500, "broke off"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 500, "was lost"),
         (b"HTTP/1.1 204 No\r\n\r\n", "HTTP 204"),
         (OK + b"Content-Length: 99999999999999999999\r\n\r\n" + PAGE, "larger than"),
-        (OK + b"Content-Length: 500\r\n\r\n" + PAGE, "too early"),
+        (OK + b"Content-Length: 500\r\n\r\n" + PAGE, "ended early"),
     ],
 )
 def test_broken(raw: bytes, word: str) -> None:

@@ -129,7 +129,7 @@ def test_the_keyring_knows_the_password_of_a_name(index: IndexServer, keyring: C
 def test_a_keyring_that_does_not_help(index: IndexServer, keyring: Callable[[str], Path], script: str) -> None:
     keyring(script)
     index.login = ("me", "right")
-    with pytest.raises(IndexUnavailableError, match=r"looked for in .*the keyring"):
+    with pytest.raises(IndexUnavailableError, match=r"looked for credentials in .*the keyring"):
         versions(index.settings(keyring=True))
 
 
