@@ -44,7 +44,7 @@ class Options(NamedTuple):
     only_binary: Sequence[str] = ()
 
 
-_DEFAULT = IndexAddress(url="", said_by="")
+_DEFAULT = IndexAddress(url="", source="")
 """Stands for pip's own index, which is looked for only where it counts."""
 
 
@@ -117,15 +117,15 @@ def own_settings(options: Options, environ: Mapping[str, str]) -> Settings:
 def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The files of limits that the environment hands to pip and uv; NVIDIA's containers pin their packages in this way."""
     if "constraint" in pip:
-        yield from ((word, pip["constraint"].said_by) for word in pip["constraint"].words)
+        yield from ((word, pip["constraint"].source) for word in pip["constraint"].words)
     yield from ((word, "UV_CONSTRAINT") for word in environ.get("UV_CONSTRAINT", "").split())
 
 
 def _of_pip(pip: Mapping[str, Value]) -> _Places:
     main, extra, links = (pip.get(key) for key in ("index-url", "extra-index-url", "find-links"))
-    indexes = [_index(main.text.strip(), main.said_by) if main else _DEFAULT]
+    indexes = [_index(main.text.strip(), main.source) if main else _DEFAULT]
     if extra:
-        indexes.extend(_index(url, extra.said_by) for url in extra.words)
+        indexes.extend(_index(url, extra.source) for url in extra.words)
     return _Places(indexes, 0, links.words if links else [], PIP)
 
 
@@ -159,12 +159,12 @@ def _warn_of_plain_http(indexes: Iterable[IndexAddress], trusted: Sequence[str],
 
 
 def _uv_index(index: UvIndex, environ: Mapping[str, str]) -> IndexAddress:
-    made = _index(index.url, index.said_by, index.name)
+    made = _index(index.url, index.source, index.name)
     if index.name and made.login is None:
         word = re.sub(r"[^A-Z0-9]", "_", index.name.upper())
         user, password = environ.get(f"UV_INDEX_{word}_USERNAME", ""), environ.get(f"UV_INDEX_{word}_PASSWORD", "")
         if user or password:
-            return IndexAddress(url=made.url, said_by=made.said_by, name=made.name, login=Login(user, password))
+            return IndexAddress(url=made.url, source=made.source, name=made.name, login=Login(user, password))
     return made
 
 
@@ -177,31 +177,31 @@ def _with_options(places: _Places, options: Options, import_path: Iterable[str],
         configured[places.main] = _index(options.index_url, "--index-url")
     elif configured[places.main] is _DEFAULT:
         found = pip_config.default_index(import_path)
-        configured[places.main : places.main + 1] = [IndexAddress(url=found[0], said_by=found[1])] if found else []
+        configured[places.main : places.main + 1] = [IndexAddress(url=found[0], source=found[1])] if found else []
     made = [*extra, *configured] if places.rule == UV else [*configured, *extra]
     return list({one.url.rstrip("/"): one for one in reversed(made)}.values())[::-1]
 
 
-def _index(text: str, said_by: str, name: str | None = None) -> IndexAddress:
+def _index(text: str, source: str, name: str | None = None) -> IndexAddress:
     url, login = split_login(text)
     if is_local(url):
         try:
             url = url_of(path_of(url))
         except ValueError as error:
-            raise UsageError(f"the index {shown(url)} {error}", code="index-address", context=said_by) from None
+            raise UsageError(f"the index {shown(url)} {error}", code="index-address", context=source) from None
     else:
-        _check(url, said_by)
-    return IndexAddress(url=url.partition("#")[0].rstrip("/"), said_by=said_by, name=name, login=login)
+        _check(url, source)
+    return IndexAddress(url=url.partition("#")[0].rstrip("/"), source=source, name=name, login=login)
 
 
-def _check(url: str, said_by: str) -> None:
+def _check(url: str, source: str) -> None:
     try:
         origin_of(url)
         if any(one.isspace() or not one.isprintable() for one in url):
             raise ValueError  # noqa: TRY301 - as for any other odd address
     except ValueError:
         hint = "https://, http:// or file://"
-        raise UsageError(f"{shown(url)} is not the address of an index", code="index-address", context=said_by, hint=hint) from None
+        raise UsageError(f"{shown(url)} is not the address of an index", code="index-address", context=source, hint=hint) from None
 
 
 def _link(text: str, logins: list[tuple[str, Login]]) -> str:
@@ -262,10 +262,10 @@ def _either(environ: Mapping[str, str], name: str) -> str:
 
 def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Proxy, ...]:
     """UsageError for a proxy that cannot be used: going past it is not what was asked for."""
-    texts = [("all", pip["proxy"].text, pip["proxy"].said_by)] if "proxy" in pip else []
+    texts = [("all", pip["proxy"].text, pip["proxy"].source)] if "proxy" in pip else []
     texts += [(scheme, _either(environ, f"{scheme}_proxy"), f"{scheme.upper()}_PROXY") for scheme in ("https", "http", "all")]
     made = []
-    for scheme, text, said_by in texts:
+    for scheme, text, source in texts:
         if not text.strip():
             continue
         url, login = split_login(text.strip() if "://" in text else f"http://{text.strip()}")
@@ -274,7 +274,7 @@ def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Prox
                 raise ValueError  # noqa: TRY301 - as for a port that is no number
         except ValueError:
             hint = "http://host:port, https://host:port or socks5h://host:port"
-            raise UsageError(f"{shown(url)} is not the address of a proxy", code="proxy-address", context=said_by, hint=hint) from None
+            raise UsageError(f"{shown(url)} is not the address of a proxy", code="proxy-address", context=source, hint=hint) from None
         made.append(Proxy(scheme, url.rstrip("/"), login))
     return tuple(made)
 

@@ -14,7 +14,7 @@ from cudnn_resolve.errors import IndexUnavailableError, InputError
 from cudnn_resolve.index import filename
 from cudnn_resolve.index.address import is_remote, path_of, url_of
 from cudnn_resolve.index.download import digest_of
-from cudnn_resolve.index.reading import read_file
+from cudnn_resolve.index.metadata_reader import read_file
 from cudnn_resolve.masking import redacted, shown
 from cudnn_resolve.matrix.toml import decode, texts
 from cudnn_resolve.requirement.source import Direct, File, Metadata, Offer

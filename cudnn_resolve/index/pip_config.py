@@ -24,7 +24,7 @@ class Value(NamedTuple):
     """One configured value and where it was read."""
 
     text: str
-    said_by: str
+    source: str
 
     @property
     def words(self) -> list[str]:

@@ -39,7 +39,7 @@ class IndexAddress(Struct, frozen=True, kw_only=True):
 
     url: str
     """Without credentials: `file:` or http(s)."""
-    said_by: str
+    source: str
     """Origin of the setting: `PIP_INDEX_URL`, `/etc/pip.conf`, `--index-url`."""
     name: str | None = None
     """Name in uv's configuration."""

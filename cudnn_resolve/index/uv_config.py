@@ -20,7 +20,7 @@ class UvIndex(NamedTuple):
     """One index of uv's configuration, its address as it was written."""
 
     url: str
-    said_by: str
+    source: str
     name: str | None = None
     is_default: bool = False
     is_explicit: bool = False
@@ -62,14 +62,14 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
     links: list[str] = []
     options: dict[str, Any] = {}
     assigned: dict[str, str] = {}
-    for said_by, table in tables:
-        for index in _indexes(said_by, table):
-            index = index._replace(url=_beside(said_by, index.url))  # noqa: PLW2901 - the same, with its whole path
+    for source, table in tables:
+        for index in _indexes(source, table):
+            index = index._replace(url=_beside(source, index.url))  # noqa: PLW2901 - the same, with its whole path
             if index.is_default:
                 default = default or index
             elif all(index.name is None or index.name != other.name for other in indexes):
                 indexes.append(index)
-        links.extend(_beside(said_by, link) for link in texts(table.get("find-links")))
+        links.extend(_beside(source, link) for link in texts(table.get("find-links")))
         for key in _OPTIONS:
             if key in table:
                 options.setdefault(key, table[key])
@@ -165,14 +165,14 @@ def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield path, table
 
 
-def _indexes(said_by: str, table: Mapping[str, Any]) -> Iterator[UvIndex]:
+def _indexes(source: str, table: Mapping[str, Any]) -> Iterator[UvIndex]:
     listed = table.get("index")
     for one in listed if isinstance(listed, list) else []:
         if isinstance(one, dict) and isinstance(one.get("url"), str):
             name = one.get("name")
             yield UvIndex(
-                one["url"], said_by, name if isinstance(name, str) else None, one.get("default") is True, one.get("explicit") is True
+                one["url"], source, name if isinstance(name, str) else None, one.get("default") is True, one.get("explicit") is True
             )
-    yield from (UvIndex(url, said_by) for url in texts(table.get("extra-index-url")))
+    yield from (UvIndex(url, source) for url in texts(table.get("extra-index-url")))
     if isinstance(table.get("index-url"), str):
-        yield UvIndex(table["index-url"], said_by, is_default=True)
+        yield UvIndex(table["index-url"], source, is_default=True)

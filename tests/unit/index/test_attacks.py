@@ -57,7 +57,7 @@ def listing(settings: Settings, name: str = "demo") -> Any:
 
 def settings_for(url: str, **changes: Any) -> Settings:
     made = {"backoff": 0.01, "retries": 1, "patience": Patience(1, 1, 1), **changes}
-    return Settings(indexes=(IndexAddress(url=url, said_by=""),), **made)
+    return Settings(indexes=(IndexAddress(url=url, source=""),), **made)
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_what_is_on_its_way_ends_with_the_client() -> None:
         while not client.requests:
             pass
         client.close()
-        (future,) = client._asked.values()  # noqa: SLF001 - nobody asks for it any more
+        (future,) = client._requested.values()  # noqa: SLF001 - nobody asks for it any more
         with contextlib.suppress(Exception):
             assert future.exception(timeout=5)
         assert future.done()

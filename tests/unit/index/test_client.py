@@ -170,7 +170,7 @@ def test_requests_is_imported_with_the_first_request_only(index: IndexServer, op
 import sys
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress, Settings
-settings = Settings(indexes=(IndexAddress(url={index.url!r}, said_by=""),))
+settings = Settings(indexes=(IndexAddress(url={index.url!r}, source=""),))
 with IndexClient(settings, cache_folder={str(tmp_path / "cache")!r}, offline=True) as client:
     assert client.listing("demo").offers[0].files
 assert not {{"requests", "urllib3", "http.client", "zipfile"}} & set(sys.modules)
@@ -191,7 +191,7 @@ def test_offline_the_copy_of_a_file_that_lies_on_this_machine_is_read(index: Ind
     here = tmp_path / "tree" / "demo"
     here.mkdir(parents=True)
     (here / served.filename).write_bytes(served.body)
-    ways = {"indexes": (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=here.parent.as_uri(), said_by="b"))}
+    ways = {"indexes": (IndexAddress(url=index.url, source="a"), IndexAddress(url=here.parent.as_uri(), source="b"))}
     assert newest(opened(**ways), "demo").url.startswith("http")
     offline = opened(offline=True, **ways)
     found = offline.metadata("demo", newest(offline, "demo"))
@@ -260,7 +260,7 @@ def test_under_pips_rule_all_indexes_count_and_shared_names_are_noted(index: Ind
     with IndexServer() as other:
         other.add_wheel("demo", "2.0")
         other.add_wheel("demo", "1.0.0")
-        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=other.url, said_by="b"))
+        both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=other.url, source="b"))
         client = opened(indexes=both)
         assert versions(client, "demo") == ["2.0", "1.0.0"]
         assert client.served_by == {"demo": (index.url, other.url)}
@@ -274,7 +274,7 @@ def test_under_uvs_rule_the_first_index_that_has_the_name_is_the_only_one(index:
     with IndexServer() as other:
         other.add_wheel("mine", "2.0")
         other.add_wheel("yours", "3.0")
-        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=other.url, said_by="b"))
+        both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=other.url, source="b"))
         client = opened(indexes=both, rule="uv")
         assert versions(client, "mine") == ["1.0"]
         assert versions(client, "yours") == ["3.0"]
@@ -366,7 +366,7 @@ def test_credentials_go_to_no_other_host(index: IndexServer, opened: Opener) -> 
     with IndexServer() as other:
         other.add_wheel("demo", "1.0")
         index.fail("/simple/demo/", redirect(f"{other.url}/demo/"))
-        client = opened(indexes=(IndexAddress(url=index.url, said_by="", login=Login("me", "secret")),))
+        client = opened(indexes=(IndexAddress(url=index.url, source="", login=Login("me", "secret")),))
         assert versions(client, "demo") == ["1.0"]
         assert index.asked[0].headers["authorization"]
         assert "authorization" not in other.asked[0].headers
@@ -392,10 +392,10 @@ def test_storage_that_refuses_what_it_does_not_have_counts_as_not_having_it(inde
     index.add_wheel("demo", "1.0")
     with IndexServer() as storage:
         storage.fail("/simple/", status(403))
-        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=storage.url, said_by="b"))
+        both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=storage.url, source="b"))
         client = opened(indexes=both)
         assert versions(client, "demo") == ["1.0"]
-        assert [note for note in client.notes if storage.url in note and "counts as not having" in note]
+        assert [note for note in client.notes if storage.url in note and "treated as not having" in note]
         with pytest.raises(IndexUnavailableError, match="HTTP 403"):
             client.listing("other")
 
@@ -433,7 +433,7 @@ def test_a_package_with_an_index_of_its_own_comes_from_there_alone(index: IndexS
     index.add_wheel("torch", "9.0")
     with IndexServer() as variant:
         variant.add_wheel("torch", "2.6.0")
-        client = opened(assigned=(("torch", IndexAddress(url=variant.url, said_by="")),))
+        client = opened(assigned=(("torch", IndexAddress(url=variant.url, source="")),))
         client.expect(["torch"])
         assert versions(client, "torch") == ["2.6.0"]
         assert index.asked == []

@@ -136,7 +136,7 @@ def test_a_server_without_parts_of_files_is_named_and_the_file_downloaded(index:
     found = client.metadata("demo", wheel(client))
     assert found is not None
     assert found.requires == ("big",)
-    assert any("gives no parts of files" in note for note in client.notes)
+    assert any("does not serve parts of files" in note for note in client.notes)
 
 
 def test_a_small_file_is_simply_read_where_there_are_no_parts(index: IndexServer, client: IndexClient) -> None:

@@ -36,7 +36,7 @@ def sending(raw: bytes) -> Iterator[str]:
 
 
 def versions(url: str) -> list[str]:
-    settings = Settings(indexes=(IndexAddress(url=url, said_by=""),), backoff=0.01, retries=1, patience=Patience(1, 1, 2))
+    settings = Settings(indexes=(IndexAddress(url=url, source=""),), backoff=0.01, retries=1, patience=Patience(1, 1, 2))
     with IndexClient(settings) as client:
         listing = client.listing("demo")
         assert listing is not None
