@@ -45,9 +45,14 @@ def endless(first: bytes, more: bytes, pause: float = 0.0) -> Iterator[str]:
                 while True:
                     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
-        ended.set()
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        finally:
+            ended.set()
+            server.shutdown(socket.SHUT_RDWR)  # or `accept` would steal from the next server with the same descriptor
+            thread.join(10)
 
 
 def listing(settings: Settings, name: str = "demo") -> Any:

@@ -31,8 +31,13 @@ def sending(raw: bytes) -> Iterator[str]:
                         client.recv(65536)
                         client.sendall(raw)
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # or `accept` would steal from the next server with the same descriptor
+            thread.join(10)
 
 
 def versions(url: str) -> list[str]:
