@@ -150,7 +150,7 @@ def test_what_is_said_of_an_index_is_said_once_for_all_classes(nodes: Path, monk
     found = answer("plan", nodes, "torch==2.7.0", "--offline")
     (note,) = (one for one in found["notes"] if "index.example" in one)
     assert "http://index.example/simple, which is not https" in note
-    assert "note: pip leaves out" in fleet("plan", nodes, "torch==2.7.0", "--offline").stdout
+    assert "note: pip ignores" in fleet("plan", nodes, "torch==2.7.0", "--offline").stdout
 
 
 def test_hosts_that_differ_in_names_alone_are_read_as_each_is(tmp_path: Path) -> None:

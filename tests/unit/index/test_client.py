@@ -290,7 +290,7 @@ def test_settings_leave_files_out_and_say_how_many(index: IndexServer, opened: O
     assert listing is not None
     assert [offer.version for offer in listing.offers] == ["1.0"]
     assert [file.tag for file in listing.offers[0].files] == ["py3-none-any"]
-    assert listing.left_out == ("1 file uploaded after 2024-01-01T00:00:00", "1 file that are source archives (--only-binary)")
+    assert listing.left_out == ("1 file uploaded after 2024-01-01T00:00:00", "1 source archive (--only-binary)")
 
 
 def test_an_index_without_times_has_nothing_old_enough(index: IndexServer, opened: Opener) -> None:
@@ -298,7 +298,7 @@ def test_an_index_without_times_has_nothing_old_enough(index: IndexServer, opene
     listing = opened(exclude_newer="2024-01-01T00:00:00.000000Z").listing("demo")
     assert listing is not None
     assert listing.offers == []
-    assert "without a time of upload" in listing.left_out[0]
+    assert "without an upload time" in listing.left_out[0]
 
 
 def test_an_index_that_moved_is_followed(index: IndexServer, opened: Opener) -> None:

@@ -277,7 +277,7 @@ def test_a_span_before_now(text: str) -> None:
 
 
 def test_a_date_that_is_none_is_a_usage_error(home: Path) -> None:
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a date"):
         read(home, Options(exclude_newer="soon"))
     assert read(home, PIP_UPLOADED_PRIOR_TO="soon").notes
 
@@ -315,7 +315,7 @@ app = {{ workspace = true }}
 
 
 def test_an_index_that_pip_leaves_out_is_noted(home: Path) -> None:
-    assert any("pip leaves out" in note for note in read(home, PIP_INDEX_URL="http://a.invalid/simple").notes)
+    assert any("pip ignores" in note for note in read(home, PIP_INDEX_URL="http://a.invalid/simple").notes)
     assert not read(home, PIP_INDEX_URL="http://a.invalid/simple", PIP_TRUSTED_HOST="a.invalid").notes
     assert not read(home, PIP_INDEX_URL="http://localhost/simple").notes
     assert not read(home, PIP_INDEX_URL=A).notes

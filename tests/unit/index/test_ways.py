@@ -211,7 +211,7 @@ def test_a_damaged_local_wheel_is_an_error(tmp_path: Path) -> None:
     with IndexClient(Settings(find_links=(tmp_path.as_uri(),))) as client:
         listing = client.listing("demo")
         assert listing is not None
-        with pytest.raises(IndexUnavailableError, match=r"demo-1.0-py3-none-any.whl.* is no zip file"):
+        with pytest.raises(IndexUnavailableError, match=r"demo-1.0-py3-none-any.whl.* is not a zip file"):
             client.metadata("demo", listing.offers[0].files[0])
         path.unlink()
         with pytest.raises(IndexUnavailableError, match=r"demo-1\.0"):
