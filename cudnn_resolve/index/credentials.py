@@ -74,7 +74,7 @@ class Credentials:
 def _shared_folders(path: str, base: str) -> int:
     """Number of leading folders that two paths share."""
     pairs = zip(path.split("/"), base.rstrip("/").split("/"), strict=False)
-    return next((number for number, (one, other) in enumerate(pairs) if one != other), base.rstrip("/").count("/") + 1)
+    return next((number for number, (folder, other) in enumerate(pairs) if folder != other), base.rstrip("/").count("/") + 1)
 
 
 def _is_at(url: str, origin: Origin) -> bool:

@@ -114,9 +114,9 @@ def _sources(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Packages that come from one index only, and its name."""
     sources = table.get("sources")
     for package, source in sources.items() if isinstance(sources, dict) else ():
-        one = source[0] if isinstance(source, list) and len(source) == 1 else source
-        if isinstance(one, dict) and isinstance(one.get("index"), str) and "marker" not in one:
-            yield package, one["index"]
+        entry = source[0] if isinstance(source, list) and len(source) == 1 else source
+        if isinstance(entry, dict) and isinstance(entry.get("index"), str) and "marker" not in entry:
+            yield package, entry["index"]
 
 
 def _tables(environ: Mapping[str, str], home: str, directory: str, system: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -167,11 +167,15 @@ def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _indexes(source: str, table: Mapping[str, Any]) -> Iterator[UvIndex]:
     listed = table.get("index")
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(one.get("url"), str):
-            name = one.get("name")
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("url"), str):
+            name = entry.get("name")
             yield UvIndex(
-                one["url"], source, name if isinstance(name, str) else None, one.get("default") is True, one.get("explicit") is True
+                url=entry["url"],
+                source=source,
+                name=name if isinstance(name, str) else None,
+                is_default=entry.get("default") is True,
+                is_explicit=entry.get("explicit") is True,
             )
     yield from (UvIndex(url, source) for url in texts(table.get("extra-index-url")))
     if isinstance(table.get("index-url"), str):
