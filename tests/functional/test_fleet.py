@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_listed_and_stops_nobody(nodes: Path) -> None:
     found = answer("detect", nodes)
 
     assert {one["host"] for one in found["faults"]} == {"bad", "deep", "twice", "mac", "bin", "sub"}
-    assert "stands twice" in next(one["why"] for one in found["faults"] if one["host"] == "twice")
+    assert "duplicate key" in next(one["why"] for one in found["faults"] if one["host"] == "twice")
     assert (found["hosts"], sum(len(one["hosts"]) for one in found["classes"])) == (13, 7)
 
 
