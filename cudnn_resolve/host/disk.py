@@ -446,5 +446,5 @@ def refusal(error: OSError, path: str) -> WorldError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         code, hint = "disk-full", "make room there and run it again"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        code, hint = "permission", "use an environment that this user may change, such as one of `python -m venv`"
+        code, hint = "permission", "use an environment that this user can change, for example one made by `python -m venv`"
     return WorldError(f"{path}: {reason}", code=code, hint=hint)

@@ -12,8 +12,8 @@ import select
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO
 
 from msgspec import Struct
 
@@ -22,9 +22,11 @@ from cudnn_resolve.host.interrupt import deferred_signals, ignored_signals, unbl
 
 TAIL_LINES = 40
 _LINE_BYTES = 4096
+_READ_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 5.0
 _DRAIN_SECONDS = 2.0
+"""Longest time of reading after the tool has exited, from a program that it left behind."""
 _POLL_SECONDS = 0.1
 
 
@@ -91,7 +93,10 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
                     preexec_fn=prepare,  # noqa: PLW1509 - it calls prctl(2) and sigmask(2) and nothing else
                     start_new_session=outlives,
                 )
-            tail = _follow(process, log.write, tooling.on_line)
+            output = _Output(log.write, tooling.on_line)
+            _follow(process, output.add)
+            output.end()
+            process.wait()
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if process is not None:
                 _end(process, log.write, outlives=outlives)
@@ -104,25 +109,61 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
             if process is not None:
                 _end(process, log.write, outlives=outlives)
             raise
+        assert process.stdout is not None
+        process.stdout.close()
         with contextlib.suppress(OSError):  # the tool has done its work, whether or not this line can be logged
             log.write(f"[{process.returncode}]\n".encode())
-    return ToolResult(returncode=process.returncode, tail=tail, seconds=time.monotonic() - began)
+    return ToolResult(returncode=process.returncode, tail=tuple(output.tail), seconds=time.monotonic() - began)
 
 
-def _follow(process: subprocess.Popen[bytes], log: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> tuple[str, ...]:
-    """Log the output until the tool ends, and return its last lines."""
-    tail: list[str] = []
+class _Output:
+    """Output of a tool, logged as it comes and split into lines."""
+
+    def __init__(self, log: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> None:
+        self._log = log
+        self._on_line = on_line
+        self._rest = b""
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._log(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._add_line(line)
+        if len(self._rest) >= _LINE_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Take the last bytes for a line."""
+        if self._rest:
+            self._add_line(self._rest)
+        self._rest = b""
+
+    def _add_line(self, raw: bytes) -> None:
+        for start in range(0, max(len(raw), 1), _LINE_BYTES):
+            line = raw[start : start + _LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
+            self.tail.append(line)
+            if self._on_line is not None:
+                self._on_line(line)
+
+
+def _follow(process: subprocess.Popen[bytes], take: Callable[[bytes], object]) -> None:
+    """Pass the output on until the tool has ended; a program that it leaves behind may hold the pipe open, and is not awaited."""
     assert process.stdout is not None
-    while raw := process.stdout.readline(_LINE_BYTES):
-        log(raw)
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        tail.append(line)
-        del tail[:-TAIL_LINES]
-        if on_line is not None:
-            on_line(line)
-    process.wait()
-    process.stdout.close()
-    return tuple(tail)
+    pipe = process.stdout.fileno()
+    give_up: float | None = None
+    while True:
+        if give_up is None and process.poll() is not None:
+            give_up = time.monotonic() + _DRAIN_SECONDS
+        is_ready = bool(select.select([pipe], [], [], _POLL_SECONDS)[0])
+        if is_ready:
+            chunk = os.read(pipe, _READ_BYTES)
+            if not chunk:  # everybody has closed it
+                return
+            take(chunk)
+        if give_up is not None and (not is_ready or time.monotonic() > give_up):
+            return
 
 
 def _end(process: subprocess.Popen[bytes], log: Callable[[bytes], object], *, outlives: bool) -> None:
@@ -130,11 +171,15 @@ def _end(process: subprocess.Popen[bytes], log: Callable[[bytes], object], *, ou
 
     Its output is read meanwhile, so that it does not block on a full pipe.
     """
+
+    def log_if_possible(chunk: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk does not stop the reading
+            log(chunk)
+
     with ignored_signals():
         if outlives:
-            assert process.stdout is not None
             with contextlib.suppress(OSError, ValueError):
-                _drain(process, process.stdout, log)
+                _follow(process, log_if_possible)
             process.wait()
         elif process.poll() is None:
             process.terminate()
@@ -146,26 +191,6 @@ def _end(process: subprocess.Popen[bytes], log: Callable[[bytes], object], *, ou
                     process.wait(_GRACE_SECONDS)
         if process.stdout is not None:
             process.stdout.close()
-
-
-def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], log: Callable[[bytes], object]) -> None:
-    """Log the remaining output of a tool; a program left behind that holds the pipe open is awaited for two seconds only."""
-    os.set_blocking(pipe.fileno(), False)
-    ended: float | None = None
-    raw: bytes | None = pipe.read(1 << 20)  # the buffer of the pipe first
-    while True:
-        if raw:
-            with contextlib.suppress(OSError):  # a full disk does not stop the reading
-                log(raw)
-        if ended is None and process.poll() is not None:
-            ended = time.monotonic()
-        if ended is not None and (not raw or time.monotonic() - ended > _DRAIN_SECONDS):
-            return
-        if raw == b"":
-            return  # everybody has closed it
-        if not raw:
-            select.select([pipe], [], [], _POLL_SECONDS)
-        raw = pipe.read(1 << 20)
 
 
 def _dying_with(parent: int) -> Callable[[], None]:
