@@ -28,7 +28,7 @@ def first_match(pattern: re.Pattern[str], text: str | None) -> str | None:
     return found[1] if found else None
 
 
-def banner_driver(text: str) -> FactsObject | None:
+def driver_of(text: str) -> FactsObject | None:
     """Driver in the header of nvidia-smi, plain or `-q`."""
     banner = parse_banner(text)
     driver = {"version": banner.driver and banner.driver.text, "cuda": banner.cuda and str(banner.cuda)}
@@ -78,7 +78,7 @@ def read_query(text: str) -> FactsObject:
             gpus[-1]["uuid"] = _answer(value)
         elif gpus and key == "Total" and section == "FB Memory Usage":
             gpus[-1]["memory_mib"] = mib(value)
-    return {"driver": banner_driver(text), "gpus": [known(gpu) for gpu in gpus] or None}
+    return {"driver": driver_of(text), "gpus": [known(gpu) for gpu in gpus] or None}
 
 
 def read_xml(text: str) -> FactsObject:

@@ -10,22 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts import nvidia_smi as smi
 from cudnn_resolve.facts.cudnn_files import parse_name
 from cudnn_resolve.facts.framework_files import cuda_of_label, local_label
-from cudnn_resolve.facts.nvidia_smi import (
-    CUDA_LINE,
-    DRIVER,
-    FactsObject,
-    banner_driver,
-    first_match,
-    known,
-    listed_gpus,
-    mib,
-    read_csv,
-    read_query,
-    read_xml,
-    table_gpus,
-)
+from cudnn_resolve.facts.nvidia_smi import FactsObject, first_match, known
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST_LINE = 4096
@@ -55,8 +43,8 @@ def read_output(text: str) -> FactsObject | None:
             raise InputError(message, code="facts-empty", hint="`cudnn-resolve doctor FILE` analyses it as a log")
     for sign, program, read in _PROGRAMS:
         if any(sign.search(line) for line in lines):
-            return _with_sources(read(text if read is read_xml else "\n".join(lines)), program)
-    rows = read_csv([line.strip() for line in lines if line.strip()])
+            return _with_sources(read(text if read is smi.read_xml else "\n".join(lines)), program)
+    rows = smi.read_csv([line.strip() for line in lines if line.strip()])
     return _with_sources(rows, "nvidia-smi --query-gpu") if rows is not None else None
 
 
@@ -171,8 +159,8 @@ def _torch_report(text: str) -> FactsObject:
     """`python -m torch.utils.collect_env`, also as vLLM prints it."""
     values = dict(reversed(list(_pairs(text.splitlines()))))  # the first value of a key counts
     python = first_match(_PYTHON, values.get("Python version"))
-    version, cuda = values.get("PyTorch version"), first_match(CUDA_LINE, values.get("CUDA used to build PyTorch"))
-    runtime = first_match(CUDA_LINE, values.get("CUDA runtime version"))
+    version, cuda = values.get("PyTorch version"), first_match(smi.CUDA_LINE, values.get("CUDA used to build PyTorch"))
+    runtime = first_match(smi.CUDA_LINE, values.get("CUDA runtime version"))
     listed = re.findall(r"^\[pip3?\] (\S+==\S+)", text, re.MULTILINE)
     packages = _pip_rows(listed)
     if version and version[:1].isdigit():
@@ -186,8 +174,8 @@ def _torch_report(text: str) -> FactsObject:
             "glibc": first_match(_GLIBC, platform),
         },
         "python": {"version": python},
-        "driver": {"version": first_match(DRIVER, values.get("Nvidia driver version"))},
-        "gpus": listed_gpus(text),
+        "driver": {"version": first_match(smi.DRIVER, values.get("Nvidia driver version"))},
+        "gpus": smi.listed_gpus(text),
         "cuda_toolkits": [{"version": runtime}] if runtime else None,
         "cudnn": _copies(re.findall(r"^(?:cuDNN version *: *)?(/\S*libcudnn\S*)$", text, re.MULTILINE)),
         "frameworks": _framework("torch", version, cuda),
@@ -227,8 +215,8 @@ def _tensorflow_report(text: str) -> FactsObject:
             "glibc": first_match(_GLIBC, values.get("os platform")),
         },
         "python": {"version": first_match(_PYTHON, values.get("python version"))},
-        "driver": banner_driver(text),
-        "gpus": table_gpus(text),
+        "driver": smi.driver_of(text),
+        "gpus": smi.table_gpus(text),
         "cudnn": _copies(line for title in ("cuda libs", "cuda libs ") for line in sections.get(title, ())),
         "frameworks": _framework(name, version),
         "loader": {"ld_library_path": path.split(":")} if path else None,
@@ -243,8 +231,8 @@ def _jax_report(text: str) -> FactsObject:
     return {
         "platform": {"arch": _arch(values.get("platform", ""))},
         "python": {"version": first_match(_PYTHON, values.get("python"))},
-        "driver": banner_driver(text),
-        "gpus": table_gpus(text),
+        "driver": smi.driver_of(text),
+        "gpus": smi.table_gpus(text),
         "frameworks": _framework("jax", packages.get("jax")),
         **_some(packages),
     }
@@ -260,7 +248,7 @@ def _cudnn_report(pairs: Iterable[tuple[str, str]]) -> FactsObject:
             # "H100 | SM90 | 132 SMs | 79.1 GiB" from torch, "H100, 9.0, 81559 MiB, 550.54.15" from nvidia-smi
             name, *rest = re.split(r" \| |, ", value)
             capability = next((part.replace("SM", "sm_") for part in rest if re.fullmatch(r"SM\d{2,3}|\d{1,2}\.\d", part)), None)
-            memory = next((mib(part) for part in rest if part.endswith("MiB")), None)
+            memory = next((smi.mib(part) for part in rest if part.endswith("MiB")), None)
             gpus.append(known({"name": name, "compute_capability": capability, "memory_mib": memory}))
     names = re.compile(r"(?:nvidia-|cuda-|cudnn|torch|triton|transformer-engine|flashinfer|onnxruntime|jax|tensorrt|numpy|ninja)[a-z0-9-]*")
     packages = {key: value.split()[0] for key, value in pairs if names.fullmatch(key) and re.match(r"\d", value)}
@@ -273,9 +261,9 @@ def _cudnn_report(pairs: Iterable[tuple[str, str]]) -> FactsObject:
             "glibc": first_match(re.compile(r"^glibc (\d\.\d{1,3})$"), values.get("libc")),
         },
         "python": {"version": first_match(_PYTHON, values.get("Python")), "path": executable if executable.startswith("/") else None},
-        "driver": {"version": first_match(DRIVER, values.get("Driver version"))},
+        "driver": {"version": first_match(smi.DRIVER, values.get("Driver version"))},
         "gpus": gpus or None,
-        "frameworks": _framework("torch", values.get("torch"), first_match(CUDA_LINE, values.get("torch.version.cuda"))),
+        "frameworks": _framework("torch", values.get("torch"), first_match(smi.CUDA_LINE, values.get("torch.version.cuda"))),
         **_some(packages),
     }
 
@@ -295,7 +283,7 @@ def _conda(found: Mapping[str, Any]) -> FactsObject:
             "arch": arch,
             "glibc": first_match(re.compile(r"^(\d\.\d{1,3})$"), virtual.get("__glibc", ("", ""))[0]),
         },
-        "driver": {"cuda": first_match(CUDA_LINE, virtual.get("__cuda", ("", ""))[0])},
+        "driver": {"cuda": first_match(smi.CUDA_LINE, virtual.get("__cuda", ("", ""))[0])},
         "gpus": [{"compute_capability": capability}] if capability else None,
     }
 
@@ -329,7 +317,7 @@ def _node(found: Mapping[str, Any]) -> FactsObject:
     }
     return {
         "platform": {**_os(str(info.get("osImage", ""))), "arch": _arch(str(info.get("architecture", "")))},
-        "driver": {"version": first_match(DRIVER, driver)},
+        "driver": {"version": first_match(smi.DRIVER, driver)},
         "gpus": [known(gpu)] * (int(count) if re.fullmatch(r"[1-9]\d?", count) else 1) if name or major else None,
     }
 
@@ -345,14 +333,14 @@ def _object(found: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 _PROGRAMS: tuple[tuple[re.Pattern[str], str, Callable[[str], FactsObject]], ...] = tuple(
     (re.compile(sign), program, read)
     for sign, program, read in (
-        (r"<nvidia_smi_log>", "nvidia-smi -q -x", read_xml),
+        (r"<nvidia_smi_log>", "nvidia-smi -q -x", smi.read_xml),
         (r"^#+ cuDNN frontend environment report", "cudnn.collect_env", lambda text: _cudnn_report(_pairs(text.splitlines(), " : "))),
         (r"^PyTorch version *: ", "torch.utils.collect_env", _torch_report),
         (r"^== check (?:python|os platform|pips) =", "tf_env_collect.sh", _tensorflow_report),
         (r"^jaxlib: +\d", "jax.print_environment_info()", _jax_report),
-        (r"^=+ ?NVSMI LOG ?=+$", "nvidia-smi -q", read_query),
-        (r"NVIDIA-SMI \d.* Version: ", "nvidia-smi", lambda text: {"driver": banner_driver(text), "gpus": table_gpus(text)}),
-        (r"^GPU \d{1,3}: .+ \(UUID: GPU-", "nvidia-smi -L", lambda text: {"gpus": listed_gpus(text)}),
+        (r"^=+ ?NVSMI LOG ?=+$", "nvidia-smi -q", smi.read_query),
+        (r"NVIDIA-SMI \d.* Version: ", "nvidia-smi", lambda text: {"driver": smi.driver_of(text), "gpus": smi.table_gpus(text)}),
+        (r"^GPU \d{1,3}: .+ \(UUID: GPU-", "nvidia-smi -L", lambda text: {"gpus": smi.listed_gpus(text)}),
     )
 )
 """Programs by a line that no other prints; reports come before nvidia-smi, whose output some of them contain."""
