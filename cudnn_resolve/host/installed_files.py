@@ -93,18 +93,15 @@ def verify_files(
     were written later than their package, and those that two packages claim with the same size. `foreign` also reports files in folders
     of packages that no package lists.
     """
-    report = FilesReport()
-    for folder in dict.fromkeys(folders):
-        site = _Site(host, folder, names, code_only=code_only)
-        damages = [*site.damages(), *(site.foreign() if foreign else ())]
-        report = FilesReport(
-            damages=(*report.damages, *damages),
-            packages=report.packages + len(site.packages),
-            files=report.files + len(site.owners),
-            unlisted=(*report.unlisted, *site.unlisted),
-            unread=report.unread + site.unread,
-        )
-    return report
+    sites = [_Site(host, folder, names, code_only=code_only) for folder in dict.fromkeys(folders)]
+    damages = [damage for site in sites for damage in (*site.damages(), *(site.foreign() if foreign else ()))]
+    return FilesReport(
+        damages=tuple(damages),
+        packages=sum(len(site.packages) for site in sites),
+        files=sum(len(site.owners) for site in sites),
+        unlisted=tuple(name for site in sites for name in site.unlisted),
+        unread=sum(site.unread for site in sites),
+    )
 
 
 class _Site:

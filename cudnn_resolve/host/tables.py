@@ -147,12 +147,19 @@ class DirectoryTables:
 
     def load(self, name: str) -> Table:
         """One table, checked; raise MatrixError with all its faults if it is malformed or cannot be read."""
-        if name not in self._loaded:
-            table, faults = self._read_table(name)
-            if faults:
-                raise _refusal(faults, self.label)
-            self._loaded[name] = self._without_root(name, table)
+        faults = self._load(name)
+        if faults:
+            raise _refusal(faults, self.label)
         return self._loaded[name]
+
+    def _load(self, name: str) -> Sequence[Fault]:
+        """Load a table unless it is loaded already; its faults if it has any."""
+        if name in self._loaded:
+            return ()
+        table, faults = self._read_table(name)
+        if not faults:
+            self._loaded[name] = self._without_root(name, table)
+        return faults
 
     def head(self, name: str) -> Head | None:
         """Head of a framework's table; the rows are not decoded if there is a copy."""
@@ -173,11 +180,7 @@ class DirectoryTables:
         if self._overlay and not (names or self._stray or self._ignored):
             return [Fault(file=self.label, place="", message="contains no table, such as driver/minimum.toml or framework/torch.toml")]
         for name in names:
-            if name not in self._loaded:
-                table, faults = self._read_table(name)
-                found.extend(faults)
-                if not faults:
-                    self._loaded[name] = self._without_root(name, table)
+            found.extend(self._load(name))
         return found
 
     def _without_root(self, name: str, table: Table) -> Table:

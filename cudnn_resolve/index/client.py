@@ -26,7 +26,7 @@ from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError
 from cudnn_resolve.index.folder import Folders, page_of_tree
 from cudnn_resolve.index.listing import Offered, make_listing
 from cudnn_resolve.index.metadata_cache import MetadataCache
-from cudnn_resolve.index.page import Page, PageError
+from cudnn_resolve.index.page import LinkPage, Page, PageError
 from cudnn_resolve.index.pages import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.masking import shown
@@ -34,7 +34,6 @@ from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.download import Listener
-    from cudnn_resolve.index.page import LinkPage
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
@@ -264,8 +263,6 @@ class IndexClient:
         known, page = self._ask(link, "")
         if page is None:
             return known, None
-        from cudnn_resolve.index.page import LinkPage
-
         with _local_errors(link, name):
             if link not in self._link_pages:
                 self._link_pages[link] = LinkPage(page.blocks[0], page.base)

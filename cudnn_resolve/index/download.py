@@ -205,12 +205,13 @@ class _PartialFile:
         self._algorithm = algorithm
         self._file = file
         self._listener = listener
+        self._most = LARGEST_FILE if file.size is None else file.size
         self._hash = hashlib.new(algorithm)
         self.size = 0
         while chunk := stream.read(_CHUNK):
             self._hash.update(chunk)
             self.size += len(chunk)
-        if self.size > (LARGEST_FILE if file.size is None else file.size):
+        if self.size > self._most:
             self.restart()
 
     def digest(self) -> str:
@@ -219,10 +220,9 @@ class _PartialFile:
 
     def write(self, chunk: bytes) -> None:
         """Append a chunk; raise FetchError if the file becomes too long."""
-        most = self._file.size if self._file.size is not None else LARGEST_FILE
         self.size += len(chunk)
-        if self.size > most:
-            raise FetchError(f"it is longer than the expected {most} bytes", code="file-size")
+        if self.size > self._most:
+            raise FetchError(f"it is longer than the expected {self._most} bytes", code="file-size")
         self._stream.write(chunk)
         self._hash.update(chunk)
         if self._listener:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cudnn_resolve.index.address import url_of
 from cudnn_resolve.index.filename import projects_in
-from cudnn_resolve.index.page import Page, PageFile, page_of_files
-
-if TYPE_CHECKING:
-    from cudnn_resolve.index.page import LinkPage
+from cudnn_resolve.index.page import LinkPage, Page, PageFile, page_of_files
 
 _MOST_PAGE_BYTES = 100 << 20
 
@@ -74,8 +70,6 @@ def _page_of_folder(path: str, names: Sequence[str], name: str) -> Page:
 
 def _link_page(path: str, base: str) -> LinkPage:
     """Read a page from a file; raise OSError if it cannot be read, ValueError if it is too large or not a page."""
-    from cudnn_resolve.index.page import LinkPage
-
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
         body = stream.read(_MOST_PAGE_BYTES + 1)
     if len(body) > _MOST_PAGE_BYTES:

@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urljoin
@@ -161,13 +161,7 @@ class IndexSession:
         most = min(limit, _LARGEST_PACKED) if is_packed else limit
         if (response.raw.length_remaining or 0) > most:
             raise too_large(most)
-        parts, size = [], 0
-        for chunk in self.chunks(response):
-            size += len(chunk)
-            if size > most:
-                raise too_large(most)
-            parts.append(chunk)
-        body = b"".join(parts)
+        body = _joined(self.chunks(response), most)
         return _unpacked(body, limit) if is_packed else body
 
     def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[requests.Response, str]:
@@ -338,20 +332,25 @@ def _redirect_target(url: str, location: str | None) -> str:
     return split_login(target)[0].partition("#")[0]
 
 
-def _unpacked(body: bytes, limit: int) -> bytes:
+def _joined(chunks: Iterable[bytes], most: int) -> bytes:
+    """All chunks in one; raise FetchError if they have too many bytes."""
     parts, size = [], 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > most:
+            raise too_large(most)
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _unpacked(body: bytes, limit: int) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
-            while chunk := stream.read(_CHUNK):
-                size += len(chunk)
-                if size > limit:
-                    raise too_large(limit)
-                parts.append(chunk)
+            return _joined(iter(lambda: stream.read(_CHUNK), b""), limit)
     except EOFError:
         raise TransientError("its compressed response ended early", code="index-truncated") from None
     except (OSError, zlib.error):
         raise TransientError("its response is declared as gzip and is not", code="index-garbage") from None
-    return b"".join(parts)
 
 
 def _fetch_error(error: Exception) -> FetchError:
