@@ -69,7 +69,7 @@ def test_a_repository_of_the_project_is_not_the_one_that_root_trusts(capsys: pyt
 def test_a_lock_says_so_when_it_is_made_and_when_it_is_checked(project: Project) -> None:
     (project.folder / "over" / "trap.toml").write_text("")
     (project.folder / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["over"]\n')
-    said = "since pyproject.toml names it"
+    said = "because pyproject.toml names it"
     assert said in project(*TARGET, *ELSEWHERE).stderr
     assert said in project("--check").stdout.replace("\n", " ")
     assert said in project("--check", "--format", "json").stdout
