@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from cudnn_resolve.host.interrupt import mute
+from cudnn_resolve.host.interrupt import silent_interrupt
 
-with mute():  # Ctrl-C while modules are read ends in silence: there is nothing yet to put back
+with silent_interrupt():  # Ctrl-C while modules are read ends in silence: there is nothing yet to put back
     from cudnn_resolve.cli.main import main
 
 if __name__ == "__main__":

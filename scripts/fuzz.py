@@ -55,7 +55,7 @@ from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary  # noq
 from cudnn_resolve.execution.environment import KINDS, Environment  # noqa: E402
 from cudnn_resolve.execution.wheel import read_wheel as read_for_installation  # noqa: E402
 from cudnn_resolve.facts.codec import decode, encode  # noqa: E402
-from cudnn_resolve.facts.output import told  # noqa: E402
+from cudnn_resolve.facts.output import read_output  # noqa: E402
 from cudnn_resolve.host.archive import bad_wheel  # noqa: E402
 from cudnn_resolve.host.libraries import wheel_declared, wheel_libraries  # noqa: E402
 from cudnn_resolve.host.tables import open_book  # noqa: E402
@@ -172,7 +172,7 @@ def fuzz_outputs(chance: Chance) -> None:
         for at in chance.choices(range(len(lines)), k=chance.choice((1, 2, 5))):
             lines[at] = chance.mangled(lines[at])
         text = "\n".join(lines)
-    told(text)
+    read_output(text)
     if chance.random() < 0.3:
         out = run("detect", "--facts", written("said", text), "--format", kind := chance.choice(("text", "json")))
         assert kind == "json" or "\x1b" not in out

@@ -201,7 +201,7 @@ class IndexServer:
     def settings(self, **changes: Any) -> Settings:
         """Settings that ask this index alone, and give up soon."""
         made: dict[str, Any] = {
-            "indexes": (IndexAddress(url=self.url, said_by="a test"),),
+            "indexes": (IndexAddress(url=self.url, source="a test"),),
             "patience": Patience(connect=2.0, read=0.4, answer=0.8),
             "retries": 2,
             "backoff": 0.01,

@@ -57,7 +57,7 @@ def cudnn(line: str) -> None:
 def cudnn_run(line: str, cell: str) -> None:
     """Run the cell in the environment of a folder, `%%cudnn_run tf215`; further words are those of `sys.argv`."""
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.host.process import run_cell
+    from cudnn_resolve.host.notebook import run_cell
     from cudnn_resolve.probe.python import choose_python
 
     words = _words(line)

@@ -16,7 +16,7 @@ from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.cli.printing import clear_status, expect, show_error
 from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError, out_of_memory
 from cudnn_resolve.host import terminal
-from cudnn_resolve.host.interrupt import send_again_what_is_lost
+from cudnn_resolve.host.interrupt import resend_dropped_signals
 from cudnn_resolve.report.text import wrap
 
 PROGRAM = "cudnn-resolve"
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(_GC_THRESHOLD)
     terminal.prepare_output()
     if argv is None:
-        send_again_what_is_lost()
+        resend_dropped_signals()
     code = answer(words)
     gc.freeze()  # else Python looks through all of it once more before it ends, 20 ms
     if code == INTERRUPTED and argv is None:

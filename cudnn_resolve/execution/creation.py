@@ -22,7 +22,7 @@ from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.execution.journals import Journals
 from cudnn_resolve.execution.loader_settings import ACTIVATION
 from cudnn_resolve.execution.payload_recover import GUIDE, LAYOUT
-from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host import clock, disk, user_folders
 from cudnn_resolve.host.run_tool import Tooling, run_tool
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def creation_of(journals: Journals) -> Creation | None:
 
 
 def _read_record(journals: Journals) -> Creation | None:
-    disk.refuse_foreign(journals.folder)
+    user_folders.refuse_foreign(journals.folder)
     try:
         return decode(disk.content(f"{journals.folder}/{_RECORD}", _RECORD_BYTES) or b"", type=Creation)
     except DecodeError:
@@ -211,8 +211,8 @@ def _update_record(journals: Journals, **changes: Any) -> None:
 
 
 def _write_record(journals: Journals, record: Creation) -> None:
-    disk.private_folder(os.path.dirname(os.path.dirname(journals.folder)))
-    disk.private_folder(journals.folder)
+    user_folders.private_folder(os.path.dirname(os.path.dirname(journals.folder)))
+    user_folders.private_folder(journals.folder)
     disk.write_whole(f"{journals.folder}/{_RECORD}", encode(record))
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.payload_recover import next_sum, read_records, state_of
 from cudnn_resolve.host import clock, disk
-from cudnn_resolve.host.interrupt import held_back
+from cudnn_resolve.host.interrupt import deferred_signals
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -126,7 +126,7 @@ class Journal:
         checksum = next_sum(self._sum, body)
         line = f"{checksum} {body}\n".encode()
         path = f"{self.folder}/{FILE}"
-        with held_back():  # a signal here would leave a line on the disk that this object does not know of
+        with deferred_signals():  # a signal here would leave a line on the disk that this object does not know of
             try:
                 disk.append(path, line, synced=kind not in _UNSYNCED)
             except WorldError:

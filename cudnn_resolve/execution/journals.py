@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, FILE, LEAVING_DEBS, STAGING, WHEELS, Journal, PastApply, read_journal, tampered
-from cudnn_resolve.host import clock, disk
+from cudnn_resolve.host import clock, disk, user_folders
 from cudnn_resolve.host.environment_lock import own_pid
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Journals:
         prefix = os.path.normpath(environment.prefix)  # links are resolved already
         digest = hashlib.sha256(prefix.encode("utf-8", "surrogateescape")).hexdigest()[:12]
         self.environment = environment
-        self._root = root or disk.state_folder()
+        self._root = root or user_folders.state_folder()
         self._key = f"{os.path.basename(prefix)}-{digest}"
         self.folder = f"{self._root}/environments/{self._key}"
         self._cache: dict[str, tuple[tuple[int, ...], PastApply | None]] = {}
@@ -67,8 +67,8 @@ class Journals:
 
     def _refuse_foreign(self) -> None:
         """Raise WorldError if other users can write here; nothing is read then."""
-        disk.refuse_foreign(self._root)
-        disk.refuse_foreign(self.folder)
+        user_folders.refuse_foreign(self._root)
+        user_folders.refuse_foreign(self.folder)
 
     def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
         """Open a new journal with the next number, which does not depend on the clock."""
@@ -83,8 +83,8 @@ class Journals:
         return Journal(folder, number, watch=watch)
 
     def _make_folder(self) -> None:
-        disk.private_folder(self._root)
-        disk.private_folder(self.folder)
+        user_folders.private_folder(self._root)
+        user_folders.private_folder(self.folder)
 
     def newest(self) -> int:
         """Return the number of the newest journal, 0 if there is none."""
@@ -265,8 +265,8 @@ class Holding(Struct, frozen=True, kw_only=True):
 
 def holdings() -> tuple[Holding, ...]:
     """Return the holdings of every environment that this user's journals are about."""
-    root = f"{disk.state_folder()}/environments"
-    disk.refuse_foreign(disk.state_folder())
+    root = f"{user_folders.state_folder()}/environments"
+    user_folders.refuse_foreign(user_folders.state_folder())
     return tuple(found for name in sorted(disk.names_in(root)) if (found := _holding(f"{root}/{name}")) is not None)
 
 

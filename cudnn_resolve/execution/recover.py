@@ -21,7 +21,7 @@ from cudnn_resolve.execution.loader_settings import restore_linker_cache
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.system import changed_system, restore_system, version_changes
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.interrupt import undisturbed
+from cudnn_resolve.host.interrupt import ignored_signals
 from cudnn_resolve.host.protocol import which
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _describe_undo(past: PastApply, work: Work) -> Execution:
 def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
     journal = Journal.resume(past, watch=work.watch)
-    with undisturbed():
+    with ignored_signals():
         left = put_all_back(journal, work, why=why)
     install = past.begin.get("install", ())
     return Execution(

@@ -34,7 +34,7 @@ from cudnn_resolve.execution.system import change_system, prepare_system
 from cudnn_resolve.execution.uv_staging import UV_LOCK, install_staged, move_staged
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
-from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
+from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -126,7 +126,7 @@ def _change(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes | 
         write_linker_cache(linker_cache, journal, work.tooling(journal))
     steps += _change_files(prepared, work, journal, installer)
     _verify(task, work, journal, prepared)
-    with undisturbed():
+    with ignored_signals():
         unmark_environment(work.environment)
         journal.add("commit")
         notes = (*prepared.notes, *work.journals.tidy())
@@ -299,7 +299,7 @@ def _retreat_persistently(work: Work, journal: Journal | None, error: Exception)
 
 def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:
     """Put everything back; raises the error itself if nothing was changed yet."""
-    with undisturbed():
+    with ignored_signals():
         work.reporter.end()
         trouble = Trouble(message=f"interrupted ({error})", code="interrupted")
         if isinstance(error, CudnnResolveError):

@@ -21,15 +21,15 @@ _GLIBC = r"(?a)2\.\d{1,3}"
 _OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}  # PEP 513, 571, 599
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _DISTRIBUTIONS = {"redhat": "rhel", "amazon": "amzn", "amazonlinux": "amzn", "rockylinux": "rocky", "alma": "almalinux", "suse": "sles"}
-_GLIBC_OF = {  # the C library that a release of a distribution was published with; source: their package archives
+_GLIBC_OF = {  # C library of each release of a distribution; source: their package archives
     "ubuntu16.04": "2.23", "ubuntu18.04": "2.27", "ubuntu20.04": "2.31", "ubuntu22.04": "2.35", "ubuntu24.04": "2.39",
     "debian9": "2.24", "debian10": "2.28", "debian11": "2.31", "debian12": "2.36", "debian13": "2.41",
     "rhel7": "2.17", "rhel8": "2.28", "rhel9": "2.34", "rhel10": "2.39",
     "amzn2": "2.26", "amzn2023": "2.34",
 }  # fmt: skip
 _REBUILDS = ("centos", "rocky", "almalinux", "ol")
-"""Distributions that rebuild RHEL, release by release."""
-_RELEASES = {  # those that there are, and room for the next ones
+"""Rebuilds of RHEL, with the same release numbers."""
+_RELEASES = {  # existing ones, and room for the next
     "ubuntu": tuple(f"{year:02}.{month}" for year in range(10, 29) for month in ("04", "10")),
     "debian": tuple(map(str, range(7, 16))),
     **{name: tuple(map(str, range(6, 13))) for name in ("rhel", *_REBUILDS)},
@@ -43,11 +43,11 @@ _RELEASES = {  # those that there are, and room for the next ones
         ("photon", "kylin", "openeuler", "anolis", "tencentos", "wolfi", "cos", "flatcar", "opensuse-tumbleweed", "rhivos"), ()
     ),
 }
-"""Distributions and the first numbers of their releases (of Ubuntu's the whole); empty where any number may be one."""
+"""First number of each release, by distribution; both numbers for Ubuntu; empty = any number."""
 _DRIVER_MAJORS = (100, 1999)
-"""What can be a driver branch: 340 knows no CUDA that matters here, 615 is the newest of 2026, and there is room above."""
+"""Range of driver branches: 340 supports no relevant CUDA, 615 is the newest of 2026, and there is room above."""
 _NEWEST_BARE_MAJOR = 20
-"""A bare number is a capability up to here (`75`, `120`); `980` and `1080` are cards."""
+"""Highest major of a capability written as a bare number (`75`, `120`); `980` and `1080` are cards."""
 
 
 class Assumptions(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Assumptions(Struct, frozen=True, kw_only=True):
 
     driver: str | None = None
     gpus: tuple[str, ...] = ()
-    """Names of cards or compute capabilities."""
+    """Names or compute capabilities of cards."""
     python_version: str | None = None
     platform: str | None = None
     """`linux_x86_64`, or with a C library `manylinux_2_28_x86_64`."""
@@ -63,19 +63,19 @@ class Assumptions(Struct, frozen=True, kw_only=True):
     os: str | None = None
     """Distribution and release, `ubuntu22.04`."""
     machine: str | None = None
-    """A well-known place, whose facts these override: `g5.xlarge`."""
+    """A well-known machine, whose facts these override: `g5.xlarge`."""
 
     @property
     def elsewhere(self) -> bool:
-        """True where the plan is for a fresh environment on another machine than this one."""
+        """Whether the plan is for a fresh environment on another machine."""
         return self.python_version is not None or self.platform is not None or self.machine is not None
 
 
 def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Facts:
-    """Apply stated facts and record them in `sources`; start from a fresh environment where one is meant.
+    """Override facts by those stated, with the options as `sources`; a stated Python or platform implies a fresh environment.
 
-    `card` gives the GPU behind a name and raises UsageError for a name that it does not know. UsageError (exit 2) for a driver,
-    version or platform that cannot be.
+    `card` returns the GPU of a name, and raises UsageError for an unknown one. Raise UsageError (exit 2) for an impossible driver,
+    version or platform.
     """
     if stated.python_version is not None or stated.platform is not None:
         facts = fresh_environment(facts)
@@ -85,22 +85,26 @@ def assume(facts: Facts, stated: Assumptions, card: Callable[[str], Gpu]) -> Fac
         facts = _with_os(facts, stated.os)
     if stated.glibc is not None:
         if not re.fullmatch(_GLIBC, stated.glibc):
-            raise UsageError(f"--glibc {stated.glibc!r} is not a version of the GNU C library", code="option-glibc", hint="such as 2.35")
-        facts = _learnt(replace(facts, platform=replace(facts.platform, glibc=stated.glibc)), "--glibc", "platform.glibc")
+            raise UsageError(
+                f"--glibc {stated.glibc!r} is not a version of the GNU C library", code="option-glibc", hint="for example 2.35"
+            )
+        facts = _with_source(replace(facts, platform=replace(facts.platform, glibc=stated.glibc)), "--glibc", "platform.glibc")
     if stated.python_version is not None:
-        facts = _learnt(replace(facts, python=python_of(stated.python_version)), "--python-version", "python.version")
+        facts = _with_source(replace(facts, python=python_of(stated.python_version)), "--python-version", "python.version")
     if stated.driver is not None:
-        facts = _learnt(replace(_forget(facts, "driver"), driver=Driver(version=_driver_of(stated.driver))), "--driver", "driver.version")
+        facts = _with_source(
+            replace(_forget(facts, "driver"), driver=Driver(version=_driver_of(stated.driver))), "--driver", "driver.version"
+        )
     if stated.gpus:
         gpus = tuple(_gpu_of(text, card) for text in stated.gpus)
-        facts = _learnt(replace(_forget(facts, "gpus"), gpus=gpus), "--gpu", "gpus")
+        facts = _with_source(replace(_forget(facts, "gpus"), gpus=gpus), "--gpu", "gpus")
     return facts
 
 
 def fresh_environment(facts: Facts) -> Facts:
-    """Keep the machine, replace its environment by a new one of an unnamed Python.
+    """The machine with a new, empty environment of an unspecified Python.
 
-    Nothing is installed in it, and the copies of libraries that the old environment held do not count.
+    Copies of libraries in the old environment are dropped.
     """
     prefix = facts.python.prefix
     return replace(
@@ -114,7 +118,7 @@ def fresh_environment(facts: Facts) -> Facts:
 
 
 def _outside(rows: tuple[Row, ...] | Unknown, prefix: str | None) -> tuple[Row, ...] | Unknown:
-    """Copies outside of any Python environment."""
+    """Rows that are outside of any Python environment."""
     if isinstance(rows, Unknown):
         return rows
     inside = None if prefix is None else prefix.rstrip("/") + "/"
@@ -122,7 +126,7 @@ def _outside(rows: tuple[Row, ...] | Unknown, prefix: str | None) -> tuple[Row, 
 
 
 def _forget(facts: Facts, *names: str) -> Facts:
-    """Drop the sources and problems of the named facts and of those below them."""
+    """Drop the sources and problems of the named facts, nested ones included."""
 
     def is_kept(fact: str) -> bool:
         return not any(fact == name or fact.startswith((f"{name}.", f"{name}[")) for name in names)
@@ -134,7 +138,7 @@ def _forget(facts: Facts, *names: str) -> Facts:
     )
 
 
-def _learnt(facts: Facts, option: str, *names: str) -> Facts:
+def _with_source(facts: Facts, option: str, *names: str) -> Facts:
     """Record the option as the source of the named facts."""
     return replace(facts, sources=MappingProxyType({**facts.sources, **dict.fromkeys(names, option)}))
 
@@ -150,7 +154,7 @@ def _with_platform(facts: Facts, text: str) -> Facts:
     arch = _ARCHITECTURES.get(found[4], found[4])
     glibc = f"{found[2]}.{found[3]}" if found[2] else _OLD_MANYLINUX.get(found[1])
     moved = facts.platform.arch not in (None, arch)
-    if moved:  # what was found there was built for another processor
+    if moved:  # everything found there was built for another processor
         facts = replace(
             _forget(facts, "cuda_toolkits", "cudnn", "loader", "packages.apt"),
             cuda_toolkits=UNKNOWN,
@@ -160,14 +164,14 @@ def _with_platform(facts: Facts, text: str) -> Facts:
         )
     platform = replace(facts.platform, system="linux", arch=arch, glibc=glibc or facts.platform.glibc)
     learnt = ("platform.system", "platform.arch", *(("platform.glibc",) if glibc else ()))
-    return _learnt(replace(facts, platform=platform), "--platform", *learnt)
+    return _with_source(replace(facts, platform=platform), "--platform", *learnt)
 
 
 def _with_os(facts: Facts, text: str) -> Facts:
     distribution, release = split_os(text)
     _refuse_unknown(text, distribution, release)
     old = facts.platform
-    facts = _learnt(facts, "--os", "platform.distribution", "platform.release")
+    facts = _with_source(facts, "--os", "platform.distribution", "platform.release")
     if (old.distribution, old.release) == (distribution, release) and old.glibc is not None:
         return facts
     glibc = glibc_of(distribution, release)
@@ -176,27 +180,27 @@ def _with_os(facts: Facts, text: str) -> Facts:
         glibc = old.glibc
     platform = replace(old, system="linux", distribution=distribution, release=release, glibc=glibc)
     if glibc is not None and not stated:
-        facts = _learnt(facts, "--os", "platform.glibc")
+        facts = _with_source(facts, "--os", "platform.glibc")
     return replace(facts, platform=platform)
 
 
 def glibc_of(distribution: str, release: str) -> str | None:
-    """The C library that a release of a distribution was published with; None where that is not known."""
+    """C library of a release of a distribution; None if unknown."""
     name = "rhel" if distribution in _REBUILDS else distribution
     return _GLIBC_OF.get(f"{name}{release}") or _GLIBC_OF.get(f"{name}{release.partition('.')[0]}")
 
 
 def split_os(text: str) -> tuple[str, str]:
-    """Split into distribution and release as os-release writes them, ("ubuntu", "22.04") for `ubuntu22.04`, `Ubuntu 22.04` or `ubuntu2204`.
+    """Distribution and release as in os-release, ("ubuntu", "22.04") for `ubuntu22.04`, `Ubuntu 22.04` or `ubuntu2204`.
 
-    UsageError where the text names none.
+    Raise UsageError if the text names none.
     """
     found = re.fullmatch(_OS, text.strip().lower())
     if found is None or found[2] is None:
         raise UsageError(
             f"--os {text!r} is not a distribution with its release",
             code="option-os",
-            hint="such as ubuntu22.04, debian12, rocky9 or amzn2023",
+            hint="for example ubuntu22.04, debian12, rocky9 or amzn2023",
         )
     distribution = _DISTRIBUTIONS.get(found[1], found[1])
     release = found[2]
@@ -206,7 +210,7 @@ def split_os(text: str) -> tuple[str, str]:
 
 
 def _refuse_unknown(text: str, distribution: str, release: str) -> None:
-    """UsageError for a distribution or a release that there is not, with the nearest that there is."""
+    """Reject a distribution or release that does not exist, suggesting the nearest; raises UsageError."""
     from difflib import get_close_matches
 
     known = _RELEASES.get(distribution)
@@ -214,18 +218,20 @@ def _refuse_unknown(text: str, distribution: str, release: str) -> None:
     if known is not None and (not known or number in known):
         return
     names = get_close_matches(distribution, _RELEASES, n=1, cutoff=0.7)
-    releases = [one for one in _GLIBC_OF if one.startswith(names[0])] if names else []
+    releases = [release for release in _GLIBC_OF if release.startswith(names[0])] if names else []
     near = get_close_matches(f"{names[0]}{release}", releases, n=2, cutoff=0.7) or releases[-2:] if names else []
     what = f"{distribution} has no release {release}" if known is not None else f"no distribution is called {distribution!r}"
-    hint = f"did you mean {' or '.join(near)}?" if near else "of another distribution, state the C library instead: --glibc 2.35"
+    hint = f"did you mean {' or '.join(near)}?" if near else "for another distribution, state its C library instead: --glibc 2.35"
     raise UsageError(f"--os {text!r}: {what}", code="option-os", hint=hint)
 
 
 def python_of(text: str) -> Python:
-    """The Python of that version; UsageError for words that are none."""
+    """Python of a stated version; raise UsageError if it is not a version."""
     found = re.fullmatch(_PYTHON, text.strip())
     if found is None:
-        raise UsageError(f"--python-version {text!r} is not a Python version", code="option-python-version", hint="such as 3.11 or 3.11.13")
+        raise UsageError(
+            f"--python-version {text!r} is not a Python version", code="option-python-version", hint="for example 3.11 or 3.11.13"
+        )
     return Python(version=text.strip().removesuffix("t"), free_threaded=True if found[1] else None)
 
 
@@ -236,9 +242,9 @@ def _driver_of(text: str) -> str:
         version = None
     if version is None or not _DRIVER_MAJORS[0] <= version.major <= _DRIVER_MAJORS[1] or len(version.parts) > 3:
         cuda = version is not None and 7 <= version.major < 30
-        hint = "the driver's version is meant, not its CUDA version: nvidia-smi prints both, the driver's is such as 550.54.15"
+        hint = "the driver's version is meant, not its CUDA version: nvidia-smi prints both, the driver's looks like 550.54.15"
         raise UsageError(
-            f"--driver {text!r} is not a version of the NVIDIA driver", code="option-driver", hint=hint if cuda else "such as 550.54.15"
+            f"--driver {text!r} is not a version of the NVIDIA driver", code="option-driver", hint=hint if cuda else "for example 550.54.15"
         )
     return version.text
 

@@ -13,19 +13,19 @@ _TOKENS = r"\d+(?:\.\d+)+|/[^\s:;,)]+"
 
 
 def conflicts(facts: Facts) -> tuple[Problem, ...]:
-    """Find facts that contradict each other, each with its consequence."""
-    found = list(_driver(facts.driver))
+    """Facts that contradict each other, each with its consequence."""
+    problems = list(_driver(facts.driver))
     if not isinstance(facts.frameworks, Unknown):
         for framework in facts.frameworks:
-            found.extend(_cudnn(framework))
-            found.extend(_cuda(framework, facts.driver))
+            problems.extend(_cudnn(framework))
+            problems.extend(_cuda(framework, facts.driver))
     if not isinstance(facts.cudnn, Unknown):
-        found.extend(_copy(copy) for copy in facts.cudnn if copy.complete is False or copy.problems)
-    return tuple(found)
+        problems.extend(_copy(copy) for copy in facts.cudnn if copy.complete is False or copy.problems)
+    return tuple(problems)
 
 
 def covers(problem: Problem, conflict: Problem) -> bool:
-    """True where a reported problem is this very conflict: it names the same versions and paths."""
+    """Whether a reported problem is the same as a conflict: it names the same versions and paths."""
     tokens = _tokens(f"{conflict.what} {conflict.why}")
     return problem == conflict or (bool(tokens) and tokens <= _tokens(f"{problem.what} {problem.why}"))
 
@@ -37,7 +37,7 @@ def _tokens(text: str) -> frozenset[str]:
 
 
 def is_wrong(framework: InstalledFramework) -> bool:
-    """True where the framework would load a cuDNN that its build cannot use, or none although it needs one."""
+    """Whether the framework would load a cuDNN that its build cannot use, or none although it needs one."""
     return next(_cudnn(framework), None) is not None
 
 

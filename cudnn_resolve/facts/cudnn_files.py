@@ -1,6 +1,6 @@
-"""Names, headers and package metadata of cuDNN: which files a release has, and which release files are.
+"""File names, headers and packages of cuDNN: the files of a release, and the release of files.
 
-Parts and the way in which they are opened: read from the libraries of 8.5, 8.9, 9.1, 9.20 and 9.28 (their string tables and
+The parts, and the names by which they are opened, were read from the libraries of 8.5, 8.9, 9.1, 9.20 and 9.28 (their string tables and
 LD_DEBUG=libs), 2026-11-21.
 """
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from cudnn_resolve.version import CudnnVersion
 
 FOLDER = "_cudnn_resolve_libraries"
-"""Name of the folder in site-packages where a second cuDNN lies apart from `nvidia/cudnn`, which one wheel owns."""
+"""Folder in site-packages for a second cuDNN, since one wheel owns `nvidia/cudnn`."""
 _NAME = re.compile(r"libcudnn(?:_([a-z0-9_]{1,60}))?(-[0-9a-f]{8})?\.so(?:\.(\d{1,3}(?:\.\d{1,4}){0,3}))?")
 _APT = r"libcudnn(\d{1,2})(?:-jit)?(?:-cuda-(\d{1,2}))?"
 _APT_VERSION = r"(?:\d+:)?(\d{1,3}(?:\.\d{1,4}){2,3})-[^+]*(?:\+cuda(\d{1,2}(?:\.\d{1,2})?))?.*"
@@ -23,14 +23,14 @@ _CONDA_CUDA = r"cuda(\d{1,2})(?:\.?(\d))?"
 _DEFINE = r"(?m)^#define\s+CUDNN_(MAJOR|MINOR|PATCHLEVEL)\s+(\d{1,4})\b"
 
 NEWEST_KNOWN = 9
-"""The newest major whose parts are known here."""
+"""Newest major version whose parts are known."""
 _PARTS_8 = ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train")
 _PARTS_9 = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled")
 _ENGINES = "engines_tensor_ir"
 
 
 class LibraryName(Struct, frozen=True, kw_only=True):
-    """Parsed file name of a cuDNN library."""
+    """Parsed file name of a library of cuDNN."""
 
     file: str
     part: str
@@ -38,49 +38,49 @@ class LibraryName(Struct, frozen=True, kw_only=True):
     numbers: str | None
     """`9.1.0` for `libcudnn.so.9.1.0`; None for `libcudnn.so`."""
     mangled: bool
-    """True where a wheel repair tool wrote a hash into the name, `libcudnn-74a4c495.so.9.1.0`."""
+    """Whether a wheel repair tool added a hash to the name, `libcudnn-74a4c495.so.9.1.0`."""
 
     @property
     def soname(self) -> int | None:
-        """9 for `libcudnn.so.9.1.0`; None where the name has no number."""
+        """9 for `libcudnn.so.9.1.0`; None if the name has no number."""
         return int(self.numbers.partition(".")[0]) if self.numbers else None
 
     @property
     def version(self) -> CudnnVersion | None:
-        """The release that the name states with three numbers or more, else None."""
+        """Release in the name, if it has three numbers or more; else None."""
         return CudnnVersion(self.numbers) if self.numbers and self.numbers.count(".") >= 2 else None
 
 
 class Package(Struct, frozen=True, kw_only=True):
-    """A package that brings cuDNN."""
+    """A package that contains cuDNN."""
 
     name: str
     version: CudnnVersion
     soname: int
     cuda: str | None
-    """CUDA that it is built for, `12` or `12.2`; None = not said."""
+    """CUDA that it is built for, `12` or `12.2`; None = not stated."""
 
     @property
     def jit(self) -> bool:
-        """True for the variant without the compiled engines."""
+        """Whether it is the variant without precompiled engines."""
         return "-jit" in self.name
 
 
 class Opening(Struct, frozen=True, kw_only=True):
-    """A library that a part of cuDNN opens by name while it runs."""
+    """A library that a part of cuDNN opens by name at run time."""
 
     by: str
-    """The part that opens it; "" for libcudnn itself."""
+    """Part that opens it; "" for libcudnn itself."""
     part: str
-    """The part that is opened; "" where it is no part of cuDNN."""
+    """Part that is opened; "" if it is not a part of cuDNN."""
     names: tuple[str, ...]
-    """The names that are tried, in their order."""
+    """Names that are tried, in order."""
     expected: bool = True
-    """False where the release does not bring it, so that the copy of another release may be taken."""
+    """False if the release does not contain it, so that the copy of another release may be opened."""
 
 
 def parse_name(file: str) -> LibraryName | None:
-    """The parts of a file name such as `libcudnn_ops_infer.so.8.9.7`; None where it is no library of cuDNN."""
+    """Parse a file name such as `libcudnn_ops_infer.so.8.9.7`; None if it is not a library of cuDNN."""
     found = _NAME.fullmatch(file)
     if found is None:
         return None
@@ -90,7 +90,7 @@ def parse_name(file: str) -> LibraryName | None:
 def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
     """Sub-libraries of a release besides libcudnn itself; empty for an unknown major.
 
-    Of a later minor than any known, those of the newest. Source: member lists of the wheels and redistributable archives; 9.21 brought
+    A later minor than any known has those of the newest. Source: member lists of the wheels and redistributable archives; 9.21 added
     the tensor engines, 9.22 the extensions.
     """
     if version.major == 8:
@@ -102,7 +102,7 @@ def parts_of(version: CudnnVersion, *, jit: bool = False) -> tuple[str, ...]:
 
 
 def openings_of(version: CudnnVersion) -> tuple[Opening, ...]:
-    """Libraries that the parts of a release open by name, in the order of use.
+    """Libraries that the parts of a release open by name, in order of use.
 
     cuDNN 9 tries the full version first (`libcudnn_ops.so.9.1.0`, `.9.1`, `.9`), cuDNN 8 only `.so.8`.
     """
@@ -110,16 +110,16 @@ def openings_of(version: CudnnVersion) -> tuple[Opening, ...]:
     if version.major < 9:
         return tuple(Opening(by="", part=part, names=(f"libcudnn_{part}.so.{version.major}",)) for part in parts)
     if version.major == 9 and version.minor in (19, 20):
-        parts = (*parts, _ENGINES)  # these two look for it and do not bring it
-    found = []
+        parts = (*parts, _ENGINES)  # these two look for it without containing it
+    openings = []
     for part in parts:
         by = "graph" if part == "heuristic" or part.startswith("engines") else ""
-        found.append(Opening(by=by, part=part, names=_names(part, version), expected=part in own))
-    return tuple(found)
+        openings.append(Opening(by=by, part=part, names=_names(part, version), expected=part in own))
+    return tuple(openings)
 
 
 def companions_of(version: CudnnVersion, cuda: int | None) -> tuple[Opening, ...]:
-    """The CUDA libraries that the parts of a release open by name when they are used; empty where the CUDA major is not known."""
+    """CUDA libraries that the parts of a release open by name on use; empty if the CUDA major is unknown."""
     if cuda is None or version.major < 8:
         return ()
     nvrtc = f"libnvrtc.so.{'11.2' if cuda == 11 else cuda}"
@@ -131,7 +131,7 @@ def companions_of(version: CudnnVersion, cuda: int | None) -> tuple[Opening, ...
 
 
 def parse_header(text: str) -> CudnnVersion | None:
-    """The release that cudnn_version.h (before cuDNN 8: cudnn.h) defines, `#define CUDNN_MAJOR 8` and so on; None where it does not."""
+    """Release that cudnn_version.h (before cuDNN 8: cudnn.h) defines, `#define CUDNN_MAJOR 8` and so on; None if it defines none."""
     numbers = dict(re.findall(_DEFINE, text))
     if not {"MAJOR", "MINOR", "PATCHLEVEL"} <= numbers.keys():
         return None
@@ -139,7 +139,7 @@ def parse_header(text: str) -> CudnnVersion | None:
 
 
 def apt_package(name: str, version: str) -> Package | None:
-    """The runtime package `libcudnn8` of version `8.9.7.29-1+cuda12.2`, or `libcudnn9-cuda-12` of `9.8.0.87-1`; None for any other."""
+    """Runtime package, such as `libcudnn8` `8.9.7.29-1+cuda12.2` or `libcudnn9-cuda-12` `9.8.0.87-1`; None for another package."""
     named, numbered = re.fullmatch(_APT, name), re.fullmatch(_APT_VERSION, version)
     if named is None or numbered is None:
         return None
@@ -147,7 +147,7 @@ def apt_package(name: str, version: str) -> Package | None:
 
 
 def wheel_package(name: str, version: str) -> Package | None:
-    """The wheel `nvidia-cudnn-cu12` (early ones: `-cu117`) of version `9.1.0.70`; None for any other distribution."""
+    """Wheel, such as `nvidia-cudnn-cu12` (early ones: `-cu117`) `9.1.0.70`; None for another distribution."""
     named = re.fullmatch(_WHEEL, name)
     release = _release(version)
     if named is None or release is None:
@@ -157,7 +157,7 @@ def wheel_package(name: str, version: str) -> Package | None:
 
 
 def conda_package(file: str) -> Package | None:
-    """The package behind a file of conda-meta such as `cudnn-8.9.7.29-hbc23b4c_3.json` or `libcudnn-9.3.0.75-0.json`; None for another."""
+    """Package of a file in conda-meta, `cudnn-8.9.7.29-hbc23b4c_3.json` or `libcudnn-9.3.0.75-0.json`; None for another file."""
     found = re.fullmatch(_CONDA, file)
     release = _release(found[2]) if found else None
     if found is None or release is None:
@@ -174,6 +174,6 @@ def _names(part: str, version: CudnnVersion) -> tuple[str, ...]:
 
 
 def _release(text: str) -> CudnnVersion | None:
-    """The numbers of a package version, without what a packager added; None where there are none."""
+    """Numbers of a package version, without what a packager added; None if it has none."""
     found = re.match(r"\d{1,3}(?:\.\d{1,4}){1,3}", text)
     return CudnnVersion(found[0]) if found else None

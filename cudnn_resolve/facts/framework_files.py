@@ -10,7 +10,7 @@ from msgspec import Struct
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 LONGEST_MODULE = 1 << 18
-"""Letters of a generated module of constants; real ones have a few hundred."""
+"""Characters of a generated module of constants; real ones have a few hundred."""
 
 _REQUIREMENT = r"nvidia[-_.]cudnn[-_.]cu(\d{2})\d?\s*\(?([^;)]*)"
 _CLAUSE = r"(==|>=|~=)\s*(\d{1,3}(?:\.\d{1,4}){0,3})"
@@ -21,30 +21,30 @@ _DIGITS = r"cu(?:da)?(\d{1,2})(\d|x)"
 
 
 class Required(Struct, frozen=True, kw_only=True):
-    """What a wheel's metadata says of cuDNN."""
+    """Requirement of a wheel on cuDNN."""
 
     version: CudnnVersion
     exact: bool
-    """True for `==`, False where it is only the lowest that is allowed."""
+    """True for `==`, False for a lower bound."""
     cuda: int
-    """CUDA major of the wheel that is named."""
+    """CUDA major in the name of the required wheel."""
 
 
 class CupyWheel(Struct, frozen=True, kw_only=True):
-    """What a wheel of cupy says of its libraries; None = not said."""
+    """Libraries of a cupy wheel; None = not stated."""
 
     cuda: str | None = None
     """As written, `12.x`."""
     cudnn: str | None = None
     """`8.8.1`."""
     files: tuple[str, ...] = ()
-    """Names of cuDNN's libraries that cupy opens itself; empty where it does not."""
+    """Names of cuDNN's libraries that cupy opens itself; empty if it opens none."""
 
 
 def parse_constants(text: str) -> Mapping[str, object]:
-    """Parse the constants that a module assigns, without running it; computed values are left out.
+    """Constants that a module assigns, without running it; computed values are skipped.
 
-    `OrderedDict([...])` counts as the dictionary that it is, as in TensorFlow's build_info.py. Sample lines:
+    `OrderedDict([...])`, as in TensorFlow's build_info.py, is read as a dictionary. Sample lines:
     `cuda: Optional[str] = '12.4'` and `build_info = collections.OrderedDict([('cuda_version', '12.2')])`.
     """
     import ast
@@ -76,7 +76,7 @@ def parse_constants(text: str) -> Mapping[str, object]:
 
 
 def text_of(constants: Mapping[str, object], name: str) -> str | None:
-    """A constant that is a text with something in it, else None; Paddle writes 'False' for what a build has not."""
+    """A constant that is a non-empty text, else None; Paddle writes 'False' for what a build lacks."""
     value = constants.get(name)
     return value if isinstance(value, str) and value and value != "False" else None
 
@@ -87,7 +87,7 @@ def local_label(version: str) -> str | None:
 
 
 def cuda_of_label(label: str | None) -> str | None:
-    """CUDA behind a label such as `cu118`, `cu92`, `cuda12x` or `cuda112`: 11.8, 9.2, 12, 11.2; None for anything else."""
+    """CUDA version of a label such as `cu118`, `cu92`, `cuda12x` or `cuda112`: 11.8, 9.2, 12, 11.2; None for anything else."""
     found = re.fullmatch(_DIGITS, label or "")
     if found is None:
         return None
@@ -95,7 +95,7 @@ def cuda_of_label(label: str | None) -> str | None:
 
 
 def label_of_cuda(cuda: str | None) -> str | None:
-    """`cu118` for CUDA 11.8; None where there is none or only the major is known."""
+    """`cu118` for CUDA 11.8; None if there is none or only the major is known."""
     try:
         version = CudaVersion(cuda) if cuda else None
     except ValueError:
@@ -104,7 +104,7 @@ def label_of_cuda(cuda: str | None) -> str | None:
 
 
 def jaxlib_label(label: str) -> tuple[str, str | None] | None:
-    """CUDA and cuDNN in jaxlib's local version, `cuda12.cudnn89` or `cuda111`: ("12", "8.9"), ("11.1", None); None for another label."""
+    """CUDA and cuDNN of jaxlib's local version: ("12", "8.9") for `cuda12.cudnn89`, ("11.1", None) for `cuda111`; None for other labels."""
     found = re.fullmatch(_JAX_LOCAL, label)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def jaxlib_label(label: str) -> tuple[str, str | None] | None:
 
 
 def required_cudnn(requires: Iterable[str]) -> Required | None:
-    """What `Requires-Dist` lines say of cuDNN, `nvidia-cudnn-cu12==9.1.0.70; …`; None where they say nothing or only an upper bound."""
+    """Requirement on cuDNN in `Requires-Dist` lines, `nvidia-cudnn-cu12==9.1.0.70; …`; None without one, or with only an upper bound."""
     for line in requires:
         named = re.match(_REQUIREMENT, line)
         clauses = dict(re.findall(_CLAUSE, named[2])) if named else {}
@@ -125,7 +125,7 @@ def required_cudnn(requires: Iterable[str]) -> Required | None:
 
 
 def cudnn_preloaded_by_jax(text: str) -> str | None:
-    """The library of cuDNN that a JAX plugin opens from NVIDIA's wheel before all else, `libcudnn.so.9`; None where it opens none.
+    """Library of cuDNN that a JAX plugin opens first, from NVIDIA's wheel, `libcudnn.so.9`; None if it opens none.
 
     Sample line of its `__init__.py`: `_load("cudnn", ["libcudnn.so.9"])`.
     """
@@ -134,11 +134,11 @@ def cudnn_preloaded_by_jax(text: str) -> str | None:
 
 
 def runtime_of_needs(needed: Iterable[str]) -> str | None:
-    """CUDA that a library is linked against by the sonames that it needs; None where they do not tell.
+    """CUDA that a library is linked against, by the sonames that it needs; None if they do not tell.
 
-    `libcudart.so.10.2` tells the line; `libcudart.so.11.0` is the name in all of CUDA 11, and from 12 on it is the major alone.
+    `libcudart.so.10.2` has the minor version; `libcudart.so.11.0` is the name in all of CUDA 11, and from 12 on it has the major only.
     """
-    for name in sorted(needed, key=lambda one: not one.startswith("libcudart")):
+    for name in sorted(needed, key=lambda soname: not soname.startswith("libcudart")):
         found = re.fullmatch(_RUNTIME, name)
         if found is not None:
             return f"{found[1]}.{found[2]}" if found[2] and int(found[1]) < 11 else found[1]
@@ -146,13 +146,13 @@ def runtime_of_needs(needed: Iterable[str]) -> str | None:
 
 
 def cudnn_of_needs(needed: Iterable[str]) -> str | None:
-    """The major of cuDNN that a library is linked against, `9` for `libcudnn.so.9`; None where it is not."""
+    """Major of the cuDNN that a library is linked against, `9` for `libcudnn.so.9`; None if it is not."""
     numbers = (name.removeprefix("libcudnn.so.") for name in needed if name.startswith("libcudnn.so."))
     return next((number for number in numbers if number.isdigit()), None)
 
 
 def parse_cupy_wheel(text: str) -> CupyWheel:
-    """What cupy's `_wheel.json` says; an empty answer where it cannot be read.
+    """Content of cupy's `_wheel.json`; empty if it cannot be read.
 
     Sample: `{"cuda": "12.x", "packaging": "pip", "cudnn": {"version": "8.8.1", "filenames": ["libcudnn.so.8.8.1"]}}`.
     """
@@ -175,7 +175,7 @@ def parse_cupy_wheel(text: str) -> CupyWheel:
 
 
 def known_version(text: str | None) -> str | None:
-    """A version made of numbers as it is, None for anything else that a file may hold in its place."""
+    """A version made of numbers, unchanged; None for anything else."""
     try:
         return CudaVersion(text).text if text else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""The linker cache, `/etc/ld.so.cache`, decoded without a process.
+"""Decode the linker cache, `/etc/ld.so.cache`, without running ldconfig.
 
 Source of the layout: glibc, sysdeps/generic/dl-cache.h (struct cache_file, cache_file_new) and ldconfig.h (flags).
 """
@@ -31,19 +31,19 @@ _ARCHES = {
 
 
 class CacheEntry(Struct, frozen=True, kw_only=True):
-    """One line of the linker cache: the loader opens `path` where `name` is asked for."""
+    """An entry of the linker cache: the loader opens `path` for `name`."""
 
     name: str
     """`libcudnn.so.9`."""
     path: str
     arch: str | None = None
-    """`x86_64`, `aarch64`, `i686` …; None = flags that nobody here knows."""
+    """`x86_64`, `aarch64`, `i686` …; None = unknown flags."""
 
 
 def parse_cache(raw: bytes) -> tuple[CacheEntry, ...] | None:
-    """The entries of a linker cache in the order in which the loader prefers them; None where `raw` is no such cache.
+    """Entries of a linker cache, in the loader's order of preference; None if `raw` is not a linker cache.
 
-    Entries that point outside of the file are left out: the file may be cut off.
+    Entries that point outside of the file are skipped: the file may be truncated.
     """
     start = 0
     if raw.startswith(_OLD_MAGIC):
@@ -60,9 +60,9 @@ def parse_cache(raw: bytes) -> tuple[CacheEntry, ...] | None:
 
 
 def _entries(raw: bytes, table: tuple[int, int, int], texts: int) -> tuple[CacheEntry, ...]:
-    """The entries of one table (offset, size of an entry, count); their texts are counted from the offset `texts`."""
+    """Entries of a table (offset, size of an entry, count); offsets of their strings are relative to `texts`."""
     offset, size, count = table
-    found = []
+    entries = []
     for index in range(min(count, _MOST_ENTRIES)):
         at = offset + index * size
         if at + 12 > len(raw):
@@ -70,8 +70,8 @@ def _entries(raw: bytes, table: tuple[int, int, int], texts: int) -> tuple[Cache
         flags, name_at, path_at = struct.unpack_from("<III", raw, at)
         name, path = _text(raw, texts + name_at), _text(raw, texts + path_at)
         if name and path:
-            found.append(CacheEntry(name=name, path=path, arch=_ARCHES.get(flags >> 8 & 0xFF)))
-    return tuple(found)
+            entries.append(CacheEntry(name=name, path=path, arch=_ARCHES.get(flags >> 8 & 0xFF)))
+    return tuple(entries)
 
 
 def _text(raw: bytes, at: int) -> str:

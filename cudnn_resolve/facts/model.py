@@ -1,6 +1,6 @@
-"""Facts: one frozen value for each thing that is known of a machine.
+"""Facts: frozen values for everything that is known of a machine.
 
-`UNKNOWN` means that nobody asked or nobody could answer; it is never the same as absent (`None`, or an empty tuple).
+`UNKNOWN` means that a fact was not asked for or could not be determined, which is never the same as absent (`None`, or an empty tuple).
 The JSON form of `Facts` is what `detect --format json` prints; `facts.codec` reads and writes it.
 """
 
@@ -13,10 +13,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 T = TypeVar("T")
 
 Unknown = UnsetType
-"""The type of `UNKNOWN`."""
+"""Type of `UNKNOWN`."""
 UNKNOWN: Final = UNSET
 
-# What a facts file may hold. The descriptions complete "… is not".
+# Values of a facts file. The descriptions complete "… is not".
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$", description="a text without NUL characters")]
 Path = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=4096, description="a path: at most 4096 characters, none of them NUL")]
 Name = Annotated[
@@ -24,7 +24,7 @@ Name = Annotated[
     Meta(
         min_length=1,
         max_length=200,
-        # Not what a terminal would act on: control characters, and those that turn the direction of writing.
+        # Nothing that a terminal acts on: control characters, and those that change the direction of text.
         pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]*$(?!\n)",
         description="a name: 1 to 200 characters, none of them a control character",
     ),
@@ -49,7 +49,7 @@ Source = Literal["apt", "runfile", "conda", "pip", "other"]
 
 
 def or_none(value: T | Unknown) -> T | None:
-    """The value, with UNKNOWN and absent both as None, for places where the difference does not matter."""
+    """The value, or None for UNKNOWN, if the difference from absent does not matter."""
     return None if isinstance(value, Unknown) else value
 
 
@@ -65,34 +65,34 @@ class Platform(Struct, frozen=True, kw_only=True, omit_defaults=True):
     release: Name | None = None
     """The VERSION_ID of os-release, `22.04`."""
     glibc: Version | None = None
-    """`2.35`; None also where the C library is another one."""
+    """`2.35`; None also for another C library."""
 
 
 class Python(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The target interpreter; None = unknown."""
 
     version: PythonVersion | None = None
-    """`3.11.13`, or only `3.11` where somebody said no more."""
+    """`3.11.13`, or only `3.11` if no more was stated."""
     path: Path | None = None
     implementation: Name | None = None
     """`cpython`."""
     externally_managed: bool | None = None
-    """True where the environment carries an EXTERNALLY-MANAGED marker (PEP 668)."""
+    """Whether the environment has an EXTERNALLY-MANAGED marker (PEP 668)."""
     prefix: Path | None = None
     """`sys.prefix`."""
     free_threaded: bool | None = None
-    """True for a build without the GIL (tags `cp313t`)."""
+    """Whether the build has no GIL (tags `cp313t`)."""
 
 
 class Driver(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """NVIDIA driver; None = unknown."""
 
     version: Version | None = None
-    """Of the user-space library where both are known, `550.54.15`."""
+    """`550.54.15`; that of the user-space library if both are known."""
     cuda: Version | None = None
-    """Newest CUDA that the driver itself supports, `12.4`."""
+    """Newest CUDA that the driver supports, `12.4`."""
     kernel_module: Version | None = None
-    """Version of the loaded kernel module, where it was read apart."""
+    """Version of the loaded kernel module, if it was read separately."""
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
@@ -104,11 +104,11 @@ class Gpu(Struct, frozen=True, kw_only=True):
     memory_mib: Annotated[int, Meta(ge=0, le=1 << 30)] | None = None
     uuid: Name | None = None
     hidden: bool = False
-    """True where CUDA_VISIBLE_DEVICES keeps programs from seeing it."""
+    """Whether CUDA_VISIBLE_DEVICES hides it from programs."""
 
 
 class Toolkit(Struct, frozen=True, kw_only=True):
-    """One CUDA toolkit or the runtime part of one."""
+    """A CUDA toolkit, or only its runtime."""
 
     version: Version | None = None
     """`12.4` or `12.4.1`; None = unknown."""
@@ -117,55 +117,55 @@ class Toolkit(Struct, frozen=True, kw_only=True):
 
 
 class CudnnCopy(Struct, frozen=True, kw_only=True):
-    """One copy of cuDNN that could be loaded."""
+    """A copy of cuDNN that could be loaded."""
 
     version: Version | None = None
-    """`9.3.0.75`, or `9.3.0` where the build is not known."""
+    """`9.3.0.75`, or `9.3.0` if the build is unknown."""
     soname: Annotated[int, Meta(ge=0, le=999)] | None = None
     """The number in `libcudnn.so.9`."""
     cuda: Version | None = None
-    """CUDA major, or more where known, that it was built for."""
+    """CUDA that it was built for: the major version, or more if known."""
     path: Path | None = None
     """Directory that holds it."""
     source: Source = "other"
     complete: bool | None = None
-    """True where every sub-library of its release is there and all are of one release, as far as whoever looked knows the release."""
+    """Whether all sub-libraries of its release are present and of one release; judged by the releases known to the program."""
     parts: tuple[Text, ...] | None = None
-    """The sub-libraries that are there, `ops`, `cnn`; None = nobody looked."""
+    """Sub-libraries that are present, `ops`, `cnn`; None = not checked."""
     owner: Name | None = None
-    """Package or framework that brought it, `nvidia-cudnn-cu12`."""
+    """Package or framework that installed it, `nvidia-cudnn-cu12`."""
     problems: tuple[Text, ...] = ()
-    """What is wrong with it, in words: missing parts, mixed releases, libraries it needs and that cannot be found."""
+    """Descriptions of faults: missing parts, mixed releases, needed libraries that cannot be found."""
 
 
 class LoadedCudnn(Struct, frozen=True, kw_only=True):
-    """The copy of libcudnn that a framework would load."""
+    """Copy of libcudnn that a framework would load."""
 
     version: Version | None = None
     path: Path | None = None
 
 
 class WouldLoad(Struct, frozen=True, kw_only=True):
-    """What a framework would load."""
+    """Libraries that a framework would load."""
 
     cudnn: LoadedCudnn | None = None
     """None = no libcudnn."""
     because: Text = ""
-    """The rule of the loader that decides, in words."""
+    """Rule of the loader that decides, in words."""
 
     @property
     def version(self) -> str | None:
-        """The release of that libcudnn."""
+        """Release of that libcudnn."""
         return self.cudnn.version if self.cudnn else None
 
     @property
     def path(self) -> str | None:
-        """Where it lies."""
+        """Path of that libcudnn."""
         return self.cudnn.path if self.cudnn else None
 
 
 CPU_PACKAGES: Final = frozenset({"tensorflow-cpu", "paddlepaddle", "onnxruntime"})
-"""Distributions without CUDA whose build with CUDA has another name."""
+"""Distributions without CUDA, whose builds with CUDA have another name."""
 
 
 class InstalledFramework(Struct, frozen=True, kw_only=True):
@@ -179,40 +179,40 @@ class InstalledFramework(Struct, frozen=True, kw_only=True):
     cuda_built: Version | None = None
     cudnn_built: Version | None = None
     would_load: WouldLoad | None = None
-    """None = not asked, or it loads no cuDNN."""
+    """None = not determined, or it loads no cuDNN."""
 
 
 class Loader(Struct, frozen=True, kw_only=True):
-    """What the dynamic loader would search."""
+    """Search paths of the dynamic loader."""
 
     ld_library_path: tuple[Text, ...] = ()
     ldconfig: tuple[Text, ...] = ()
-    """Paths in the linker cache of the libraries that matter here (CUDA, cuDNN, driver)."""
+    """Paths of the relevant libraries in the linker cache (CUDA, cuDNN, driver)."""
 
 
 class Packages(Struct, frozen=True, kw_only=True):
-    """Installed packages, names as pip (normalized) and dpkg write them."""
+    """Installed packages, with names as pip (normalized) and dpkg write them."""
 
     pip: Mapping[Name, Name] | Unknown = UNKNOWN
     apt: Mapping[Name, Name] | Unknown = UNKNOWN
     requires: Mapping[Name, tuple[Text, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """`Requires-Dist` lines of installed wheels, where they were read."""
+    """`Requires-Dist` lines of installed wheels, if they were read."""
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Something that could not be asked, or that is wrong with the machine."""
+    """Something that could not be determined, or that is wrong with the machine."""
 
     what: Text = ""
     why: Text = ""
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Everything known of one machine and of one Python environment on it."""
+    """Everything known of a machine and of a Python environment on it."""
 
     platform: Platform = Platform()
     python: Python = Python()
     driver: Driver | Unknown | None = UNKNOWN
-    """None = there is no driver."""
+    """None = no driver."""
     gpus: tuple[Gpu, ...] | Unknown = UNKNOWN
     cuda_toolkits: tuple[Toolkit, ...] | Unknown = UNKNOWN
     cudnn: tuple[CudnnCopy, ...] | Unknown = UNKNOWN
@@ -220,10 +220,10 @@ class Facts(Struct, frozen=True, kw_only=True):
     loader: Loader | Unknown = UNKNOWN
     packages: Packages = Packages()
     container: str | Unknown | None = UNKNOWN
-    """`docker`, `colab`, `kaggle`, `wsl`; None = none of them."""
+    """`docker`, `colab`, `kaggle` or `wsl`; None = none of these."""
     root: bool | None = None
-    """True where the user may become root (is root, or sudo without a password); None = unknown."""
+    """Whether the user is root, or can become root by sudo without a password; None = unknown."""
     sources: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Dotted fact (`driver.version`) to how it was learnt."""
+    """How each fact was determined, by dotted name (`driver.version`)."""
     problems: tuple[Problem, ...] = ()
     note: str | None = None

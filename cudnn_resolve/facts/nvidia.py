@@ -1,4 +1,4 @@
-"""Texts of the NVIDIA driver: nvidia-smi, the kernel's files, and which GPUs CUDA_VISIBLE_DEVICES leaves visible."""
+"""Parsers for the NVIDIA driver: nvidia-smi, files of the kernel, and CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _COMPAT = r"/(?:cuda[^/]*/compat[^/]*|cuda-compat[^/]*|compat)/"
 
 
 def is_compat(place: str) -> bool:
-    """True for a directory of a forward-compatibility package, whose libcuda is not the driver's own, or a file in it."""
+    """Whether a path is in a directory of a forward-compatibility package, whose libcuda is not the driver's own."""
     return re.search(_COMPAT, f"{place}/") is not None
 
 
 # --- nvidia-smi ---
 
 QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "compute_cap", "name")
-"""Fields asked with `--query-gpu`, the name last because only it may hold a comma."""
+"""Fields for `--query-gpu`; the name comes last, because only it may contain a comma."""
 
 OLD_QUERY_FIELDS = ("uuid", "driver_version", "memory.total", "name")
-"""The same for an nvidia-smi before R510, which refuses `compute_cap`."""
+"""The same for nvidia-smi before R510, which rejects `compute_cap`."""
 
 _CUDA = r"CUDA(?:\s+UMD)?\s+Version\s*:\s*(\d{1,2}\.\d{1,2})\b"
 _DRIVER = r"(?:Driver|KMD)\s+Version\s*:\s*(\d{2,4}(?:\.\d{1,9}){1,3})\b"
@@ -32,27 +32,27 @@ _LIBRARY = r"NVIDIA-SMI\s+(\d{2,4}(?:\.\d{1,9}){1,3})\b"
 
 
 class Banner(Struct, frozen=True, kw_only=True):
-    """The head of a plain nvidia-smi; None = not said."""
+    """Header of a plain nvidia-smi; None = not shown."""
 
     driver: DriverVersion | None
-    """Of the kernel module."""
+    """Version of the kernel module."""
     library: DriverVersion | None
-    """Of nvidia-smi's own release, which comes with the libraries."""
+    """Version of nvidia-smi, which comes with the user-space libraries."""
     cuda: CudaVersion | None
-    """Newest CUDA that the libcuda found by the loader supports."""
+    """Newest CUDA of the libcuda that the loader finds."""
 
 
 def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[tuple[Gpu, str | None], ...]:
-    """Parse each GPU with its driver in the answer to `--query-gpu=<fields> --format=csv,noheader,nounits`; other lines are passed over.
+    """GPUs, each with its driver, in the output of `--query-gpu=<fields> --format=csv,noheader,nounits`; other lines are skipped.
 
     Sample: `GPU-5a8d6e2c-…, 550.54.15, 15360, 7.5, Tesla T4`.
     """
-    found = []
+    gpus = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split(",", len(fields) - 1)]
         if len(values) != len(fields) or not values[0].startswith("GPU-"):
             continue
-        row = {name: _said(value) for name, value in zip(fields, values, strict=True)}
+        row = {name: _known(value) for name, value in zip(fields, values, strict=True)}
         memory = row.get("memory.total")
         driver = row["driver_version"]
         capability = row.get("compute_cap")
@@ -62,8 +62,8 @@ def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[tupl
             memory_mib=int(memory) if memory and re.fullmatch(r"\d{1,9}", memory) else None,
             uuid=row["uuid"],
         )
-        found.append((gpu, driver if driver and re.fullmatch(r"\d{2,4}(\.\d+){1,3}", driver) else None))
-    return tuple(found)
+        gpus.append((gpu, driver if driver and re.fullmatch(r"\d{2,4}(\.\d+){1,3}", driver) else None))
+    return tuple(gpus)
 
 
 def parse_banner(text: str) -> Banner:
@@ -80,8 +80,8 @@ def parse_banner(text: str) -> Banner:
     )
 
 
-def _said(value: str) -> str | None:
-    """The value, or None for nvidia-smi's ways to say nothing (`[N/A]`, `[Unknown Error]`)."""
+def _known(value: str) -> str | None:
+    """The value; None for nvidia-smi's placeholders (`[N/A]`, `[Unknown Error]`)."""
     return None if not value or value.startswith("[") or value in ("N/A", "Not Supported") else value[:200]
 
 
@@ -94,7 +94,7 @@ _TEGRA = r"R(\d+)\s*\(release\),\s*REVISION:\s*(\d+(?:\.\d+)*)"
 
 
 def parse_driver_version(text: str) -> DriverVersion | None:
-    """The version in `/proc/driver/nvidia/version`, or None where the text gives none.
+    """Driver version in `/proc/driver/nvidia/version`; None if the text has none.
 
     Samples: `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023` and, of the open module,
     `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (dvs-builder@U16-I3-B14-4-3)  …`.
@@ -105,19 +105,19 @@ def parse_driver_version(text: str) -> DriverVersion | None:
 
 
 def parse_module_version(text: str) -> DriverVersion | None:
-    """The version in `/sys/module/nvidia/version`, `550.54.15`, or None."""
+    """Driver version in `/sys/module/nvidia/version`, `550.54.15`; None for another text."""
     found = re.fullmatch(_VERSION, text.strip())
     return DriverVersion(found[1]) if found else None
 
 
 def library_version(path: str) -> DriverVersion | None:
-    """The driver that a library's file name gives, `/usr/lib/…/libcuda.so.550.54.15`; None for `libcuda.so.1`."""
+    """Driver version in a library's file name, `/usr/lib/…/libcuda.so.550.54.15`; None for `libcuda.so.1`."""
     found = re.search(_LIBRARY_FILE, path)
     return DriverVersion(found[1]) if found else None
 
 
 def parse_gpu_information(text: str) -> dict[str, str]:
-    """The lines of `/proc/driver/nvidia/gpus/<bus>/information`: `Model:  Tesla T4`, `GPU UUID: GPU-…`, `Bus Location: …`."""
+    """Keys and values of `/proc/driver/nvidia/gpus/<bus>/information`: `Model:  Tesla T4`, `GPU UUID: GPU-…`, `Bus Location: …`."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         key, colon, value = line.partition(":")
@@ -127,12 +127,12 @@ def parse_gpu_information(text: str) -> dict[str, str]:
 
 
 def is_nvidia_display(vendor: str, device_class: str) -> bool:
-    """True for a PCI device that is a display or 3D controller of NVIDIA: vendor `0x10de`, class `0x03…`."""
+    """Whether a PCI device is a display or 3D controller of NVIDIA: vendor `0x10de`, class `0x03…`."""
     return vendor.strip().lower() == "0x10de" and device_class.strip().lower().startswith("0x03")
 
 
 def parse_tegra_release(text: str) -> str | None:
-    """The Jetson Linux release of `/etc/nv_tegra_release`, `35.4.1`, or None.
+    """Jetson Linux release in `/etc/nv_tegra_release`, `35.4.1`; None for another text.
 
     Sample: `# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref, EABI: aarch64, DATE: …`.
     """
@@ -141,7 +141,7 @@ def parse_tegra_release(text: str) -> str | None:
 
 
 def effective_user(text: str) -> int | None:
-    """The effective user id in `/proc/self/status` (`Uid:	1000	1000	1000	1000`: real, effective, …), or None."""
+    """Effective user id in `/proc/self/status` (`Uid:	1000	1000	1000	1000`: real, effective, …); None for another text."""
     found = re.search(r"^Uid:\s*\d+\s+(\d+)", text, re.MULTILINE)
     return int(found[1]) if found else None
 
@@ -152,39 +152,39 @@ _INDEX = r"\s*(-?\d+)"
 
 
 def visible_devices(value: str, uuids: Sequence[str | None], instances: Sequence[Sequence[str]] = ()) -> tuple[bool, ...]:
-    """Decide for each GPU whether it is visible under that value; `instances` are the UUIDs of each GPU's MIG instances.
+    """Whether each GPU is visible under a value of CUDA_VISIBLE_DEVICES; `instances` are the UUIDs of each GPU's MIG instances.
 
-    Indices and UUIDs or their unique beginnings (`GPU-5a8d`, `MIG-…`) in a comma-separated list; the first entry that names no
-    device ends it, an entry named twice leaves nothing visible, and the empty text hides all. Indices count in the order in which
-    `uuids` come, which is CUDA's own only under CUDA_DEVICE_ORDER=PCI_BUS_ID or on equal cards.
+    The value is a comma-separated list of indices, and of UUIDs or unique prefixes of them (`GPU-5a8d`, `MIG-…`). The first entry that
+    names no device ends the list, a repeated entry hides all GPUs, and so does an empty value. Indices follow the order of `uuids`,
+    which is CUDA's order only under CUDA_DEVICE_ORDER=PCI_BUS_ID or with identical cards.
     Source: CUDA C++ Programming Guide, CUDA environment variables.
     """
-    chosen: list[int] = []
-    named: list[str] = []
-    for entry in value.split(","):
-        index = _position(entry.strip(), uuids, instances)
+    visible: set[int] = set()
+    names: set[str] = set()
+    for entry in map(str.strip, value.split(",")):
+        index = _position(entry, uuids, instances)
         if index is None:
             break
-        word = entry.strip().lower() if not entry.strip()[:1].isdigit() else str(index)
-        if word in named:
+        name = str(index) if entry[:1].isdigit() else entry.lower()
+        if name in names:
             return (False,) * len(uuids)
-        named.append(word)
-        chosen.append(index)
-    return tuple(index in chosen for index in range(len(uuids)))
+        names.add(name)
+        visible.add(index)
+    return tuple(index in visible for index in range(len(uuids)))
 
 
 def _position(entry: str, uuids: Sequence[str | None], instances: Sequence[Sequence[str]]) -> int | None:
-    """The GPU that one entry names, or None."""
+    """Index of the GPU that an entry names; None if it names none."""
     number = re.match(_INDEX, entry)
     if number:
         index = int(number[1])
         return index if 0 <= index < len(uuids) else None
     if entry.upper().startswith("GPU-"):
-        fits = [index for index, uuid in enumerate(uuids) if uuid and uuid.lower().startswith(entry.lower())]
-        return fits[0] if len(fits) == 1 else None
+        matches = [index for index, uuid in enumerate(uuids) if uuid and uuid.lower().startswith(entry.lower())]
+        return matches[0] if len(matches) == 1 else None
     if entry.upper().startswith("MIG-GPU-"):  # before R470: MIG-GPU-<uuid>/<instance>/<compute instance>
         return _position(entry[4:].partition("/")[0], uuids, ())
     if entry.upper().startswith("MIG-"):
-        fits = [index for index, inner in enumerate(instances) if any(one.lower().startswith(entry.lower()) for one in inner)]
-        return fits[0] if len(fits) == 1 else None
+        matches = [index for index, inner in enumerate(instances) if any(uuid.lower().startswith(entry.lower()) for uuid in inner)]
+        return matches[0] if len(matches) == 1 else None
     return None

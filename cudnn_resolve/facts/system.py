@@ -1,4 +1,4 @@
-"""Texts of an operating system: os-release and dpkg's status file."""
+"""Parsers for files of the operating system: os-release and dpkg's status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 def parse_os_release(text: str) -> Mapping[str, str]:
-    r"""The assignments of an os-release file, quotes and backslashes resolved; lines that are none are passed over.
+    r"""Assignments of an os-release file, quotes and backslashes resolved; other lines are skipped.
 
     Sample: `VERSION_ID="22.04"`. Source: os-release(5).
     """
@@ -36,24 +36,24 @@ def _unquoted(value: str) -> str:
 # --- dpkg ---
 
 
-_FIELD = re.compile(r"\n(Package|Version|Status|Architecture): (.*)")  # the line break is searched for twice as fast as ^
+_FIELD = re.compile(r"\n(Package|Version|Status|Architecture): (.*)")  # a line break is found twice as fast as ^
 
 
 class AptPackages(Struct, frozen=True, kw_only=True):
     """Installed packages of a Debian or Ubuntu system."""
 
     versions: Mapping[str, str]
-    """Name without architecture to version; of one name in two architectures the native one."""
+    """Version by name without architecture; the native one if a package is installed for two architectures."""
     held: frozenset[str]
-    """Packages that `apt-mark hold` keeps as they are."""
+    """Packages on hold (`apt-mark hold`)."""
 
 
 def parse_status(text: str, native: str | None = None) -> AptPackages:
-    """Parse the packages that are installed according to `/var/lib/dpkg/status`; stanzas that say too little are passed over.
+    """Installed packages according to `/var/lib/dpkg/status`; incomplete stanzas are skipped.
 
     `native` is dpkg's name of the machine's architecture (`amd64`, `arm64`). Sample of a stanza:
     `Package: libcudnn8`, `Status: hold ok installed`, `Architecture: amd64`, `Version: 8.9.7.29-1+cuda12.2`.
-    Source: dpkg-query(1), the three words of Status: what is wanted, flags, state.
+    Source: dpkg-query(1), the three words of Status: desired action, flags, state.
     """
     versions: dict[str, str] = {}
     foreign: dict[str, str] = {}
@@ -73,5 +73,5 @@ def parse_status(text: str, native: str | None = None) -> AptPackages:
 
 
 def debian_arch(arch: str | None) -> str | None:
-    """What dpkg calls an architecture: `amd64` for `x86_64`; None where that is not known."""
+    """Name of an architecture in dpkg: `amd64` for `x86_64`; None if unknown."""
     return {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64el", "i686": "i386"}.get(arch or "")

@@ -1,4 +1,4 @@
-"""What is inside a wheel, read without unpacking it."""
+"""Contents of a wheel, read without unpacking it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudnn_resolve.errors import WorldError
 MOST_MEMBERS = 400_000
 MOST_TEXT_BYTES = 64 << 20
 _DAMAGE = (OSError, zipfile.BadZipFile, zlib.error, LZMAError, ValueError, EOFError, NotImplementedError, RuntimeError, LookupError)
-"""What zipfile raises for damaged files."""
+"""Exceptions of zipfile for damaged files."""
 
 
 class Member(Struct, frozen=True, kw_only=True):
@@ -21,14 +21,14 @@ class Member(Struct, frozen=True, kw_only=True):
 
     name: str
     size: int
-    """Bytes when unpacked."""
+    """Unpacked size in bytes."""
     is_link: bool = False
     checksum: int = 0
     """CRC-32."""
 
 
 class Archive:
-    """An open wheel; use it in a `with`."""
+    """An open wheel; a context manager."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -44,23 +44,23 @@ class Archive:
         self._zip.close()
 
     def members(self) -> tuple[Member, ...]:
-        """Every file, folders left out; WorldError where there are more than any wheel has."""
+        """Every file, directories left out; raise WorldError if there are more than any wheel has."""
         infos = self._zip.infolist()
         if len(infos) > MOST_MEMBERS:
             raise bad_wheel(self.path, f"it has {len(infos)} members")
         return tuple(
-            # `orig_filename` is what the archive says; `filename` is cut at a NUL byte, and other programs may read it otherwise.
+            # `orig_filename` is what the archive holds; `filename` is cut at a NUL byte, and other programs may read it differently.
             Member(name=info.orig_filename, size=info.file_size, is_link=(info.external_attr >> 28) == 0o12, checksum=info.CRC)
             for info in infos
             if not info.orig_filename.endswith("/")
         )
 
     def folders(self) -> tuple[str, ...]:
-        """Every folder that has a member of its own."""
+        """Every directory that is a member itself."""
         return tuple(info.orig_filename[:-1] for info in self._zip.infolist() if info.orig_filename.endswith("/"))
 
     def text(self, name: str) -> str | None:
-        """A member as text; None where there is none. WorldError where it is damaged or far too large."""
+        """Text of a member; None if there is none. Raise WorldError if it is damaged or far too large."""
         try:
             with self._zip.open(name) as member:
                 raw = member.read(MOST_TEXT_BYTES + 1)
@@ -74,11 +74,11 @@ class Archive:
 
 
 def is_entry_points(name: str) -> bool:
-    """True for a wheel's list of programs."""
+    """Whether a member is the wheel's list of entry points."""
     return name.count("/") == 1 and name.endswith(".dist-info/entry_points.txt")
 
 
 def bad_wheel(path: str, why: str) -> WorldError:
-    """The refusal of a wheel."""
+    """Error for a wheel that cannot be installed."""
     name = path.rpartition("/")[2]
-    return WorldError(f"{name} is no wheel that can be installed: {why}", code="wheel-bad", hint="nothing was changed")
+    return WorldError(f"{name} cannot be installed: {why}", code="wheel-bad", hint="nothing was changed")

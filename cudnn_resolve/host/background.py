@@ -1,6 +1,6 @@
-"""Calls that run while others wait, as futures: asking a machine is mostly waiting for its children.
+"""Calls that run in daemon threads while others wait: asking a machine is mostly waiting for its children.
 
-The threads are daemons, which those of an executor are not: whoever presses Ctrl-C does not wait for a child that hangs.
+Threads of an executor are not daemons: Ctrl-C would wait for a child that hangs.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ T = TypeVar("T")
 
 
 class Later(Future[T]):
-    """The value of a call that runs in a thread of its own from now on."""
+    """Result of a call that starts at once in a thread of its own."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         super().__init__()
-        threading.Thread(target=_fill, args=(self, call), daemon=True).start()
+        threading.Thread(target=_fulfil, args=(self, call), daemon=True).start()
 
 
 class Once(Generic[T]):
-    """The value of a call that is made when somebody first asks for it; whoever asks meanwhile waits."""
+    """Lazy value, computed by the first thread that asks for it; others wait meanwhile."""
 
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
         self._lock = threading.Lock()
-        self._found: list[T] = []
+        self._result: list[T] = []
 
     @property
     def was_asked(self) -> bool:
-        """True once the call was made."""
-        return bool(self._found)
+        """Whether the value has been computed."""
+        return bool(self._result)
 
     def value(self) -> T:
-        """The value; what the call raised is raised here, and the next one calls again."""
+        """The value; an exception of the call is raised here, and the next caller tries again."""
         with self._lock:
-            if not self._found:
-                self._found.append(self._call())
-            return self._found[0]
+            if not self._result:
+                self._result.append(self._call())
+            return self._result[0]
 
 
 class Delayed:
-    """A call that is made after some seconds unless it is given up; who holds `turn` is not disturbed by it."""
+    """A call that is made after a delay unless it is cancelled, and never while somebody holds `turn`."""
 
     def __init__(self) -> None:
         self.turn = threading.RLock()
@@ -51,17 +51,17 @@ class Delayed:
 
     @property
     def is_due(self) -> bool:
-        """True where the call is still to be made."""
+        """Whether the call is still to be made."""
         return self._timer is not None
 
     def begin(self, seconds: float, call: Callable[[], None]) -> None:
-        """Make the call after so many seconds."""
+        """Schedule the call."""
         self._timer = threading.Timer(seconds, self._make, (call,))
         self._timer.daemon = True
         self._timer.start()
 
     def give_up(self) -> None:
-        """Make no call any more."""
+        """Cancel the call."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
@@ -74,21 +74,21 @@ class Delayed:
 
 
 def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-    """The values of the calls in their order; so many of them run at any time, and what is begun comes in that order, too."""
-    found: list[Future[T]] = [Future() for _ in calls]
-    waiting = iter(tuple(zip(found, calls, strict=True)))
+    """Results of the calls, in order; at most `at_once` run at a time, and they start in order."""
+    futures: list[Future[T]] = [Future() for _ in calls]
+    waiting = iter(tuple(zip(futures, calls, strict=True)))
 
     def work() -> None:
         for future, call in waiting:
-            _fill(future, call)
+            _fulfil(future, call)
 
     for _ in range(min(max(at_once, 1), len(calls))):
         Later(work)
-    return [one.result() for one in found]
+    return [future.result() for future in futures]
 
 
-def _fill(future: Future[T], call: Callable[[], T]) -> None:
+def _fulfil(future: Future[T], call: Callable[[], T]) -> None:
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - raised again where the value is asked for
+    except BaseException as error:  # noqa: BLE001 - raised again by `result`
         future.set_exception(error)

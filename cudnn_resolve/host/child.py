@@ -1,4 +1,4 @@
-"""Programs of this package that a child runs and that answer with one JSON line: where they lie, and how their answer is read."""
+"""Payloads: programs of this package that run in a child and answer with one line of JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from cudnn_resolve.host.protocol import CommandResult
 
 MARK = "cudnn-resolve-answer "
-"""Begins the line that is the answer, so that whatever else prints into the stream does no harm."""
+"""Prefix of the answer line, so that other output in the stream does no harm."""
 
 
 def payload_path(name: str) -> str:
-    """Path of a program of this package, `probe/payload_python.py`."""
+    """Path of a payload, such as `probe/payload_python.py`."""
     return os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
 
 
 def answer_of(result: CommandResult) -> dict[str, Any] | None:
-    """The JSON object in a child's answer; None where there is none: it crashed, hung, or printed something else."""
-    line = next((one for one in reversed(result.stdout.splitlines()) if one.startswith(MARK)), None)
+    """JSON object in a payload's answer; None if it crashed, hung, or printed something else."""
+    line = next((line for line in reversed(result.stdout.splitlines()) if line.startswith(MARK)), None)
     try:
         answer = json.loads(line[len(MARK) :]) if line is not None else None
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What time it is, and seconds that pass whatever the wall clock says."""
+"""Wall clock and monotonic time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 
 
 def today() -> str:
-    """The date in UTC, `2026-11-21`."""
+    """Date in UTC, `2026-11-21`."""
     return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def moment() -> str:
-    """The time as ISO 8601 in UTC."""
+    """Time in UTC as ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def seconds() -> float:
-    """Seconds since some moment; never goes back."""
+    """Monotonic clock, in seconds."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""Changes on the disk: moved, written whole, removed; each of them can be done again after a kill and then ends the same.
+"""Changes on the disk: files moved, written whole, removed. Each can be repeated after a kill and then has the same result.
 
 Nothing here follows a symbolic link in the last part of a path, and nothing is deleted that is not named.
 """
@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from cudnn_resolve.errors import WorldError
 
 UNFINISHED = ".cudnn-resolve-new"
-"""How names of files end that take their place only when they are whole."""
+"""Suffix of files that take their final name only when they are whole."""
 _CHUNK = 1 << 20
-_NOBODY = ".cudnn-resolve-is-not-there"
+_MISSING_NAME = ".cudnn-resolve-is-not-there"
 _KINDS = {modes.S_IFREG: "file", modes.S_IFDIR: "folder", modes.S_IFLNK: "link"}
 
 
 def kind(path: str) -> str | None:
-    """What is at a path, a link not followed: `file`, `folder`, `link`, `other`, or None for nothing."""
-    found = _seen(path)
+    """Kind of a path, a link not followed: `file`, `folder`, `link` or `other`; None if nothing is there."""
+    found = _lstat(path)
     return _KINDS.get(modes.S_IFMT(found.st_mode), "other") if found else None
 
 
-def _seen(path: str) -> os.stat_result | None:
-    """What is at a path, a link not followed; None where nothing is, or it cannot be told."""
+def _lstat(path: str) -> os.stat_result | None:
+    """Status of a path, a link not followed; None if nothing is there, or it cannot be read."""
     try:
         return os.lstat(path)
     except (OSError, ValueError):
@@ -35,7 +35,7 @@ def _seen(path: str) -> os.stat_result | None:
 
 
 def is_missing(path: str) -> bool:
-    """True where there surely is nothing: a folder that may not be looked into tells nothing."""
+    """Whether a path surely does not exist: in a folder that may not be entered it might."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -46,41 +46,44 @@ def is_missing(path: str) -> bool:
 
 
 def is_regular(path: str) -> bool:
-    """True for a file, or a link that leads to one."""
+    """Whether a path is a file, or a link to one."""
     return os.path.isfile(path)
 
 
 def is_folder(path: str) -> bool:
-    """True for a folder, or a link that leads to one."""
+    """Whether a path is a folder, or a link to one."""
     return os.path.isdir(path)
 
 
 def mode_of(path: str) -> int:
-    """The permission bits of what is there; 0 where nothing is."""
-    found = _seen(path)
+    """Permission bits of a path; 0 if nothing is there."""
+    found = _lstat(path)
     return modes.S_IMODE(found.st_mode) if found else 0
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file, a link not followed; 0 where nothing is."""
-    found = _seen(path)
+    """Size of a file in bytes, a link not followed; 0 if nothing is there."""
+    found = _lstat(path)
     return found.st_size if found else 0
 
 
 def state_of(path: str) -> tuple[int, ...]:
-    """Numbers that change with whatever is written to a file (whose time of change no program sets); empty where nothing is."""
-    found = _seen(path)
+    """Device, inode, size, mtime and ctime of a file; empty if it is missing.
+
+    They change with every write: no program can set the ctime.
+    """
+    found = _lstat(path)
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns) if found else ()
 
 
 def make_folder(path: str, mode: int = 0o777) -> None:
-    """Create a folder and those above it; WorldError where that is not possible."""
+    """Create a folder and its parents; raise WorldError if that fails."""
     with refused(path):
         os.makedirs(path, mode, exist_ok=True)
 
 
 def missing_folders(path: str) -> tuple[str, ...]:
-    """The folder, and those above it, that are not there; the innermost first."""
+    """The folder and those of its parents that do not exist, innermost first."""
     out = []
     while path and not os.path.lexists(path):
         out.append(path)
@@ -89,9 +92,9 @@ def missing_folders(path: str) -> tuple[str, ...]:
 
 
 def move(source: str, target: str) -> None:
-    """Move `source` to `target`, replacing what is there; across file systems it is copied, then removed.
+    """Move `source` to `target`, replacing what is there; across file systems, copy and then remove.
 
-    WorldError where that is not possible; then `source` is still there.
+    Raise WorldError if that fails; `source` is still there then.
     """
     try:
         try:
@@ -106,31 +109,31 @@ def move(source: str, target: str) -> None:
 
 
 def _move_across(source: str, target: str) -> None:
-    beside = f"{target}{UNFINISHED}"
+    temporary = f"{target}{UNFINISHED}"
     try:
         if os.path.islink(source):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
-            os.symlink(os.readlink(source), beside)
+                os.unlink(temporary)
+            os.symlink(os.readlink(source), temporary)
         else:
-            from shutil import copy2  # slow to import, as its neighbours: it brings three compressors along
+            from shutil import copy2  # slow to import, as the others below: it brings three compressors along
 
-            copy2(source, beside, follow_symlinks=False)
-            with open(os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as copy:
+            copy2(source, temporary, follow_symlinks=False)
+            with open(os.open(temporary, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as copy:
                 os.fsync(copy)
-        os.rename(beside, target)
+        os.rename(temporary, target)
         sync_folder(os.path.dirname(target))
         os.unlink(source)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise refusal(error, target) from None
 
 
 def move_tree(source: str, target: str, roots: Sequence[str]) -> None:
-    """Move what is in the folder `source` into the folder `target`, among what is there; folders that are new move as they are.
+    """Merge the folder `source` into the folder `target`; folders that are new are moved whole.
 
-    WorldError where something of another kind is in the way, or a link that leads out of the `roots`; what has been moved by then stays.
+    Raise WorldError if something of another kind is in the way, or a link that leads out of the `roots`; what was moved before stays.
     """
     inside = tuple(f"{os.path.realpath(root).rstrip('/')}/" for root in roots)
     waiting = [(source, target)]
@@ -152,7 +155,7 @@ def move_tree(source: str, target: str, roots: Sequence[str]) -> None:
 
 
 def _move_entry(source: str, target: str) -> None:
-    """A file, a link, or a folder with all in it, also to another file system, or another mount of the same."""
+    """Move a file, a link, or a folder with its content, also to another file system or another mount of the same."""
     try:
         os.rename(source, target)
     except OSError as error:
@@ -167,22 +170,22 @@ def _move_entry(source: str, target: str) -> None:
 
 
 def can_rename(source: str, target: str) -> bool:
-    """True where a file of one folder can be renamed into the other: two mounts of one disk refuse that, too. Nothing is changed."""
+    """Whether files can be renamed from one folder to the other, which two mounts of one disk refuse, too. Nothing is changed."""
     try:
-        os.rename(f"{source}/{_NOBODY}", f"{target}/{_NOBODY}")
+        os.rename(f"{source}/{_MISSING_NAME}", f"{target}/{_MISSING_NAME}")
     except OSError as error:
-        return error.errno == errno.ENOENT and os.path.isdir(source) and os.path.isdir(target)  # mounts are compared first
+        return error.errno == errno.ENOENT and os.path.isdir(source) and os.path.isdir(target)  # mounts are compared before the file
     return True
 
 
 def remove(path: str) -> None:
-    """Remove a file or link, if it is there; WorldError where it cannot be removed."""
+    """Remove a file or link if it exists; raise WorldError if that fails."""
     with refused(path), contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 
 
 def remove_empty(path: str) -> bool:
-    """True where the folder was empty and is gone now."""
+    """Remove a folder if it is empty; whether it was removed."""
     try:
         os.rmdir(path)
     except OSError:
@@ -191,7 +194,7 @@ def remove_empty(path: str) -> bool:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder and all in it, if there is one; WorldError where that is not possible."""
+    """Remove a folder and its content if it exists; raise WorldError if that fails."""
     if kind(path) != "folder":
         return
     from shutil import rmtree
@@ -200,16 +203,16 @@ def remove_tree(path: str) -> None:
         rmtree(path)
     except FileNotFoundError:
         return
-    except RecursionError:  # deeper than Python can go by itself
-        for one in (*files_below(path), *folders_below(path)):
-            (os.rmdir if os.path.isdir(one) and not os.path.islink(one) else os.unlink)(one)
+    except RecursionError:  # nested deeper than Python's recursion limit
+        for inner in (*files_below(path), *folders_below(path)):
+            (os.rmdir if os.path.isdir(inner) and not os.path.islink(inner) else os.unlink)(inner)
         os.rmdir(path)
     except OSError as error:
         raise refusal(error, path) from None
 
 
 def names_in(path: str) -> tuple[str, ...]:
-    """Names in a folder; empty where there is no readable one."""
+    """Names in a folder; empty if it cannot be read."""
     try:
         return tuple(os.listdir(path))
     except OSError:
@@ -217,12 +220,12 @@ def names_in(path: str) -> tuple[str, ...]:
 
 
 def files_below(path: str) -> Iterator[str]:
-    """Every file and link below a folder; links to folders are not gone into."""
+    """Files and links below a folder, recursively; links to folders are not followed."""
     return (entry.path for entry in _entries_below(path) if not entry.is_dir(follow_symlinks=False))
 
 
 def folders_below(path: str) -> Iterator[str]:
-    """Every folder below a folder, inner ones first."""
+    """Folders below a folder, innermost first."""
     return reversed([entry.path for entry in _entries_below(path) if entry.is_dir(follow_symlinks=False)])
 
 
@@ -239,29 +242,29 @@ def _entries_below(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def write_whole(path: str, content: bytes, *, synced: bool = True) -> None:
-    """Replace a file by this content, whole and synced; WorldError where it cannot be written, and what was there stays.
+    """Replace a file atomically and sync it; raise WorldError if that fails, leaving the old content in place.
 
-    What nobody asks for after a power failure need not be `synced`.
+    `synced=False` is for content that nobody needs after a power failure.
     """
-    beside = f"{path}{UNFINISHED}"
+    temporary = f"{path}{UNFINISHED}"
     try:
         with refused(path):
-            with open(beside, "wb") as file:
+            with open(temporary, "wb") as file:
                 file.write(content)
                 file.flush()
                 if synced:
                     os.fsync(file.fileno())
-            os.replace(beside, path)
+            os.replace(temporary, path)
             if synced:
                 sync_folder(os.path.dirname(path))
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
 def append(path: str, content: bytes, *, synced: bool) -> None:
-    """Append to a file, `synced` with all that was appended before; WorldError where it cannot be written."""
+    """Append to a file; `synced` also syncs what was appended before. Raise WorldError if that fails."""
     with refused(path):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -274,13 +277,13 @@ def append(path: str, content: bytes, *, synced: bool) -> None:
 
 
 def cut(path: str, size: int) -> None:
-    """Cut a file off after `size` bytes, where a kill left half a line."""
+    """Truncate a file, to remove half a line that a kill left."""
     with refused(path):
         os.truncate(path, size)
 
 
 def sync_folder(path: str) -> None:
-    """Sync the names in a folder, where the file system can."""
+    """Sync the entries of a folder, if the file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -290,9 +293,9 @@ def sync_folder(path: str) -> None:
 
 
 def sync_file_systems(paths: Iterable[str]) -> None:
-    """Write all that the file systems of these paths hold in memory to their disks (syncfs(2)); WorldError where a disk refuses.
+    """Flush the file systems of these paths to disk (syncfs(2)); raise WorldError if a disk refuses.
 
-    Installers do not sync what they lay down: without this a power failure leaves files that have a name and no content.
+    Installers do not sync what they write: without this, a power failure leaves files that have a name and no content.
     """
     import ctypes
 
@@ -313,7 +316,7 @@ def sync_file_systems(paths: Iterable[str]) -> None:
 
 
 def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = None) -> str:
-    """The hexadecimal digest of a file; WorldError where it cannot be read."""
+    """Hexadecimal digest of a file; raise WorldError if it cannot be read."""
     import hashlib
 
     found = hashlib.new(algorithm)
@@ -326,7 +329,7 @@ def digest(path: str, algorithm: str, progress: Callable[[int], None] | None = N
 
 
 def copy_file(source: str, target: str) -> None:
-    """Link `target` to the file, or copy it where the file system cannot link; WorldError where neither works."""
+    """Hard-link `target` to the file, or copy it if the file system cannot link; raise WorldError if neither works."""
     from shutil import copyfile
 
     with refused(target):
@@ -338,46 +341,46 @@ def copy_file(source: str, target: str) -> None:
             copyfile(source, target)
 
 
-def _existing(path: str) -> str:
-    """The path, or the nearest folder above it that exists."""
+def _nearest_existing(path: str) -> str:
+    """The path itself, or its nearest parent that exists."""
     while not os.path.exists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return path
 
 
 def free_bytes(path: str) -> int:
-    """Bytes that this user may still write on the file system of a path, or of the nearest folder above it that exists."""
+    """Bytes that this user may still write on the file system of a path, which need not exist yet."""
     from shutil import disk_usage
 
     try:
-        return disk_usage(_existing(path)).free
+        return disk_usage(_nearest_existing(path)).free
     except OSError:
         return 0
 
 
 def own_bytes(path: str) -> int:
-    """Bytes on the disk that removing a folder would give back: files that lie elsewhere, too, give nothing."""
-    found = map(_seen, files_below(path))
-    return sum(one.st_blocks * 512 for one in found if one is not None and one.st_nlink == 1)
+    """Bytes on the disk that removing a folder frees: files with hard links elsewhere free nothing."""
+    found = map(_lstat, files_below(path))
+    return sum(file.st_blocks * 512 for file in found if file is not None and file.st_nlink == 1)
 
 
 def device_of(path: str) -> int | None:
-    """The file system that a path is on, or that of the nearest folder above it that exists."""
+    """Number of the file system of a path, which need not exist yet."""
     try:
-        return os.stat(_existing(path)).st_dev
+        return os.stat(_nearest_existing(path)).st_dev
     except OSError:
         return None
 
 
 def inode_of(path: str) -> int | None:
-    """The number by which its file system knows a folder, links not followed; None where nothing is."""
-    found = _seen(path)
+    """Inode number, links not followed; None if nothing is there."""
+    found = _lstat(path)
     return found.st_ino if found else None
 
 
 def writable(path: str) -> bool:
-    """True where this user may make files in the folder, or in the nearest one above it that exists."""
-    path = _existing(path)
+    """Whether this user can create files in a folder, or in its nearest parent that exists."""
+    path = _nearest_existing(path)
     if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK):
         return False
     try:
@@ -386,64 +389,22 @@ def writable(path: str) -> bool:
         return False
 
 
-def state_folder() -> str:
-    """The folder for what this program must remember: below `XDG_STATE_HOME`, else below `~/.local/state`."""
-    home = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(home):  # the XDG base directory specification: a relative path counts as unset
-        home = os.path.expanduser("~/.local/state")
-    if not os.path.isabs(home):
-        return f"/var/tmp/cudnn-resolve-{os.geteuid()}"  # noqa: S108 - `private_folder` refuses what belongs to others
-    return os.path.join(home, "cudnn-resolve")
-
-
-def private_folder(path: str) -> str:
-    """The folder, made where it is missing, which only this user can change; WorldError where it belongs to another."""
-    try:
-        os.makedirs(path, 0o700, exist_ok=True)
-    except OSError as error:
-        refused = refusal(error, path)
-        hint = "what is put back is kept there: set XDG_STATE_HOME to a folder that this user may write to"
-        raise WorldError(refused.message, code=refused.code, hint=hint) from None
-    refuse_foreign(path)
-    return path
-
-
-def refuse_foreign(path: str) -> None:
-    """Reject a folder that others than this user can change: what it says is not believed. Raises WorldError."""
-    found = _seen(path)
-    if found is None:
-        return
-    if modes.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
-        return
-    if not modes.S_ISDIR(found.st_mode):
-        help_ = "put a folder there"
-    else:
-        help_ = f"`chmod go-w {path}`" if found.st_uid == os.geteuid() else f"`chown` it to user {os.geteuid()}"
-    raise WorldError(
-        f"{path} is not a folder of this user alone",
-        code="state-folder",
-        context=path,
-        hint=f"what is put back is kept there, and others could have changed it: look at it, then {help_}, "
-        "or set XDG_STATE_HOME to a folder of yours",
-    )
-
-
 def content(path: str, limit_bytes: int) -> bytes | None:
-    """The beginning of a file, a link not followed; None where there is no readable one."""
+    """Beginning of a file, a link not followed; None if there is no readable file."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     with open(handle, "rb") as file:
         try:
-            size = os.fstat(handle).st_size  # a buffer of the whole limit costs more than the file; some files say 0
+            size = os.fstat(handle).st_size  # a buffer of the whole limit costs more than the file; kernel files report 0
             return file.read(min(limit_bytes, size) if size else limit_bytes)
         except OSError:
             return None
 
 
 def folder_here() -> str:
-    """The folder that relative paths start from; `.` where it is gone."""
+    """Current working directory; `.` if it was deleted."""
     try:
         return os.getcwd()
     except OSError:
@@ -451,7 +412,7 @@ def folder_here() -> str:
 
 
 def go_to(path: str) -> bool:
-    """True where relative paths start from that folder from now on."""
+    """Change the working directory; whether that worked."""
     try:
         os.chdir(path)
     except (OSError, ValueError):
@@ -460,18 +421,18 @@ def go_to(path: str) -> bool:
 
 
 def real(path: str) -> str:
-    """The path with every link resolved, as far as it exists."""
+    """A path with every symbolic link resolved, as far as it exists."""
     return os.path.realpath(path)
 
 
 def is_root() -> bool:
-    """True where this process is root."""
+    """Whether this process runs as root."""
     return os.geteuid() == 0
 
 
 @contextlib.contextmanager
 def refused(path: str) -> Iterator[None]:
-    """Raise what the system refuses inside as a WorldError that names the path."""
+    """Raise an OSError inside as a WorldError that names the path."""
     try:
         yield
     except OSError as error:
@@ -479,11 +440,11 @@ def refused(path: str) -> Iterator[None]:
 
 
 def refusal(error: OSError, path: str) -> WorldError:
-    """The error that says what the system refused, and what helps."""
+    """WorldError for an OSError: what the system refused, and what helps."""
     reason = error.strerror or str(error)
     code, hint = "system", None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         code, hint = "disk-full", "make room there and run it again"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        code, hint = "permission", "use an environment that this user may change, such as one of `python -m venv`"
+        code, hint = "permission", "use an environment that this user can change, for example one made by `python -m venv`"
     return WorldError(f"{path}: {reason}", code=code, hint=hint)

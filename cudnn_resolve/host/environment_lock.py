@@ -1,7 +1,7 @@
-"""A hold on an environment: one `apply` at a time, and none that outlives its process.
+"""Lock on an environment: one `apply` at a time, released when its process ends.
 
-The lock is an flock(2) of the folder itself: nothing is written into the environment, and the kernel lets go when the last process
-that has it ends, however it ends. Programs that we start have it too, so that an installer that outlives us still holds it.
+The lock is an flock(2) of the folder itself: nothing is written into the environment, and the kernel releases it when the last process
+that shares it ends, however it ends. Programs that we start share it, so that an installer that outlives us still holds it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _PAUSE_SECONDS = 0.02
 
 
 class Hold:
-    """The hold on one folder; `release` gives it back."""
+    """A lock that is held on one folder."""
 
     def __init__(self, handle: int, *, is_locked: bool = True) -> None:
         self.handle = handle
-        """For the programs that share it."""
+        """File descriptor, for programs that share the lock."""
         self.is_locked = is_locked
-        """False on a file system without locks, such as some network ones: there nobody is held off."""
+        """False on a file system without locks, such as some network ones, where nobody is kept out."""
 
     def release(self) -> None:
         """Release the lock."""
@@ -33,9 +33,9 @@ class Hold:
 
 
 def hold(folder: str, *, wait_seconds: float = 0.0, shared: bool = False) -> Hold | None:
-    """The hold on a folder; None where another process has it and does not let go in time. WorldError where it cannot be opened.
+    """Lock a folder; None if another process holds it all that time. Raise WorldError if it cannot be opened.
 
-    Those that are `shared` keep out only one that is not.
+    A `shared` lock keeps out only exclusive ones.
     """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -49,7 +49,7 @@ def hold(folder: str, *, wait_seconds: float = 0.0, shared: bool = False) -> Hol
 
 
 def lock(handle: int, wait_seconds: float, how: int = fcntl.LOCK_EX) -> bool | None:
-    """True once the open file is locked; False where another process has it all that time, None where its file system has no locks."""
+    """Lock an open file: True on success, False if another process holds it all that time, None if its file system has no locks."""
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
@@ -65,10 +65,10 @@ def lock(handle: int, wait_seconds: float, how: int = fcntl.LOCK_EX) -> bool | N
 
 
 def alive(pid: int) -> bool:
-    """True where a process of that number is there."""
+    """Whether a process of that id exists."""
     return os.path.exists(f"/proc/{pid}")
 
 
 def own_pid() -> int:
-    """The number of this process."""
+    """Process id of this process."""
     return os.getpid()

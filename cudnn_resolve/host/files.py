@@ -1,4 +1,4 @@
-"""Files that the user names: read within a limit, written whole or not at all."""
+"""Files that the user names: read up to a limit, written atomically."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import IO
 from cudnn_resolve.errors import InputError, WorldError
 
 STDIN = "-"
-"""The name that means standard input."""
-_PIECE = 1 << 20
+"""Name that means standard input."""
+_CHUNK = 1 << 20
 _HOLE = re.compile(rb"\0{16,}")
-"""Zeros that are no text in any encoding: a program that goes on writing at its old place in a file that was cut off leaves them."""
+"""Zeros that are text in no encoding: a program leaves them that keeps writing at its old offset in a truncated file."""
 
 
 def read_bounded(path: str, limit_bytes: int, what: str) -> str:
-    """The text of a file, or of standard input for `-`; `what` names its kind in messages (`facts file`).
+    """Text of a file, or of standard input for `-`; `what` names its kind in messages (`facts file`).
 
-    InputError (exit 2) where it is missing, unreadable, a directory, larger than `limit_bytes` (seen before it is read, where the
-    system knows the size) or not UTF-8. A byte order mark is dropped; one of UTF-16, as PowerShell's `>` writes it, is obeyed.
+    Raise InputError (exit 2) if it is missing, unreadable, a directory, larger than `limit_bytes` (checked before reading, if the system
+    knows the size) or not UTF-8. A byte order mark is dropped; one of UTF-16, as PowerShell's `>` writes it, is obeyed.
     """
-    hint = "check the path" if os.path.isabs(path) else f"the {what} is looked for from {_here()}"
+    hint = "check the path" if os.path.isabs(path) else f"the path of the {what} is relative to {_working_folder()}"
     with _opened(path, what, hint) as stream:
         status = os.fstat(stream.fileno()) if path != STDIN else None
         is_large = status is not None and stat.S_ISREG(status.st_mode) and status.st_size > limit_bytes
@@ -41,21 +41,21 @@ def read_bounded(path: str, limit_bytes: int, what: str) -> str:
 
 
 def read_log(path: str) -> Iterator[bytes]:
-    """The bytes of a log, `-` for standard input, in pieces and without the holes that a rotation or a crash left in it.
+    """Chunks of a log, `-` for standard input, without the holes that a rotation or a crash left in it.
 
-    InputError where it cannot be read.
+    Raise InputError if it cannot be read.
     """
     with _opened(path, "log", "check the path; `-` reads standard input") as stream:
-        while piece := stream.read(_PIECE):
-            # An even number of zeros is taken out of each hole: two bytes of UTF-16 stay together.
-            filled = _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), piece) if b"\0" in piece else piece
+        while chunk := stream.read(_CHUNK):
+            # Remove an even number of zeros from each hole, to keep the two bytes of UTF-16 together.
+            filled = _HOLE.sub(lambda hole: b"\0" * (len(hole[0]) % 2), chunk) if b"\0" in chunk else chunk
             if filled:
                 yield filled
 
 
 @contextlib.contextmanager
 def _opened(path: str, what: str, missing: str) -> Iterator[IO[bytes]]:
-    """The file, or standard input for `-`; InputError for what the system refuses, `missing` being the hint where there is no file."""
+    """Open the file, or standard input for `-`; raise InputError for a system error, with the hint `missing` if there is no file."""
     if path == STDIN and sys.stdin is None:
         raise InputError(f"the {what} {path} cannot be read: standard input is closed", code="input-unreadable")
     try:
@@ -70,25 +70,25 @@ def _opened(path: str, what: str, missing: str) -> Iterator[IO[bytes]]:
         raise InputError(f"the {what} {path} cannot be read: {reason}", code="input-unreadable") from None
 
 
-def _here() -> str:
+def _working_folder() -> str:
     try:
         return os.getcwd()
     except OSError:
-        return "a directory that is gone"
+        return "a deleted directory"
 
 
 def refuse_unwritable(path: str) -> None:
-    """Reject a path that `write_atomic` could not write to; raises WorldError."""
+    """Reject a path to which `write_atomic` could not write; raises WorldError."""
     place = path if os.path.exists(path) else os.path.dirname(os.path.realpath(path))
     if os.path.isdir(path) or not os.access(place, os.W_OK):
         raise WorldError(f"{path} cannot be written", code="output-unwritable", hint="name a file in a folder that can be written to")
 
 
 def write_atomic(path: str, text: str) -> None:
-    """Write `text` to `path` as UTF-8, whole or not at all: a failure leaves what was there before.
+    """Write `text` to `path` as UTF-8, whole or not at all: a failure leaves the old content.
 
-    The text goes to a file beside it, which then takes its place and its permissions; a link keeps pointing to its file.
-    A device or pipe (`/dev/stdout`) is written directly. WorldError (exit 3) where that is not possible.
+    The text goes to a temporary file beside it, which then takes its place and its permissions; a link keeps pointing to its file.
+    A device or pipe (`/dev/stdout`) is written directly. Raise WorldError (exit 3) if that is not possible.
     """
     try:
         _write(os.path.realpath(path), text.encode("utf-8", "backslashreplace"))
@@ -114,7 +114,7 @@ def _write(path: str, raw: bytes) -> None:
         return
     if mode is not None and not os.access(path, os.W_OK):
         raise PermissionError(13, "it is write-protected")
-    handle, beside = tempfile.mkstemp(prefix=".cudnn-resolve-", dir=os.path.dirname(path))
+    handle, temporary = tempfile.mkstemp(prefix=".cudnn-resolve-", dir=os.path.dirname(path))
     try:
         with open(handle, "wb") as file:
             file.write(raw)
@@ -124,32 +124,32 @@ def _write(path: str, raw: bytes) -> None:
             umask = os.umask(0)
             os.umask(umask)
             mode = 0o666 & ~umask
-        os.chmod(beside, stat.S_IMODE(mode))
-        os.replace(beside, path)
+        os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
-def beside(path: str, base: str | None) -> str:
-    """`path` as it is meant in the file `base`: relative to that file's folder."""
+def path_from(path: str, base: str | None) -> str:
+    """A path that the file `base` names, resolved against that file's folder."""
     if base is None or STDIN in (base, path) or os.path.isabs(path):
         return path
     return os.path.join(os.path.dirname(base), path)
 
 
 def exists(path: str) -> bool:
-    """True where a file or folder of that name can be reached."""
+    """Whether a file or folder can be reached at that path."""
     return os.path.exists(path)
 
 
 def folder_of(path: str, *, is_folder: bool = False) -> str:
-    """The absolute folder that a file is in, or which `path` itself names."""
+    """Absolute folder of a file, or `path` itself if it is a folder."""
     where = os.path.abspath(path)
     return where if is_folder else os.path.dirname(where)
 
 
 def absolute(path: str, base: str | None) -> str:
-    """The same from the root on, `~` being the user's home."""
-    return os.path.abspath(beside(os.path.expanduser(path), base))
+    """Absolute form of a path that the file `base` names; `~` is the user's home."""
+    return os.path.abspath(path_from(os.path.expanduser(path), base))

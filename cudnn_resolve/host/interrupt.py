@@ -1,4 +1,4 @@
-"""Signals that end a program: raised as one exception where work can be put back, held off where it must not stop."""
+"""SIGINT, SIGTERM and SIGHUP: raised as one exception where work can be undone, deferred or ignored where it must not stop."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_AGAIN_S = 0.02
+_RESEND_SECONDS = 0.02
+_Handler = Callable[[int, "FrameType | None"], Any]
 
 
 class InterruptError(Exception):
-    """Somebody wants this program to end; the text is the name of the signal."""
+    """A request to end this program; the text is the name of the signal."""
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
@@ -24,18 +26,18 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def interruptible() -> contextlib.AbstractContextManager[None]:
-    """Raise InterruptError on SIGINT, SIGTERM and SIGHUP inside; only the main thread can have that, others see no change."""
+    """Raise InterruptError on these signals inside; in threads other than the main one nothing changes."""
     return _handlers(_raise)
 
 
-def undisturbed() -> contextlib.AbstractContextManager[None]:
+def ignored_signals() -> contextlib.AbstractContextManager[None]:
     """Ignore these signals inside, also in programs that are started there."""
     return _handlers(signal.SIG_IGN)
 
 
 @contextlib.contextmanager
-def mute() -> Iterator[None]:
-    """End this process at once and silently on SIGINT inside, unless somebody else has set a handler."""
+def silent_interrupt() -> Iterator[None]:
+    """End this process without a traceback on SIGINT inside, unless somebody else has set a handler."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
@@ -46,21 +48,21 @@ def mute() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def send_again_what_is_lost() -> None:
-    """Send a signal again where Python drops the exception that it raised.
+def resend_dropped_signals() -> None:
+    """Send a signal again if Python drops the exception that its handler raised.
 
-    It does so in a callback that runs while an object ends or an import is tidied up: whoever pressed Ctrl-C then would wait on.
+    Python does so in callbacks that run while an object is deleted or an import is cleaned up: Ctrl-C would have no effect.
     """
-    before = sys.unraisablehook
+    previous = sys.unraisablehook
 
-    def hook(lost: sys.UnraisableHookArgs, /) -> None:
-        number = signal.SIGINT if issubclass(lost.exc_type, KeyboardInterrupt) else None
-        if isinstance(lost.exc_value, InterruptError):
-            number = signal.Signals[str(lost.exc_value)]
+    def hook(unraisable: sys.UnraisableHookArgs, /) -> None:
+        number = signal.SIGINT if issubclass(unraisable.exc_type, KeyboardInterrupt) else None
+        if isinstance(unraisable.exc_value, InterruptError):
+            number = signal.Signals[str(unraisable.exc_value)]
         if number is None:
-            before(lost)
+            previous(unraisable)
             return
-        timer = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))  # by then the callback is over
+        timer = threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), number))  # the callback is over by then
         timer.daemon = True
         timer.start()
 
@@ -68,52 +70,52 @@ def send_again_what_is_lost() -> None:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
-    """Delay these signals until this is over, so that what happens inside is known to have happened.
+def deferred_signals() -> Iterator[None]:
+    """Deliver these signals only at the end, so that what happens inside is known to have happened.
 
-    Blocked for this thread, and noted where another thread of ours gets one: handlers run here all the same.
+    Blocked in this thread; recorded if another thread of the process receives one, since Python runs its handlers here all the same.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
+    received: list[int] = []
     handlers = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         for number in handlers:
-            signal.signal(number, lambda number, _: came.append(number))
+            signal.signal(number, lambda number, _: received.append(number))
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        if came:
-            handlers[signal.Signals(came[0])](came[0], None)
+        if received:
+            handlers[signal.Signals(received[0])](received[0], None)
 
 
-def let_through() -> None:
-    """Let a process that was started while signals were held back hear them."""
+def unblock_signals() -> None:
+    """Let a child process that was started while signals were deferred receive them."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 @contextlib.contextmanager
-def _handlers(handler: signal.Handlers | object) -> Iterator[None]:
+def _handlers(handler: signal.Handlers | _Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    with handlers_kept():
+    with restored_handlers():
         for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN or handler is signal.SIG_IGN:  # who was started with nohup stays so
-                signal.signal(number, handler)  # type: ignore[arg-type]
+            if signal.getsignal(number) is not signal.SIG_IGN or handler is signal.SIG_IGN:  # under nohup, SIGHUP stays ignored
+                signal.signal(number, handler)
         yield
 
 
 @contextlib.contextmanager
-def handlers_kept() -> Iterator[None]:
-    """Put the handlers of these signals back that others replace inside."""
+def restored_handlers() -> Iterator[None]:
+    """Restore the handlers of these signals at the end, in case others replace them inside."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
     finally:
-        for number, old in before.items():
-            signal.signal(number, signal.SIG_DFL if old is None else old)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

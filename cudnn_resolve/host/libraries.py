@@ -1,4 +1,4 @@
-"""The shared libraries of an installed environment and of the system below it, for the link check."""
+"""Shared libraries of an installed environment and of the system below it, for the link check."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _METADATA_BYTES = 4 << 20
 _MOST_MODULES, _MOST_FOLDERS = 50, 500
 _CACHE_BYTES = 64 << 20
 _DIRECTORIES = ("/lib/{arch}-linux-gnu", "/usr/lib/{arch}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib")
-"""Where glibc's loader looks at last, on Debian and elsewhere."""
+"""Default directories of glibc's loader, on Debian and elsewhere."""
 
 
 class SystemLibraries:
-    """Libraries of the system, as the target's loader finds them by name; each is read once."""
+    """System libraries as the target's loader finds them by name; each is read once."""
 
     def __init__(self, host: Host, python: str) -> None:
         self._host = host
@@ -43,33 +43,36 @@ class SystemLibraries:
             if entry.arch in (arch, None):
                 self._cache.setdefault(entry.name, []).append(entry.path)
         origin = os.path.dirname(host.realpath(python))
-        rpath, runpath = (program.rpath if program else None), (program.runpath if program else None)
-        said = host.environ.get("LD_LIBRARY_PATH")
-        named = (None if runpath else rpath, said, runpath)  # ld.so(8): DT_RPATH counts only where there is no DT_RUNPATH
-        paths = [
-            [os.path.normpath(one) for one in (path or "").replace("$ORIGIN", origin).split(":") if one.startswith("/")] for path in named
-        ]
-        self._first = [folder for path in paths for folder in path]
-        self.ahead = tuple(paths[1])
+        rpath, runpath = (program.rpath, program.runpath) if program else (None, None)
+        self.ahead = _directories(host.environ.get("LD_LIBRARY_PATH"), origin)
         """The directories of LD_LIBRARY_PATH."""
+        # ld.so(8): DT_RPATH counts only without a DT_RUNPATH.
+        self._first = (*(() if runpath else _directories(rpath, origin)), *self.ahead, *_directories(runpath, origin))
         self._last = [entry.format(arch=arch) for entry in _DIRECTORIES]
 
     def find(self, name: str) -> tuple[str, ...]:
-        """Paths of a library of that name, in the order in which the loader would take them."""
-        first, last = (
-            [path for folder in folders if self.look(path := f"{folder}/{name}") is not None] for folders in (self._first, self._last)
-        )
-        return tuple(dict.fromkeys((*first, *self._cache.get(name, ()), *last)))
+        """Paths of a library, in the loader's order of preference."""
+        paths = (*self._existing(self._first, name), *self._cache.get(name, ()), *self._existing(self._last, name))
+        return tuple(dict.fromkeys(paths))
+
+    def _existing(self, folders: Iterable[str], name: str) -> list[str]:
+        return [path for folder in folders if self.look(path := f"{folder}/{name}") is not None]
 
     def look(self, path: str) -> Elf | None:
-        """The library at a path; None where there is none that a loader could use."""
+        """The library at a path; None if a loader could not use it."""
         if path not in self._read:
             self._read[path] = read_library(self._host, path)
         return self._read[path]
 
 
+def _directories(path: str | None, origin: str) -> tuple[str, ...]:
+    """Absolute directories of a search path, with `$ORIGIN` replaced."""
+    entries = (path or "").replace("$ORIGIN", origin).split(":")
+    return tuple(os.path.normpath(entry) for entry in entries if entry.startswith("/"))
+
+
 def read_library(host: Host, path: str) -> Elf | None:
-    """The library at a path; None where there is none that a loader could use."""
+    """The library at a path; None if a loader could not use it."""
     try:
         return read_elf(lambda offset, size: host.read_bytes(path, offset, size), versions=True)
     except ElfError:
@@ -81,17 +84,16 @@ def installed_libraries(
 ) -> Iterator[PackagedLibrary]:
     """Libraries of the packages in these folders, as their RECORD lists them, without the packages in `leaving`.
 
-    Those of a package that has no RECORD, as the system's own packages and conda's have none, are looked for where they mostly lie.
-
-    `at` says for folders that were laid out elsewhere where they will lie.
+    Packages without a RECORD, such as those of the system and of conda, are searched in the usual places. `at` maps a folder that was
+    staged elsewhere to its final place.
     """
-    for root in dict.fromkeys(one for place in roots for one in (place, f"{place}/{FOLDER}")):
+    for root in dict.fromkeys(folder for place in roots for folder in (place, f"{place}/{FOLDER}")):
         place = (at or {}).get(root, root)
         for name, info in _packages(host, root):
             if name in leaving and not root.endswith(f"/{FOLDER}"):
                 continue
             record = host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES)
-            listed = _seen(host, root, name, info) if record is None else (path for path, _, _ in record_rows(record))
+            listed = _unrecorded(host, root, name, info) if record is None else (path for path, _, _ in record_rows(record))
             for path in listed:
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
@@ -99,7 +101,7 @@ def installed_libraries(
 
 
 def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, book: Book) -> Site:
-    """The environment with these folders of packages, as it is."""
+    """The environment with these folders of packages as it is installed."""
     packages = declared(host, roots)
     return planned_site(tuple(installed_libraries(host, roots)), packages, system, book)
 
@@ -114,9 +116,9 @@ def planned_site(
 
 
 def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) -> Iterator[PackagedLibrary]:
-    """Libraries of a wheel that will be unpacked into the folder `place`; `folder` is where one at a time is written.
+    """Libraries of a wheel that will be unpacked into the folder `place`; each is extracted in turn into `folder`.
 
-    Of NVIDIA's own wheels, which have gigabytes of them, only the names are read.
+    NVIDIA's own wheels hold gigabytes of them: only their names are read.
     """
     if name.startswith("nvidia-"):
         with Archive(path) as archive:
@@ -135,13 +137,13 @@ def wheel_libraries(path: str, name: str, place: str, arch: str, folder: str) ->
 
 
 def wheel_declared(path: str, info: str) -> frozenset[str]:
-    """Names that the metadata of a wheel declares; `info` is its `.dist-info` folder."""
+    """Names of the packages that a wheel requires; `info` is its `.dist-info` folder."""
     with Archive(path) as archive:
         return frozenset(_required(archive.text(f"{info}/METADATA") or ""))
 
 
 def declared(host: Host, roots: Iterable[str], *, leaving: Collection[str] = ()) -> dict[str, tuple[str, frozenset[str]]]:
-    """The packages in these folders, each with its version and the names that its metadata declares, those of extras, too."""
+    """Packages in these folders: version, and names of the packages that each requires, including those of extras."""
     return {
         name: (_version(info), frozenset(_required(host.read_text(f"{root}/{info}/METADATA", _METADATA_BYTES) or "")))
         for root in dict.fromkeys(roots)
@@ -160,15 +162,15 @@ def _packages(host: Host, root: str) -> Iterator[tuple[str, str]]:
             yield canonicalize_name(entry.partition("-")[0]), entry
 
 
-def _seen(host: Host, root: str, name: str, info: str) -> Iterator[str]:
-    """Libraries in the folders of a package's modules, and in `lib` below these, below `root`."""
+def _unrecorded(host: Host, root: str, name: str, info: str) -> Iterator[str]:
+    """Libraries of a package without RECORD: those in its modules' folders and in `lib` below them; paths are relative to `root`."""
     tops = (host.read_text(f"{root}/{info}/top_level.txt", _METADATA_BYTES) or name.replace("-", "_")).split()
     for top in tops[:_MOST_MODULES]:
         if "/" in top or top.startswith("."):
             continue
-        inside = host.list_dir(f"{root}/{top}")[:_MOST_FOLDERS]
-        for folder in (top, f"{top}/lib", *(f"{top}/{one}/lib" for one in inside)):
-            yield from (f"{folder}/{one}" for one in host.list_dir(f"{root}/{folder}") if LIBRARY.search(one))
+        inner = host.list_dir(f"{root}/{top}")[:_MOST_FOLDERS]
+        for folder in (top, f"{top}/lib", *(f"{top}/{name}/lib" for name in inner)):
+            yield from (f"{folder}/{file}" for file in host.list_dir(f"{root}/{folder}") if LIBRARY.search(file))
 
 
 def _required(text: str) -> Iterator[str]:
@@ -181,6 +183,6 @@ def _required(text: str) -> Iterator[str]:
 
 
 def wheel_evidence(path: str) -> Evidence:
-    """What the files of a wheel on this machine ask for and hold; WheelDamage where it cannot be read."""
+    """Evidence in a wheel on this machine; raise WheelDamage if it cannot be read."""
     with open(path, "rb") as stream:
         return read_wheel(stream, TemporaryFile)

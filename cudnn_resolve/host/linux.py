@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from cudnn_resolve.host.payload_door import look, read
+from cudnn_resolve.host.payload_door import read, status
 from cudnn_resolve.host.protocol import TEXT_LIMIT_BYTES, CommandResult, FileStat
 
 
@@ -16,7 +16,7 @@ class LinuxHost:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self.environ: Mapping[str, str] = MappingProxyType(dict(os.environ if environ is None else environ))
-        """As they were when this host was made."""
+        """Snapshot at the time of construction."""
         self.python = sys.executable or ""
 
     def run(
@@ -28,7 +28,7 @@ class LinuxHost:
         input: str | None = None,
         memory_limit_mib: int | None = None,
     ) -> CommandResult:
-        """What became of a program; see `Host.run`."""
+        """Run a program; see `Host.run`."""
         from cudnn_resolve.host.process import run_process
 
         return run_process(
@@ -40,30 +40,30 @@ class LinuxHost:
         )
 
     def read_text(self, path: str, limit_bytes: int = TEXT_LIMIT_BYTES) -> str | None:
-        """The beginning of a file as text; None where there is no readable file."""
+        """Beginning of a file as text; None if there is no readable file."""
         content = self.read_bytes(path, 0, limit_bytes)
         return None if content is None else content.decode("utf-8", "replace")
 
     def read_bytes(self, path: str, offset: int, size: int) -> bytes | None:
-        """Bytes of a regular file (or of one of the kernel's); None where there is no readable file."""
+        """Bytes of a regular file or of one of the kernel's; None if there is no readable file."""
         return read(path, offset, size)
 
     def list_dir(self, path: str) -> tuple[str, ...]:
-        """Names in a directory, sorted; empty where there is no readable directory."""
+        """Names in a directory, sorted; empty if there is no readable directory."""
         try:
             return tuple(sorted(os.listdir(path)))
         except (OSError, ValueError):
             return ()
 
     def stat(self, path: str) -> FileStat | None:
-        """What is at a path, links followed; None where nothing is."""
+        """The file or directory at a path, links followed; None if there is none."""
         try:
-            return FileStat(**look(path))
+            return FileStat(**status(path))
         except (OSError, ValueError):
             return None
 
     def realpath(self, path: str) -> str:
-        """A path with every link resolved."""
+        """A path with every symbolic link resolved."""
         try:
             return os.path.realpath(path)
         except (OSError, ValueError):

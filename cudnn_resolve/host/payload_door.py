@@ -1,8 +1,8 @@
-"""Answers questions about the machine that it runs on: files read, folders listed, programs run, each within bounds.
+"""Answer questions about the machine that it runs on: read files, list directories, run programs, each within bounds.
 
-The controller sends this text with its questions into a Python of the machine, which needs nothing else; for the machine that the package
-itself runs on it reads by the same functions. Python 3.6 grammar, standard library only. It changes nothing: what the questions need of the
-package's own programs lies in a temporary folder while it runs.
+The controller sends this source with its questions to a Python of the machine, which needs nothing else; on its own machine the package
+uses the same functions to read. Python 3.6 grammar, standard library only. It changes nothing: payloads of the package that questions
+need lie in a temporary directory while it runs.
 """
 
 import binascii
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Any
 
-HERE = "{cudnn_resolve}"
-"""Stands in a question where the path of the carried programs belongs."""
+PLACEHOLDER = "{cudnn_resolve}"
+"""Stands for the directory of the payloads in questions."""
 MOST_OUTPUT = 16 << 20
 MEMORY_MIB = 2 << 10
 NAMES = ("HOME", "PATH", "VIRTUAL_ENV", "PYTHONPATH", "XDG_DATA_HOME", "PYENV_ROOT", "KUBERNETES_SERVICE_HOST", "container")
-BEGINNINGS = ("LD_", "CUDA", "CONDA", "COLAB_", "KAGGLE_", "NVIDIA_", "CUDNN", "UV_PYTHON", "XLA_", "TF_", "WSL")
+PREFIXES = ("LD_", "CUDA", "CONDA", "COLAB_", "KAGGLE_", "NVIDIA_", "CUDNN", "UV_PYTHON", "XLA_", "TF_", "WSL")
 SECRET = ("KEY", "TOKEN", "SECRET", "PASS", "JWT", "AUTH", "CREDENTIAL")
 
 
 def environment() -> "dict[str, str]":
-    """The variables that facts depend on; others may hold secrets and stay here."""
-    return {name: value for name, value in os.environ.items() if is_told(name)}
+    """Variables that facts depend on; others may hold secrets and are not sent."""
+    return {name: value for name, value in os.environ.items() if is_relevant(name)}
 
 
-def is_told(name: str) -> bool:
-    """True for a variable that facts depend on and that holds no secret by its name."""
-    return (name in NAMES or name.startswith(BEGINNINGS)) and not any(part in name.upper() for part in SECRET)
+def is_relevant(name: str) -> bool:
+    """Whether facts depend on a variable and its name does not suggest a secret."""
+    return (name in NAMES or name.startswith(PREFIXES)) and not any(part in name.upper() for part in SECRET)
 
 
 def run(
     folder: str, argv: "list[str]", seconds: float, changed: "dict[str, Any]", text: "str | None", memory: "int | None"
 ) -> "dict[str, Any]":
-    """What became of a program."""
-    import resource  # those who only read files do not pay for these
+    """Run a program to its end, within bounds."""
+    import resource  # slow to import, and most questions only read files
     import subprocess
     import tempfile
 
@@ -53,46 +53,45 @@ def run(
             environ[name] = value
     limit = (memory or MEMORY_MIB) << 20
 
-    def bounded() -> None:
+    def limit_resources() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError, ValueError):  # a stricter limit holds already
+        with contextlib.suppress(OSError, ValueError):  # a stricter limit is already set
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as wrong, tempfile.TemporaryFile() as given:
-        given.write((text or "").replace(HERE, folder).encode("utf-8", "surrogateescape"))
-        given.seek(0)
-        words = [one.replace(HERE, folder) for one in argv]
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr, tempfile.TemporaryFile() as stdin:
+        stdin.write((text or "").replace(PLACEHOLDER, folder).encode("utf-8", "surrogateescape"))
+        stdin.seek(0)
         try:
             child = subprocess.Popen(
-                words,
-                stdin=given,
-                stdout=said,
-                stderr=wrong,
+                [word.replace(PLACEHOLDER, folder) for word in argv],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 env=environ,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=bounded,  # noqa: PLW1509 - there are no threads here
+                preexec_fn=limit_resources,  # noqa: PLW1509 - there are no threads here
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             return {"missing": True, "stderr": "{}: {}".format(argv[0], getattr(error, "strerror", None) or error)}
-        answer = waited(child, seconds, (said.fileno(), wrong.fileno()))
-        for name, stream in (("stdout", said), ("stderr", wrong)):
+        result = wait_for(child, seconds, (stdout.fileno(), stderr.fileno()))
+        for name, stream in (("stdout", stdout), ("stderr", stderr)):
             stream.seek(0)
-            answer[name] = stream.read(MOST_OUTPUT).decode("utf-8", "replace").replace(folder, HERE)
-    return answer
+            result[name] = stream.read(MOST_OUTPUT).decode("utf-8", "replace").replace(folder, PLACEHOLDER)
+    return result
 
 
-def waited(child: "subprocess.Popen[bytes]", seconds: float, streams: "tuple[int, ...]") -> "dict[str, Any]":
-    """How a program ended; it is killed with all its children where it takes too long or prints too much."""
+def wait_for(child: "subprocess.Popen[bytes]", seconds: float, outputs: "tuple[int, ...]") -> "dict[str, Any]":
+    """Outcome of a program; it is killed with its process group if it takes too long or prints too much."""
 
     def floods() -> bool:
-        return any(os.fstat(one).st_size > MOST_OUTPUT for one in streams)
+        return any(os.fstat(output).st_size > MOST_OUTPUT for output in outputs)
 
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     pause = 0.002
     late = False
     while child.poll() is None and not late and not floods():
-        late = time.monotonic() > end
+        late = time.monotonic() > deadline
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
     with contextlib.suppress(OSError):
@@ -100,14 +99,14 @@ def waited(child: "subprocess.Popen[bytes]", seconds: float, streams: "tuple[int
     code = child.wait()
     if late:
         return {"timed_out": True}
-    if floods():  # it may have printed all that, and ended, between two looks
+    if floods():  # it may have printed all that and ended between two checks
         return {"flooded": True}
     return {"returncode": code} if code >= 0 else {"signal": signal.Signals(-code).name}
 
 
 def read(path: str, offset: int, size: int) -> "bytes | None":
-    """Bytes of a regular file, or of one of the kernel's, which give less at a time than asked; None where there is no readable one."""
-    try:  # not blocking: a pipe or a device in the place of a file must not stop us
+    """Bytes of a regular file, or of one of the kernel's, which return less than was asked for; None if there is no readable file."""
+    try:  # non-blocking, so that a pipe or device in place of a file cannot hang us
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
@@ -129,8 +128,8 @@ def read(path: str, offset: int, size: int) -> "bytes | None":
         os.close(handle)
 
 
-def look(path: str) -> "dict[str, Any]":
-    """What is at a path, links followed; OSError or ValueError where nothing is."""
+def status(path: str) -> "dict[str, Any]":
+    """The file or directory at a path, links followed; raise OSError or ValueError if there is none."""
     found = os.stat(path)
     return {
         "is_file": stat.S_ISREG(found.st_mode),
@@ -142,10 +141,10 @@ def look(path: str) -> "dict[str, Any]":
 
 
 def answer(folder: str, kind: str, words: "list[Any]") -> "Any":
-    """The answer to one question; what is not there is an answer, too."""
+    """Answer to one question; a missing file is an answer, too."""
     if kind == "run":
         return run(folder, *words)
-    path = words[0].replace(HERE, folder)
+    path = words[0].replace(PLACEHOLDER, folder)
     try:
         if kind in ("read_text", "read_bytes"):
             content = read(path, words[1], words[2])
@@ -154,13 +153,13 @@ def answer(folder: str, kind: str, words: "list[Any]") -> "Any":
             return binascii.b2a_base64(content).decode("ascii")
         if kind == "list_dir":
             return sorted(os.listdir(path))
-        return look(path) if kind == "stat" else os.path.realpath(path)
+        return status(path) if kind == "stat" else os.path.realpath(path)
     except (OSError, ValueError):
         return {"list_dir": [], "realpath": path}.get(kind)
 
 
 def main(job: "dict[str, Any]") -> "dict[str, Any]":
-    """The answers to the questions of a job, in their order."""
+    """Answers to the questions of a job, in order."""
     import shutil
     import tempfile
 

@@ -1,6 +1,6 @@
-"""Hosts of an Ansible inventory: one task for each of them, run by ansible-runner (the extra `fleet`).
+"""Run one task on the hosts of an Ansible inventory, by ansible-runner (the extra `fleet`).
 
-Connections, logins, vaults and jump hosts are as Ansible is configured: nothing of that passes through here.
+Connections, logins, vaults and jump hosts are as Ansible is configured; none of them passes through here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from getpass import getpass
@@ -18,25 +19,26 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.host.interrupt import handlers_kept
+from cudnn_resolve.host.interrupt import restored_handlers
 from cudnn_resolve.masking import without_logins
 
 COLLECTIONS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "fleet")
-"""The folder in which Ansible finds our collection."""
-_LEVEL = re.compile(r"^\[[A-Z ]+\]:\s*")
+"""Directory in which Ansible finds our collection."""
+_LOG_LEVEL = re.compile(r"^\[[A-Z ]+\]:\s*")
 _STATES: Mapping[str, Literal["ok", "failed", "unreachable"]] = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
     "runner_on_unreachable": "unreachable",
 }
-_LONGEST_FOLDER = 70
-"""Of temporary files, in letters: ansible-core puts a socket below it, whose path may have 107."""
-_ASKED = (("DEFAULT_ASK_PASS", "SSH"), ("DEFAULT_BECOME_ASK_PASS", "BECOME"), ("DEFAULT_ASK_VAULT_PASS", "Vault"))
-"""Settings of Ansible, and what its question begins with."""
+_LONGEST_TEMP_FOLDER = 70
+"""Characters: ansible-core creates a socket below the temporary directory, and the path of a socket may have 107."""
+_PASSWORD_SETTINGS = (("DEFAULT_ASK_PASS", "SSH"), ("DEFAULT_BECOME_ASK_PASS", "BECOME"), ("DEFAULT_ASK_VAULT_PASS", "Vault"))
+"""Settings of Ansible that make it ask for a password, and the first word of its prompt."""
+_LAST_MESSAGES = 21
 
 
 class HostAnswer(Struct, frozen=True, kw_only=True):
-    """What became of a task on one host."""
+    """Outcome of the task on one host."""
 
     host: str
     state: Literal["ok", "failed", "unreachable"]
@@ -44,7 +46,7 @@ class HostAnswer(Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """Why it failed."""
+        """Reason of a failure."""
         return without_logins(str(self.result.get("msg") or "")).strip()[:1000]
 
 
@@ -52,50 +54,50 @@ Listener = Callable[[HostAnswer], None]
 
 
 class Play(Struct, frozen=True, kw_only=True):
-    """One module for hosts."""
+    """One module to run on hosts."""
 
     module: str
-    """`cudnn_facts`."""
+    """Name, `cudnn_facts`."""
     words: Mapping[str, Any]
     variables: Mapping[str, Any] = {}
-    """That templates in the words may use."""
+    """Variables that templates in `words` may use."""
     hosts: Sequence[str] = ()
-    """Names; empty = every host of the inventory."""
+    """Names; empty = all hosts of the inventory."""
     serial: str | None = None
-    """Hosts at a time, `10` or `25%`; None = all."""
+    """Batch size, `10` or `25%`; None = all at once."""
     max_fail: int | None = None
-    """Percent of a batch that may fail before the next one is left out."""
+    """Percentage of a batch that may fail before the remaining batches are skipped."""
 
 
 def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer: Listener) -> None:
-    """Run a module on hosts and tell each answer as it comes; a host that does not answer stops nobody.
+    """Run a module on hosts and report each answer as it comes; a host that does not answer stops no other.
 
-    UsageError without the extra, InputError where Ansible cannot read the inventory or no host is meant.
+    Raise UsageError without the extra, InputError if Ansible cannot read the inventory or no host matches.
     """
     runner, settings = _ansible()
-    passwords = {rf"{what} password.*:\s*?$": _password(what) for name, what in _ASKED if getattr(settings, name, False)}
-    last: list[str] = []
+    passwords = {rf"{prompt} password.*:\s*?$": _password(prompt) for name, prompt in _PASSWORD_SETTINGS if getattr(settings, name, False)}
+    messages: deque[str] = deque(maxlen=_LAST_MESSAGES)
     count = 0
 
     def on_event(event: dict[str, Any]) -> bool:
         nonlocal count
-        told = event.get("event_data") or {}
-        if event.get("event") in _STATES and isinstance(told.get("res"), dict):
+        data = event.get("event_data") or {}
+        if event.get("event") in _STATES and isinstance(data.get("res"), dict):
             count += 1
-            on_answer(HostAnswer(host=str(told["host"]), state=_STATES[event["event"]], result=told["res"]))
+            on_answer(HostAnswer(host=str(data["host"]), state=_STATES[event["event"]], result=data["res"]))
         elif event.get("stdout"):
-            last[:] = [*last[-20:], str(event["stdout"])]
-        return False  # what a host says is not written to the disk
+            messages.append(str(event["stdout"]))
+        return False  # answers of hosts are not written to the disk
 
-    with tempfile.TemporaryDirectory(prefix="cudnn-resolve-fleet-") as folder, handlers_kept():  # it replaces them to end its children
+    with tempfile.TemporaryDirectory(prefix="cudnn-resolve-fleet-") as folder, restored_handlers():  # ansible-runner replaces them
         path = os.path.join(folder, "play.json")
         with open(path, "w", encoding="utf-8") as stream:
-            json.dump([_written(play)], stream)
+            json.dump([_playbook(play)], stream)
         done = runner.run(
             private_data_dir=folder,
-            project_dir=os.getcwd(),  # so that its ansible.cfg is the one of the user
+            project_dir=os.getcwd(),  # where the user's ansible.cfg is
             playbook=path,
-            inventory=[_placed(one) for one in inventory],
+            inventory=[_absolute(path) for path in inventory],
             limit=limit,
             envvars=_variables(settings),
             event_handler=on_event,
@@ -106,30 +108,39 @@ def run_play(play: Play, inventory: Sequence[str], limit: str | None, on_answer:
     if done.status == "canceled":
         raise KeyboardInterrupt
     if not count:
-        said = (one.strip() for text in last for one in text.splitlines())
-        lines = [_LEVEL.sub("", one) for one in said if one and not one.startswith(("PLAY", "TASK"))]
-        why = without_logins("; ".join(lines[-3:]))[:600] or "no host is meant"
         raise InputError(
-            f"no host was asked{'' if limit is None else f' of --limit {limit}'}: {why}",
+            f"no host was asked{'' if limit is None else f' of --limit {limit}'}: {_reason(messages)}",
             code="inventory",
             context=", ".join(inventory),
             hint="`ansible-inventory --graph -i INVENTORY` shows its hosts",
         )
 
 
-def _written(play: Play) -> dict[str, Any]:
+def _reason(messages: Iterable[str]) -> str:
+    """What Ansible wrote last, without its headings, levels and logins."""
+    lines = (line.strip() for message in messages for line in message.splitlines())
+    texts = [_LOG_LEVEL.sub("", line) for line in lines if line and not line.startswith(("PLAY", "TASK"))]
+    return without_logins("; ".join(texts[-3:]))[:600] or "no host matches"
+
+
+def _playbook(play: Play) -> dict[str, Any]:
     """The play as Ansible reads it."""
-    more: dict[str, Any] = {"vars": dict(play.variables)}
+    written: dict[str, Any] = {
+        "name": play.module,
+        "hosts": list(play.hosts) or "all",
+        "gather_facts": False,
+        "tasks": [{"name": play.module, f"cudnn_resolve.fleet.{play.module}": dict(play.words)}],
+        "vars": dict(play.variables),
+    }
     if play.serial is not None:
-        more["serial"] = play.serial
+        written["serial"] = play.serial
     if play.max_fail is not None:
-        more["max_fail_percentage"] = play.max_fail
-    task = {"name": play.module, f"cudnn_resolve.fleet.{play.module}": dict(play.words)}
-    return {"name": play.module, "hosts": list(play.hosts) or "all", "gather_facts": False, "tasks": [task], **more}
+        written["max_fail_percentage"] = play.max_fail
+    return written
 
 
-def _placed(inventory: str) -> str:
-    """An inventory as it is found from elsewhere; a list of hosts, `a,b`, is none that lies anywhere."""
+def _absolute(inventory: str) -> str:
+    """Absolute path of an inventory; a list of hosts, `a,b`, is returned as it is."""
     if "," in inventory:
         return inventory
     if not os.path.exists(inventory):
@@ -138,18 +149,18 @@ def _placed(inventory: str) -> str:
 
 
 def _ansible() -> tuple[Any, Any]:
-    """ansible-runner, and the settings of Ansible."""
+    """The ansible-runner module, and the settings of Ansible."""
     try:
         import ansible_runner
         from ansible import constants
     except ImportError:
         hint = "pip install 'cudnn-resolve[fleet]'"
-        raise UsageError("hosts are asked by Ansible, which is not installed here", code="extra-missing", hint=hint) from None
+        raise UsageError("fleet commands need Ansible, which is not installed", code="extra-missing", hint=hint) from None
     return ansible_runner, constants
 
 
 def _variables(settings: Any) -> dict[str, str]:
-    """The environment of Ansible: our collection in front, and what ansible-runner would decide otherwise than the user has."""
+    """Environment of Ansible: our collection first, and the user's settings where ansible-runner has defaults of its own."""
     folders: Iterable[str] = (COLLECTIONS, *(settings.COLLECTIONS_PATHS or ()))
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     return {
@@ -158,19 +169,19 @@ def _variables(settings: Any) -> dict[str, str]:
         "ANSIBLE_HOST_KEY_CHECKING": str(settings.HOST_KEY_CHECKING),
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_NOCOLOR": "True",
-        **({"TMPDIR": "/tmp"} if len(os.environ.get("TMPDIR", "")) > _LONGEST_FOLDER else {}),  # noqa: S108 - folders of its own in it
+        **({"TMPDIR": "/tmp"} if len(os.environ.get("TMPDIR", "")) > _LONGEST_TEMP_FOLDER else {}),  # noqa: S108 - it makes its own below
     }
 
 
 @cache
 def _password(what: str) -> str:
-    """The password that Ansible is configured to ask for, asked once however many plays there are."""
+    """Password for which Ansible is configured to ask, asked for once however many plays there are."""
     try:
-        return getpass(f"{what} password: ") if sys.stdin.isatty() else _unasked(what)
+        return getpass(f"{what} password: ") if sys.stdin.isatty() else _refuse(what)
     except EOFError:
-        return _unasked(what)
+        return _refuse(what)
 
 
-def _unasked(what: str) -> str:
-    hint = "a variable in a vault holds it where nobody is there to type it: ansible_become_password, ansible_password"
-    raise UsageError(f"Ansible is configured to ask for the {what} password, and there is no terminal", code="usage-terminal", hint=hint)
+def _refuse(what: str) -> str:
+    hint = "put it into a vault variable instead: ansible_become_password, ansible_password"
+    raise UsageError(f"Ansible is configured to ask for the {what} password, but there is no terminal", code="usage-terminal", hint=hint)

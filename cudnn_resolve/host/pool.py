@@ -1,4 +1,4 @@
-"""Work of many seconds in child processes, one for each processor."""
+"""Long computations in child processes, one for each processor."""
 
 from __future__ import annotations
 
@@ -15,40 +15,37 @@ from typing import Any, TypeVar
 from cudnn_resolve.errors import WorldError
 
 _Item = TypeVar("_Item")
-_Found = TypeVar("_Found")
-_MOST = 8
+_Result = TypeVar("_Result")
+_MOST_PROCESSES = 8
 
 
-def _carried(one: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
-    return _read_only, (dict(one),)
+def _read_only(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(mapping)  # the type itself cannot be pickled by name
 
 
-def _read_only(one: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    return MappingProxyType(one)  # the type itself cannot be named to another process
-
-
-copyreg.pickle(MappingProxyType, _carried)  # read-only mappings of results pass between processes
+# Results hold read-only mappings.
+copyreg.pickle(MappingProxyType, lambda mapping: (_read_only, (dict(mapping),)))
 
 
 def spread(
-    function: Callable[[_Item], _Found], items: Iterable[_Item], prepare: Callable[[], None] | None = None
-) -> Iterator[tuple[_Item, _Found]]:
-    """Each item with what a function of a module makes of it, as they come; what has not begun ends with the iterator.
+    function: Callable[[_Item], _Result], items: Iterable[_Item], prepare: Callable[[], None] | None = None
+) -> Iterator[tuple[_Item, _Result]]:
+    """Each item with the result of a module-level function, in the order of completion; closing the iterator cancels the rest.
 
-    `prepare` is called first in each process.
+    `prepare` is called first in each process. Raise WorldError if a process is killed.
     """
-    pool = ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST), initializer=_begin, initargs=(prepare,))
+    pool = ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST_PROCESSES), initializer=_begin, initargs=(prepare,))
     others = frozenset(active_children())
     try:
-        waiting = {pool.submit(function, one): one for one in items}
-        for future in as_completed(waiting):
+        items_of = {pool.submit(function, item): item for item in items}
+        for future in as_completed(items_of):
             try:
-                found = future.result()
+                result = future.result()
             except BrokenProcessPool:
-                hint = "mostly memory ran out; run it again: it goes on from there"
-                raise WorldError("a process that computes was killed", code="worker-killed", hint=hint) from None
-            yield waiting[future], found
-    except BaseException:  # Ctrl-C ends at once, and nobody wants the rest after an error
+                hint = "most likely memory ran out; run it again: it continues from there"
+                raise WorldError("a worker process was killed", code="worker-killed", hint=hint) from None
+            yield items_of[future], result
+    except BaseException:  # end at once on Ctrl-C or an error, without waiting for work that is under way
         for child in frozenset(active_children()) - others:
             child.terminate()
         raise
@@ -57,7 +54,7 @@ def spread(
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:
-    """Leave Ctrl-C to the process that waits for this one."""
+    """Leave Ctrl-C to the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if prepare is not None:
         prepare()

@@ -1,4 +1,7 @@
-"""Runs a tool that changes something: its whole output goes into a log, its lines to whoever shows progress, and it ends with us."""
+"""Run a tool that changes something, such as an installer: all output goes into a log, and the tool ends with this process.
+
+Programs that only answer questions are run by `process`, which limits their time, output and memory.
+"""
 
 from __future__ import annotations
 
@@ -9,40 +12,42 @@ import select
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO
 
 from msgspec import Struct
 
 from cudnn_resolve.host.disk import refusal
-from cudnn_resolve.host.interrupt import held_back, let_through, undisturbed
+from cudnn_resolve.host.interrupt import deferred_signals, ignored_signals, unblock_signals
 
 TAIL_LINES = 40
 _LINE_BYTES = 4096
+_READ_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1
 _GRACE_SECONDS = 5.0
 _DRAIN_SECONDS = 2.0
+"""Longest time of reading after the tool has exited, from a program that it left behind."""
 _POLL_SECONDS = 0.1
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What became of a tool."""
+    """Outcome of a tool."""
 
     returncode: int | None
-    """None where it could not be started."""
+    """None if the tool could not be started."""
     tail: tuple[str, ...] = ()
-    """Its last lines."""
+    """Last lines of its output."""
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """True where it ran and said so."""
+        """Whether the tool ran and exited with 0."""
         return self.returncode == 0
 
     def why(self) -> str:
-        """The failure in one line."""
+        """Failure in one line."""
         if self.returncode is None:
-            return self.tail[-1] if self.tail else "it cannot be started"
+            return self.tail[-1] if self.tail else "cannot be started"
         errors = [line for line in self.tail if line.lower().lstrip().startswith(("error", "e:", "\u00d7 ", "dpkg: error"))]
         last = (errors or [line for line in self.tail if line.strip()] or [""])[-1].strip()
         ended = f"status {self.returncode}" if self.returncode > 0 else f"signal {-self.returncode}"
@@ -50,32 +55,33 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
 
 class Tooling(Struct, frozen=True, kw_only=True):
-    """What every tool of one run has in common."""
+    """Settings shared by all tools of one run."""
 
     log: str
-    """File that gets all output."""
+    """File to which all output is appended."""
     share: tuple[int, ...] = ()
-    """Handles that the tool inherits: the hold on the environment."""
+    """File descriptors that tools inherit: the lock on the environment."""
     cwd: str | None = None
     on_line: Callable[[str], None] | None = None
 
 
 def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], outlives: bool = False) -> ToolResult:
-    """What became of the tool. Without `outlives` the kernel ends it when this process ends.
+    """Run a tool to its end. Raise WorldError if the log cannot be written.
 
-    With `outlives` it goes on in a session of its own: a package manager that is killed leaves packages half configured.
+    The kernel kills the tool if this process dies. With `outlives` it continues in a session of its own instead, since a package manager
+    that is killed leaves packages half configured; an interrupt then waits for it.
     """
     began = time.monotonic()
     try:
-        log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, with the tool; what is kept back could fail there
+        log = open(tooling.log, "ab", buffering=0)  # noqa: SIM115 - closed below, once the tool has ended
         log.write(f"$ {' '.join(argv)}\n".encode("utf-8", "replace"))
     except OSError as error:
         raise refusal(error, tooling.log) from None
     with log:
-        prepare = let_through if outlives else _dying_with(os.getpid())
+        prepare = unblock_signals if outlives else _dying_with(os.getpid())
         process: subprocess.Popen[bytes] | None = None
         try:
-            with held_back():  # a signal in the middle would leave a program that nobody knows of
+            with deferred_signals():  # one that came before the assignment would leave a program that nobody ends
                 process = subprocess.Popen(
                     list(argv),
                     stdin=subprocess.DEVNULL,
@@ -87,7 +93,10 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
                     preexec_fn=prepare,  # noqa: PLW1509 - it calls prctl(2) and sigmask(2) and nothing else
                     start_new_session=outlives,
                 )
-            tail = _follow(process, log.write, tooling.on_line)
+            output = _Output(log.write, tooling.on_line)
+            _follow(process, output.add)
+            output.end()
+            process.wait()
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             if process is not None:
                 _end(process, log.write, outlives=outlives)
@@ -100,33 +109,77 @@ def run_tool(argv: Sequence[str], tooling: Tooling, *, env: Mapping[str, str], o
             if process is not None:
                 _end(process, log.write, outlives=outlives)
             raise
-        with contextlib.suppress(OSError):  # what the tool did counts, not that its last word could not be kept
+        assert process.stdout is not None
+        process.stdout.close()
+        with contextlib.suppress(OSError):  # the tool has done its work, whether or not this line can be logged
             log.write(f"[{process.returncode}]\n".encode())
-    return ToolResult(returncode=process.returncode, tail=tail, seconds=time.monotonic() - began)
+    return ToolResult(returncode=process.returncode, tail=tuple(output.tail), seconds=time.monotonic() - began)
 
 
-def _follow(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> tuple[str, ...]:
-    tail: list[str] = []
+class _Output:
+    """Output of a tool, logged as it comes and split into lines."""
+
+    def __init__(self, log: Callable[[bytes], object], on_line: Callable[[str], None] | None) -> None:
+        self._log = log
+        self._on_line = on_line
+        self._rest = b""
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._log(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            self._add_line(line)
+        if len(self._rest) >= _LINE_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Take the last bytes for a line."""
+        if self._rest:
+            self._add_line(self._rest)
+        self._rest = b""
+
+    def _add_line(self, raw: bytes) -> None:
+        for start in range(0, max(len(raw), 1), _LINE_BYTES):
+            line = raw[start : start + _LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
+            self.tail.append(line)
+            if self._on_line is not None:
+                self._on_line(line)
+
+
+def _follow(process: subprocess.Popen[bytes], take: Callable[[bytes], object]) -> None:
+    """Pass the output on until the tool has ended; a program that it leaves behind may hold the pipe open, and is not awaited."""
     assert process.stdout is not None
-    while raw := process.stdout.readline(_LINE_BYTES):
-        keep(raw)
-        line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        tail.append(line)
-        del tail[:-TAIL_LINES]
-        if on_line is not None:
-            on_line(line)
-    process.wait()
-    process.stdout.close()
-    return tuple(tail)
+    pipe = process.stdout.fileno()
+    give_up: float | None = None
+    while True:
+        if give_up is None and process.poll() is not None:
+            give_up = time.monotonic() + _DRAIN_SECONDS
+        is_ready = bool(select.select([pipe], [], [], _POLL_SECONDS)[0])
+        if is_ready:
+            chunk = os.read(pipe, _READ_BYTES)
+            if not chunk:  # everybody has closed it
+                return
+            take(chunk)
+        if give_up is not None and (not is_ready or time.monotonic() > give_up):
+            return
 
 
-def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, outlives: bool) -> None:
-    """Ends the tool; one that must not be torn off is awaited, whoever presses Ctrl-C again, and read, or it would wait for us."""
-    with undisturbed():
+def _end(process: subprocess.Popen[bytes], log: Callable[[bytes], object], *, outlives: bool) -> None:
+    """End the tool; one that `outlives` is awaited instead, even if interrupts follow.
+
+    Its output is read meanwhile, so that it does not block on a full pipe.
+    """
+
+    def log_if_possible(chunk: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk does not stop the reading
+            log(chunk)
+
+    with ignored_signals():
         if outlives:
-            assert process.stdout is not None
             with contextlib.suppress(OSError, ValueError):
-                _drain(process, process.stdout, keep)
+                _follow(process, log_if_possible)
             process.wait()
         elif process.poll() is None:
             process.terminate()
@@ -140,34 +193,14 @@ def _end(process: subprocess.Popen[bytes], keep: Callable[[bytes], object], *, o
             process.stdout.close()
 
 
-def _drain(process: subprocess.Popen[bytes], pipe: IO[bytes], keep: Callable[[bytes], object]) -> None:
-    """Keep all that the tool said; a program that it left behind may hold the pipe open, and is not waited for."""
-    os.set_blocking(pipe.fileno(), False)
-    ended: float | None = None
-    raw: bytes | None = pipe.read(1 << 20)  # what is in the buffer, too
-    while True:
-        if raw:
-            with contextlib.suppress(OSError):  # a full disk does not stop the reading
-                keep(raw)
-        if ended is None and process.poll() is not None:
-            ended = time.monotonic()
-        if ended is not None and (not raw or time.monotonic() - ended > _DRAIN_SECONDS):
-            return
-        if raw == b"":
-            return  # nobody has it open any more
-        if not raw:
-            select.select([pipe], [], [], _POLL_SECONDS)
-        raw = pipe.read(1 << 20)
-
-
 def _dying_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes the tool: it asks to be killed when we are (prctl(2), PR_SET_PDEATHSIG)."""
+    """Preparation of a child that asks the kernel to kill it when its parent dies (prctl(2), PR_SET_PDEATHSIG)."""
     library = ctypes.CDLL(None, use_errno=True)
 
     def prepare() -> None:
-        let_through()
+        unblock_signals()
         library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it was already too late
+        if os.getppid() != parent:  # the parent has died already
             os._exit(1)
 
     return prepare

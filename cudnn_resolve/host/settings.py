@@ -1,4 +1,4 @@
-"""Where the user's defaults stand: pyproject.toml files, and the environment variables of this process."""
+"""Sources of the user's defaults: pyproject.toml files, and the environment variables of this process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LARGEST_BYTES = 8 * 1024 * 1024
 
 
 def project_table(start: str | os.PathLike[str]) -> tuple[str, dict[str, Any]] | None:
-    """The `[tool.cudnn-resolve]` table of the nearest pyproject.toml from `start` upwards that has one, after the path of that file.
+    """The nearest pyproject.toml from `start` upwards with a `[tool.cudnn-resolve]` table: its path and that table.
 
-    None where no file has it; InputError where it is not a table. A file that does not mention this program is passed over, whatever
-    its state.
+    None if no file has one; raise InputError if it is not a table. A file that does not mention this program is skipped, whatever its
+    state.
     """
     try:
         directory = os.path.abspath(os.fspath(start))
-    except OSError:  # the working directory is gone
+    except OSError:  # the working directory was deleted
         return None
     while True:
         path = os.path.join(directory, "pyproject.toml")
@@ -35,12 +35,12 @@ def project_table(start: str | os.PathLike[str]) -> tuple[str, dict[str, Any]] |
 
 
 def environment() -> Mapping[str, str]:
-    """The environment variables of this process."""
+    """Environment variables of this process."""
     return os.environ
 
 
 def modules() -> Mapping[str, Any]:
-    """The modules that this process has imported."""
+    """Modules that this process has imported."""
     return sys.modules
 
 

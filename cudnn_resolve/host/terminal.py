@@ -1,4 +1,4 @@
-"""The terminal and the environment variables that say how to speak to it."""
+"""The terminal, and the environment variables that say how to use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_WIDTH = 100
 
 
 def wants_color(stream: TextIO | None) -> bool:
-    """True where `stream` is a terminal that shows colours, or FORCE_COLOR is set, and nobody asked for none (NO_COLOR, TERM=dumb)."""
+    """Whether to write colours to `stream`: it is a terminal that shows them, or FORCE_COLOR is set; NO_COLOR and TERM=dumb forbid it."""
     if stream is None or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "") not in ("", "0"):
@@ -20,7 +20,7 @@ def wants_color(stream: TextIO | None) -> bool:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """True where `stream` is a terminal."""
+    """Whether `stream` is a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # closed
@@ -28,12 +28,12 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def is_measured(stream: TextIO | None) -> bool:
-    """True where lines have a width to keep to: that of the terminal, or the one that COLUMNS says."""
+    """Whether lines must fit a width: that of a terminal, or the one in COLUMNS."""
     return bool(os.environ.get("COLUMNS")) or is_terminal(stream)
 
 
 def width(stream: TextIO | None) -> int:
-    """Columns of the terminal behind `stream`, at least 60; 100 where it is none. COLUMNS overrules."""
+    """Columns of the terminal behind `stream`, at least 60; 100 if it is no terminal. COLUMNS takes precedence."""
     stated = os.environ.get("COLUMNS", "")
     if stated.isascii() and stated.isdigit() and 0 < int(stated[:6]) < 10_000:
         return max(60, int(stated[:6]))
@@ -46,19 +46,19 @@ def width(stream: TextIO | None) -> int:
 
 
 def wants_traceback() -> bool:
-    """True where CUDNN_RESOLVE_DEBUG asks to see where an internal error comes from."""
+    """Whether CUDNN_RESOLVE_DEBUG asks for the traceback of an internal error."""
     return os.environ.get("CUDNN_RESOLVE_DEBUG", "") not in ("", "0")
 
 
 def prepare_output() -> None:
-    """Write what the terminal's encoding cannot show as an escape, instead of failing."""
+    """Escape what the terminal's encoding cannot show, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def silence(stream: TextIO | None) -> None:
-    """Discard what is still buffered for `stream`, so that the interpreter does not fail on it when it exits."""
+    """Discard what is still buffered for `stream`, so that the interpreter does not fail on it at exit."""
     try:
         if stream is not None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -69,7 +69,7 @@ def silence(stream: TextIO | None) -> None:
 
 
 def drop_output() -> None:
-    """Flush standard output as far as possible, and discard the rest."""
+    """Flush standard output as far as possible and discard the rest."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -78,7 +78,7 @@ def drop_output() -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process now, with what was printed, and wait for no thread."""
+    """End the process now, after flushing its output, without waiting for threads."""
     drop_output()
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
@@ -86,21 +86,21 @@ def leave(code: int) -> NoReturn:
 
 
 NOTEBOOK_VARIABLES = ("JPY_PARENT_PID", "COLAB_RELEASE_TAG", "COLAB_GPU", "KAGGLE_KERNEL_RUN_TYPE", "CI")
-"""Where a terminal may be there with nobody at it: the cells of notebooks have one, and some CI systems."""
+"""Set where a terminal may exist with nobody at it: cells of notebooks have one, and some CI systems."""
 
 
 def is_live(stream: TextIO | None) -> bool:
-    """True where `stream` is a terminal on which a line can be drawn anew."""
+    """Whether `stream` is a terminal on which a line can be redrawn."""
     return is_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("JPY_PARENT_PID")
 
 
 def can_answer() -> bool:
-    """True where somebody sits at a terminal and can answer a question."""
+    """Whether a user at a terminal can answer a question."""
     return not any(os.environ.get(name) for name in NOTEBOOK_VARIABLES) and is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def ask(question: str) -> bool:
-    """True where the answer begins with y; an end of input is a no."""
+    """Whether the user answers with y; end of input means no."""
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     try:

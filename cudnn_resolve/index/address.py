@@ -1,4 +1,4 @@
-"""Addresses of indexes and files, and the credentials in them."""
+"""URLs of indexes and files, and the credentials in them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Login(NamedTuple):
-    """A name and a password; it never shows the password."""
+    """A user name and a password; its `repr` hides the password."""
 
     user: str
     password: str
@@ -22,7 +22,7 @@ class Login(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Whom a connection is made to."""
+    """Scheme, host and port of a URL."""
 
     scheme: str
     host: str
@@ -30,7 +30,7 @@ class Origin(NamedTuple):
 
 
 def split_login(url: str) -> tuple[str, Login | None]:
-    """The address without credentials, and the credentials that it held."""
+    """The URL without credentials, and the credentials that it held."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -43,32 +43,32 @@ def split_login(url: str) -> tuple[str, Login | None]:
 
 
 def joined_login(url: str, login: Login | None) -> str:
-    """`url` with credentials in it."""
+    """The URL with credentials in it."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme}{separator}{quote(login.user, safe='')}:{quote(login.password, safe='')}@{rest}" if login else url
 
 
 def origin_of(url: str) -> Origin:
-    """Scheme, host and port of an http or https address; ValueError for anything else."""
+    """Origin of an http or https URL; raise ValueError for anything else."""
     parts = urlsplit(url)
     port = parts.port
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise ValueError("is not an http or https address")
+        raise ValueError("is not an http or https URL")
     return Origin(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])
 
 
 def is_local(url: str) -> bool:
-    """True for `file:` addresses and plain paths."""
+    """Whether it is a `file:` URL or a plain path."""
     return url.startswith("file:") or "://" not in url
 
 
 def is_remote(url: str) -> bool:
-    """True for http and https addresses."""
+    """Whether it is an http or https URL."""
     return url[:8].lower().startswith(("http://", "https://"))
 
 
 def path_of(url: str) -> str:
-    """The path of a `file:` address, or of a path with a `~`; ValueError for one on another machine."""
+    """Absolute path behind a `file:` URL or a path with `~`; raise ValueError for one on another machine."""
     if not url.startswith("file:"):
         return os.path.abspath(os.path.expanduser(url))
     parts = urlsplit(url)
@@ -81,25 +81,25 @@ def path_of(url: str) -> str:
 
 
 def url_of(path: str) -> str:
-    """The `file:` address of a path."""
+    """The `file:` URL of a path."""
     return "file://" + quote(os.path.abspath(path), errors="surrogateescape")
 
 
 def joined(base: str, link: str) -> str:
-    """The address that a link on a page means, without credentials and fragment.
+    """URL of a link on a page, without credentials and fragment.
 
-    ValueError where it means none, or a page from the network means a file of this machine.
+    Raise ValueError if it is invalid, or if a page from the network links to a file on this machine.
     """
     if link.startswith(("https://", "http://")) and "[" not in link:
         return redacted(link) if "@" in link or "#" in link else link
     url = redacted(urljoin(base, link))
-    urlsplit(url)  # a bracket without its other half
+    urlsplit(url)  # raises ValueError for an unbalanced bracket
     if not is_remote(url) and not (url.startswith("file:") and base.startswith("file:")):
-        raise ValueError("is not an address of files")
+        raise ValueError("is not the URL of a file")
     return url
 
 
 def folder_url(url: str) -> str:
-    """`url` with a slash at its end, so that names can be put behind it."""
+    """The URL, without credentials, with a trailing slash so that names can be appended."""
     url = redacted(url)
     return url if url.endswith("/") else url + "/"

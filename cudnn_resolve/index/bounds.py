@@ -1,4 +1,4 @@
-"""Bounds on what a server may cost: every read of a socket is charged to the request that its thread is making."""
+"""Bounds on time and bytes: every read of a socket is charged to the request that its thread is making."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from cudnn_resolve.index.fetch_error import FetchError, TransientError, too_larg
 from cudnn_resolve.index.settings import Patience
 
 LEAST_RATE = 10_000
-"""Bytes a second below which an answer counts as stalled."""
+"""Bytes per second below which a response counts as stalled."""
 HEADER_BYTES = 1 << 20
-"""What the heads of all answers to one request, with redirects and trailers, may have beside their bodies."""
-_LOOK_SECONDS = 0.2
-"""How often a read that waits looks whether its session was closed."""
+"""Allowance for the headers and trailers of all responses to one request, redirects included."""
+_CHECK_SECONDS = 0.2
+"""Interval at which a blocked read checks whether its session was closed."""
 _BUFFER = 1 << 16
 
 
 class Exchange:
-    """Time and bytes that one request may cost, with its redirects; every read of a socket is charged to the exchange of its thread."""
+    """Budget of one request, redirects included; every read of a socket is charged to the exchange of its thread."""
 
     def __init__(self, patience: Patience, limit: int, seconds: float, closed: threading.Event) -> None:
         self.patience = patience
         self._limit = limit
         self._began = time.monotonic()
-        self._ends = self._began + seconds
+        self._deadline = self._began + seconds
         self._closed = closed
         self._received = 0
 
-    def look(self, waited: float) -> None:
-        """Raise a TransientError where the answer has taken too long, and a FetchError where nobody wants it any more."""
+    def check(self, waited: float) -> None:
+        """Raise TransientError if the response takes too long, FetchError if its session was closed."""
         now = time.monotonic()
         if self._closed.is_set():
-            raise FetchError("it is no longer wanted", code="index-closed")
-        if now > min(self._ends, self._began + self.patience.answer + self._received / LEAST_RATE):
-            raise TransientError("its answer comes too slowly", code="index-stalled")
+            raise FetchError("the request was cancelled", code="index-closed")
+        if now > min(self._deadline, self._began + self.patience.answer + self._received / LEAST_RATE):
+            raise TransientError("its response is too slow", code="index-stalled")
         if waited > self.patience.read:
             raise TransientError("it does not answer in time", code="index-stalled")
 
     def count(self, received: int) -> None:
-        """Add what was received."""
+        """Charge received bytes; raise FetchError beyond the limit."""
         self._received += received
         if self._received > self._limit:
             raise too_large(self._limit - HEADER_BYTES)
@@ -52,19 +52,19 @@ class _Reading(threading.local):
 
 
 reading = _Reading()
-"""What this thread reads."""
+"""The exchange of this thread."""
 
 
 class _Reader(io.RawIOBase):
-    """The bytes of a socket within the bounds of the exchange.
+    """The bytes of a socket, charged to the exchange.
 
-    A timeout of a socket restarts with each byte, so that one byte now and then would hold a request for ever.
+    A socket's timeout restarts with each byte, so that a byte now and then would keep a request open for ever.
     """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
         self._timeout = sock.gettimeout()
-        self._open = sock.makefile("rb", buffering=0)  # the socket stays open as long as its answer is read
+        self._open = sock.makefile("rb", buffering=0)  # keeps the socket open while the response is read
 
     def readable(self) -> bool:
         return True
@@ -72,9 +72,9 @@ class _Reader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         exchange = reading.exchange
         began = time.monotonic()
-        self._sock.settimeout(_LOOK_SECONDS)
+        self._sock.settimeout(_CHECK_SECONDS)
         while True:
-            exchange.look(time.monotonic() - began)
+            exchange.check(time.monotonic() - began)
             try:
                 count: int = self._sock.recv_into(buffer)
             except TimeoutError:
@@ -90,7 +90,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Socket:
-    """A socket whose answers are read by a `_Reader`."""
+    """A socket that is read through a `_Reader`."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
@@ -103,7 +103,7 @@ class _Socket:
 
 
 class _Bounded:
-    """Mixed into urllib3's classes of connections."""
+    """Mixin for urllib3's connection classes."""
 
     sock: Any
 
@@ -113,7 +113,7 @@ class _Bounded:
 
 
 def bound(manager: Any) -> None:
-    """Make the connections of a pool manager bounded ones, those through a SOCKS proxy too."""
+    """Bound the connections of a pool manager, including those through a SOCKS proxy."""
     manager.pool_classes_by_scheme = {
         scheme: type(pool.__name__, (pool,), {"ConnectionCls": type(pool.ConnectionCls.__name__, (_Bounded, pool.ConnectionCls), {})})
         for scheme, pool in manager.pool_classes_by_scheme.items()

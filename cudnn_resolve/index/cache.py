@@ -1,8 +1,8 @@
-"""Answers of indexes in the user's cache directory: one file for each, with a checksum.
+"""Responses of indexes in the user's cache: one file each, with a checksum.
 
-A file is written beside its place and renamed into it, so that a kill, a full disk or another process leaves a whole file or none. What
-fails its checksum, cannot be decoded, or could have been written by somebody else is not used. No credentials come in here: they are taken
-out of addresses before. Without a folder nothing is kept, and nothing fails.
+Files are written atomically, so that a kill, a full disk or another process leaves a whole file or none. A file that fails its checksum,
+cannot be decoded, or could have been written by another user is not used. Credentials never get in: they are removed from URLs before.
+Without a folder nothing is cached, and nothing fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import DecodeError, Raw, ValidationError, msgpack
 T = TypeVar("T")
 FOLDER = "index-v2"
 _FORMER = ("index-v1",)
-"""Folders of earlier forms, which nobody reads any more."""
+"""Folders of earlier formats, which are removed."""
 _ENTRY = msgpack.Decoder(tuple[str, Raw])
 _CHECKSUM_BYTES = 4
 
@@ -33,54 +33,54 @@ class Cache:
             if folder and os.path.isdir(former := os.path.join(folder, name)):
                 import shutil
 
-                shutil.rmtree(former, ignore_errors=True)  # which does not follow links
+                shutil.rmtree(former, ignore_errors=True)  # does not follow links
 
     def get(self, kind: str, key: str, form: type[T]) -> T | None:
-        """The value that was kept; None where there is none, or none that can be trusted."""
+        """The cached value; None if there is none that can be trusted."""
         raw = self._read(kind, key)
         if raw is None:
             return None
         try:
             if crc32(raw[_CHECKSUM_BYTES:]) != int.from_bytes(raw[:_CHECKSUM_BYTES], "big"):
                 raise ValidationError("damaged")
-            whose, value = _ENTRY.decode(memoryview(raw)[_CHECKSUM_BYTES:])
-            return msgpack.decode(value, type=form) if whose == key else None
+            stored_key, value = _ENTRY.decode(memoryview(raw)[_CHECKSUM_BYTES:])
+            return msgpack.decode(value, type=form) if stored_key == key else None
         except (DecodeError, RecursionError):
             self.drop(kind, key)
             return None
 
     def put(self, kind: str, key: str, value: object) -> None:
-        """Keep a value; nothing happens where that cannot be."""
+        """Cache a value; do nothing if that is not possible."""
         if not self._folder:
             return
         raw = msgpack.encode((key, value))
         path = self._path(kind, key)
-        passing = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
+        temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}"
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError:
             return
         try:
             with open(descriptor, "wb") as stream:
                 stream.writelines((crc32(raw).to_bytes(_CHECKSUM_BYTES, "big"), raw))
-            os.replace(passing, path)
-        except OSError:  # a full disk, or a folder that went: the next run asks again
+            os.replace(temporary, path)
+        except OSError:  # a full disk, or a removed folder: the next run asks again
             with contextlib.suppress(OSError):
-                os.unlink(passing)
+                os.unlink(temporary)
         except BaseException:
-            os.unlink(passing)
+            os.unlink(temporary)
             raise
 
     def drop(self, kind: str, key: str) -> None:
-        """Forget a value."""
+        """Remove a value."""
         if self._folder:
             with contextlib.suppress(OSError):
                 os.unlink(self._path(kind, key))
 
     def _path(self, kind: str, key: str) -> str:
         raw = key.encode("utf-8", "surrogatepass")
-        name = f"{crc32(raw):08x}{crc32(raw[::-1]):08x}"  # a file holds its key: a clash of names is a miss
+        name = f"{crc32(raw):08x}{crc32(raw[::-1]):08x}"  # a file holds its key: a collision of names is a miss
         return os.path.join(self._folder or "", kind, name)
 
     def _read(self, kind: str, key: str) -> bytes | None:
@@ -89,11 +89,11 @@ class Cache:
         try:
             descriptor = os.open(self._path(kind, key), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             with open(descriptor, "rb", buffering=0) as stream:
-                return stream.readall() if _is_private(os.fstat(descriptor)) else None
+                return stream.readall() if _is_trusted(os.fstat(descriptor)) else None
         except OSError:
             return None
 
 
-def _is_private(seen: os.stat_result) -> bool:
-    """Whether this is a regular file that only this user, or root, can have written."""
-    return modes.S_ISREG(seen.st_mode) and seen.st_uid in (os.geteuid(), 0) and not seen.st_mode & 0o022
+def _is_trusted(status: os.stat_result) -> bool:
+    """Whether it is a regular file that only this user, or root, can have written."""
+    return modes.S_ISREG(status.st_mode) and status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,32 +25,30 @@ from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError
 from cudnn_resolve.index.folder import Folders, page_of_tree
 from cudnn_resolve.index.listing import Offered, make_listing
-from cudnn_resolve.index.page import Page, PageError
+from cudnn_resolve.index.metadata_cache import MetadataCache
+from cudnn_resolve.index.page import LinkPage, Page, PageError
 from cudnn_resolve.index.pages import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
-from cudnn_resolve.index.statements import Statements
 from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
 
 if TYPE_CHECKING:
-    from cudnn_resolve.index.download import Told
-    from cudnn_resolve.index.page import LinkPage
+    from cudnn_resolve.index.download import Listener
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
 THREADS = 8
-"""Requests at the same time."""
+"""Concurrent requests."""
 _DOWNLOADS = 4
-_OFFLINE_HINT = "--offline answers from the tables and what is in the cache"
+_OFFLINE_HINT = "--offline uses only the tables and the cache"
 Progress = Callable[[int, int, str], None]
-"""Called while somebody waits: requests sent, bytes received, what is waited for."""
+"""Called during a wait with the requests sent, the bytes received, and a description of what is awaited."""
 
 
 class IndexClient:
-    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`. Nothing goes out before it is asked.
+    """The indexes, folders and pages of links of one configuration; a `requirement.source.Source`. Sends nothing unasked.
 
-    `cache_folder` is the program's folder in the user's cache; None keeps nothing. `offline` answers from the cache alone,
-    whatever its age.
+    `cache_folder` is the program's folder in the user's cache; None disables the cache. `offline` uses the cache only, whatever its age.
     """
 
     def __init__(
@@ -58,17 +57,17 @@ class IndexClient:
         self.settings = settings
         self.offline = offline
         self.notes: list[str] = list(settings.notes)
-        """What the user should hear, in words; grows while it works."""
+        """Notes for the user; more may be added with each call."""
         self.served_by: dict[str, tuple[str, ...]] = {}
-        """Packages that more than one index serves under pip's rule, and those indexes: the best version wins, whoever offers it."""
+        """Packages that several indexes serve under pip's rule, and those indexes: the best version wins."""
         self._progress = progress
         self._lock = threading.Lock()
-        self._made: IndexSession | None = None
+        self._opened: IndexSession | None = None
         cache = Cache(cache_folder)
         self._threads = ThreadPoolExecutor(THREADS)
         self._pages = Pages(self._session, cache)
-        self._statements = Statements(self._session, cache, self._note, offline=offline)
-        self._asked: dict[tuple[str, str], Future[Page | None]] = {}
+        self._metadata_cache = MetadataCache(self._session, cache, self._note, offline=offline)
+        self._requested: dict[tuple[str, str], Future[Page | None]] = {}
         self._metadata: dict[str, Future[Metadata | None]] = {}
         self._listings: dict[tuple[str, str], Listing | None] = {}
         self._folders = Folders(self._note)
@@ -81,56 +80,56 @@ class IndexClient:
         self.close()
 
     def close(self) -> None:
-        """End threads and connections; releases that have been listed can still be looked at."""
+        """End threads and connections; releases that have been listed remain usable."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._made:
-            self._made.close()
+        if self._opened:
+            self._opened.close()
 
     def _session(self) -> IndexSession:
-        """Made for the first request: an answer out of the cache needs none of it."""
+        """The session, opened with the first request: answers from the cache need none."""
         with self._lock:
-            if self._made is None:
+            if self._opened is None:
                 from cudnn_resolve.index.session import IndexSession
 
-                self._made = IndexSession(self.settings)
-            return self._made
+                self._opened = IndexSession(self.settings)
+            return self._opened
 
     @property
     def requests(self) -> int:
-        """How many requests were sent."""
-        return self._made.requests if self._made else 0
+        """Number of requests sent."""
+        return self._opened.requests if self._opened else 0
 
     @property
     def received(self) -> int:
-        """How many bytes of bodies came."""
-        return self._made.received if self._made else 0
+        """Bytes of bodies received."""
+        return self._opened.received if self._opened else 0
 
     @property
     def exclude_newer(self) -> str | None:
-        """The time from which on uploads do not count, as `requirement.source.Source.exclude_newer`."""
+        """Time from which on uploads are excluded, as `requirement.source.Source.exclude_newer`."""
         return self.settings.exclude_newer
 
     def listing(self, name: str, place: Place | None = None) -> Listing | None:
-        """What the indexes offer of a package, as `requirement.source.Source.listing`."""
+        """Releases of a package, as `requirement.source.Source.listing`."""
         key = (name, place.url if place else "")
         if key not in self._listings:
             self._listings[key] = self._list(name, place)
         return self._listings[key]
 
     def metadata(self, name: str, file: File) -> Metadata | None:
-        """What a file says of itself, as `requirement.source.Source.metadata`."""
+        """Metadata of a file, as `requirement.source.Source.metadata`."""
         what = f"metadata of {file.filename[:100]}"
         future = self._metadata.get(file.url)
         if future is None or future.cancel():
             self._tell(what)
-            future = self._metadata[file.url] = _done(lambda: self._statements.read(name, file))
+            future = self._metadata[file.url] = _done(lambda: self._metadata_cache.read(name, file))
         try:
             return self._result(future, what)
         except FetchError as error:
             raise _unavailable(error, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
 
     def expect(self, names: Iterable[str]) -> None:
-        """Ask for packages ahead of need, as `requirement.source.Source.expect`."""
+        """Request pages of packages ahead of need, as `requirement.source.Source.expect`."""
         if self.offline:
             return
         for name in names:
@@ -140,48 +139,47 @@ class IndexClient:
                 self._expect(link, "")
 
     def expect_metadata(self, name: str, file: File) -> None:
-        """Ask for the metadata of a file ahead of need, as `requirement.source.Source.expect_metadata`."""
-        if self.offline or file.url in self._metadata or is_local(file.url) or self._statements.cached(file):
+        """Request the metadata of a file ahead of need, as `requirement.source.Source.expect_metadata`."""
+        if self.offline or file.url in self._metadata or is_local(file.url) or self._metadata_cache.cached(file):
             return
-        self._metadata[file.url] = self._threads.submit(self._statements.read, name, file)
+        self._metadata[file.url] = self._threads.submit(self._metadata_cache.read, name, file)
 
-    def fetch(self, files: Sequence[File], folder: str, told: Told | None = None) -> list[str]:
-        """Paths of the files in `folder`, downloaded side by side unless they are there, each with its size and hash checked.
+    def fetch(self, files: Sequence[File], folder: str, listener: Listener | None = None) -> list[str]:
+        """Download files concurrently into `folder`, unless they are there; size and hash are checked. Return their paths.
 
-        `told` hears of each file how many bytes are there and how many it has. WorldError where a file cannot be had or written;
-        whole files that are there by then stay.
+        `listener` hears of each file its received and total bytes. Raise WorldError if a file cannot be downloaded or written; complete
+        files stay.
         """
         from cudnn_resolve.index.download import Downloads
 
         downloads = Downloads(self._session())
-        return self._all([(file.filename, lambda file=file: downloads.fetch(file, folder, told)) for file in files], _DOWNLOADS)  # type: ignore[misc]
+        tasks = [(file.filename, partial(downloads.fetch, file, folder, listener)) for file in files]
+        return self._all(tasks, _DOWNLOADS)
 
-    def passing(self, file: File, read: Callable[[str], T]) -> T:
-        """What `read` makes of the path of a file, which is downloaded for it and thrown away."""
+    def read_downloaded(self, file: File, read: Callable[[str], T]) -> T:
+        """Download a file, call `read` with its path, and delete it."""
         from cudnn_resolve.index.download import Downloads
 
         try:
-            return Downloads(self._session()).passing(file, read)
+            return Downloads(self._session()).read_downloaded(file, read)
         except FetchError as error:
             raise _unavailable(error, file.filename[:200]) from None
 
     def completed(self, files: Sequence[File]) -> list[File]:
-        """The files with what their index does not say of them, as `requirement.source.Source.completed`."""
-        kept = [self._statements.completed_from_cache(file) for file in files]
-        asked = [file for file, found in zip(files, kept, strict=True) if found is None]
-        tasks = [(f"the size of {file.filename[:100]}", lambda file=file: self._statements.completed(file)) for file in asked]
+        """The files with sizes and hashes that their index does not give, as `requirement.source.Source.completed`."""
+        cached = [self._metadata_cache.completed_from_cache(file) for file in files]
+        missing = [file for file, found in zip(files, cached, strict=True) if found is None]
+        tasks = [(f"the size of {file.filename[:100]}", partial(self._metadata_cache.completed, file)) for file in missing]
         answers = iter(self._all(tasks, THREADS) if tasks else ())
-        return [next(answers) if found is None else found for found in kept]
+        return [next(answers) if found is None else found for found in cached]
 
-    def keep_metadata(self, file: File, said: Metadata) -> None:
-        """Keep the metadata of a file that was read by other ways."""
-        self._statements.keep(file, said)
+    def keep_metadata(self, file: File, metadata: Metadata) -> None:
+        """Cache metadata of a file that was read elsewhere."""
+        self._metadata_cache.keep(file, metadata)
 
     def _list(self, name: str, place: Place | None) -> Listing | None:
         if place is not None:
-            known, page = self._of_links(place.url, name) if place.kind == "find-links" else self._of_index(place.url.rstrip("/"), name)
-            origin = place.url.rstrip("/") if place.kind != "find-links" else None
-            return make_listing(name, [Offered(page, origin)] if page else [], self.settings) if known else None
+            return self._list_place(name, place)
         offered = []
         is_known = True
         for link in self.settings.find_links:
@@ -192,20 +190,30 @@ class IndexClient:
         is_known &= self._ask_indexes(name, offered)
         if not is_known and not offered:
             return None
-        origins = tuple(dict.fromkeys(one.origin for one in offered if one.origin))
+        origins = tuple(dict.fromkeys(index.origin for index in offered if index.origin))
         if len(origins) > 1:
             self.served_by[name] = origins
-        if self.offline:  # of a file that several have, the copy on this machine can be read
-            offered.sort(key=lambda one: one.origin is not None and not is_local(one.origin))
+        if self.offline:  # if several places have a file, prefer the copy on this machine, which can be read
+            offered.sort(key=lambda index: index.origin is not None and not is_local(index.origin))
         listing = make_listing(name, offered, self.settings, tuple(shown(origin) for origin in origins))
         return listing if is_known else replace(listing, is_partial=True)
 
+    def _list_place(self, name: str, place: Place) -> Listing | None:
+        """Releases at one place alone; None if it is unknown, offline."""
+        if place.kind == "find-links":
+            is_known, page = self._of_links(place.url, name)
+            origin = None
+        else:
+            origin = place.url.rstrip("/")
+            is_known, page = self._of_index(origin, name)
+        return make_listing(name, [Offered(page, origin)] if page else [], self.settings) if is_known else None
+
     def _indexes_for(self, name: str) -> Sequence[IndexAddress]:
-        """The indexes that count for a package: all, or the one that uv's configuration assigns to it."""
+        """Indexes for a package: all, or the one that uv's configuration assigns to it."""
         return [index for package, index in self.settings.assigned if package == name] or self.settings.indexes
 
     def _ask_indexes(self, name: str, offered: list[Offered]) -> bool:
-        """Whether it is known what all indexes have that count; adds what they have."""
+        """Add what the indexes offer of a package; False if an index is unknown, offline."""
         is_known = True
         refused: IndexUnavailableError | None = None
         refusing: list[str] = []
@@ -228,21 +236,21 @@ class IndexClient:
         if refused and not offered:
             raise refused
         if refused:
-            self._note(f"{', '.join(refusing)} refuses without a login (HTTP 403): it counts as not having what is asked for")
+            self._note(f"{', '.join(refusing)} refuses access without a login (HTTP 403): treated as not having the package")
         return is_known
 
     def _check_folder(self, index: IndexAddress) -> None:
-        """Tell of an index on this machine that is not there: an error where an option names it, else a note, as pip has it."""
+        """Report a local index that does not exist: as an error if an option names it, else as a note, like pip."""
         path = path_of(index.url)
         if os.path.isdir(path):
             return
-        if index.said_by.startswith("--"):
-            hint = "an index is an address, https://… or file://…, or the path of a folder"
+        if index.source.startswith("--"):
+            hint = "an index is a URL, https://… or file://…, or the path of a folder"
             raise IndexUnavailableError(f"there is no folder {path}", code="index-missing", hint=hint)
-        self._note(f"there is no folder {path}, which {index.said_by} names as an index")
+        self._note(f"there is no folder {path}, which {index.source} names as an index")
 
     def _of_index(self, url: str, name: str) -> tuple[bool, Page | None]:
-        """Whether it is known what an index offers of a package, and what it is."""
+        """Whether the offer of an index is known, and its page of a package."""
         if is_local(url):
             with _local_errors(url, name):
                 return True, page_of_tree(path_of(url), name)
@@ -255,15 +263,13 @@ class IndexClient:
         known, page = self._ask(link, "")
         if page is None:
             return known, None
-        from cudnn_resolve.index.page import LinkPage
-
         with _local_errors(link, name):
             if link not in self._link_pages:
                 self._link_pages[link] = LinkPage(page.blocks[0], page.base)
             return True, self._link_pages[link].of(name)
 
     def _ask(self, url: str, name: str) -> tuple[bool, Page | None]:
-        """Whether it is known what a remote page says, and the page."""
+        """Whether a remote page is known, and the page."""
         if self.offline:
             cached = self._pages.cached(url, name)
             return cached is not None, cached.page if cached else None
@@ -280,9 +286,9 @@ class IndexClient:
             self._page_future(url, name, ahead=True)
 
     def _page_future(self, url: str, name: str, *, ahead: bool) -> Future[Page | None]:
-        """A page that is there, or on its way; it waits for a thread only where it is asked for ahead of need."""
+        """A page that is available or under way; it waits for a thread only if it is requested ahead of need."""
         key = (url, name)
-        future = self._asked.get(key)
+        future = self._requested.get(key)
         if future is None or (not ahead and future.cancel()):
             cached = self._pages.cached(url, name)
             if cached and cached.is_fresh:
@@ -292,11 +298,11 @@ class IndexClient:
             else:
                 self._tell(f"{name or 'the page'} at {shown(url)}")
                 future = _done(lambda: self._pages.read(url, name, cached))
-            self._asked[key] = future
+            self._requested[key] = future
         return future
 
     def _all(self, tasks: Sequence[tuple[str, Callable[[], T]]], threads: int) -> list[T]:
-        """What the calls give, so many at the same time; each with what is waited for, in words."""
+        """Results of the calls, `threads` of them at a time; each comes with a description for the progress."""
         pool = ThreadPoolExecutor(threads)
         try:
             futures = [(what, pool.submit(call)) for what, call in tasks]
@@ -305,7 +311,7 @@ class IndexClient:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(self, future: Future[T], what: str) -> T:
-        """The result of a future; says now and then what is waited for."""
+        """Wait for a future, reporting progress meanwhile."""
         while True:
             try:
                 return future.result(timeout=0.1 if self._progress else None)
@@ -324,18 +330,18 @@ class IndexClient:
 
 
 def _done(call: Callable[[], T]) -> Future[T]:
-    """A future whose call has run, here: nothing else can go on before it."""
+    """A completed future of a call that is made here and now, since nothing can continue without it."""
     future: Future[T] = Future()
     try:
         future.set_result(call())
-    except Exception as error:  # noqa: BLE001 - raised where the result is asked for
+    except Exception as error:  # noqa: BLE001 - raised again by `result`
         future.set_exception(error)
     return future
 
 
 @contextmanager
 def _local_errors(url: str, name: str) -> Iterator[None]:
-    """Errors of places on this machine, with the name of the place."""
+    """Raise errors of local places as IndexUnavailableError that names the place."""
     try:
         yield
     except PageError as error:
@@ -348,4 +354,4 @@ def _local_errors(url: str, name: str) -> Iterator[None]:
 
 
 def _unavailable(error: FetchError, what: str) -> IndexUnavailableError:
-    return IndexUnavailableError(f"{what} could not be had: {error.why}", code=error.code, hint=error.hint or _OFFLINE_HINT)
+    return IndexUnavailableError(f"cannot read {what}: {error.why}", code=error.code, hint=error.hint or _OFFLINE_HINT)

@@ -1,4 +1,4 @@
-"""Where packages come from: the command line over the configuration of the target's pip or uv."""
+"""Sources of packages: the command line, over the configuration of the target's pip or uv."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
@@ -28,7 +29,7 @@ _DAYS = {"hour": 1 / 24, "d": 1, "day": 1, "w": 7, "week": 7, "m": 30, "month": 
 
 
 class Options(NamedTuple):
-    """What the command line says; what it leaves out comes from pip or uv."""
+    """Options of the command line; what is missing comes from the configuration of pip or uv."""
 
     index_url: str | None = None
     extra_index_urls: Sequence[str] = ()
@@ -37,23 +38,31 @@ class Options(NamedTuple):
     trusted_hosts: Sequence[str] = ()
     """`host` or `host:port`, whose certificates are not checked."""
     rule: str | None = None
-    """`pip` or `uv`: whose rule over several indexes."""
+    """`pip` or `uv`: the rule for several indexes."""
     exclude_newer: str | None = None
     """A date or a time, RFC 3339."""
     no_binary: Sequence[str] = ()
     only_binary: Sequence[str] = ()
 
 
-_DEFAULT = IndexAddress(url="", said_by="")
-"""Stands for pip's own index, which is looked for only where it counts."""
+_DEFAULT = IndexAddress(url="", source="")
+"""Stands for pip's default index, whose URL is looked up only if it is needed."""
 
 
-class _Places(NamedTuple):
+class _Configured(NamedTuple):
+    """Settings of the tool whose configuration names indexes: pip or uv."""
+
+    rule: str
     indexes: list[IndexAddress]
     main: int
-    """Which of them `--index-url` takes the place of."""
-    find_links: list[str]
-    rule: str
+    """Position of the index that `--index-url` replaces."""
+    find_links: Sequence[str]
+    no_index: bool
+    no_binary: frozenset[str]
+    only_binary: frozenset[str]
+    exclude_newer: str | None
+    keyring: bool
+    assigned: tuple[tuple[str, IndexAddress], ...] = ()
 
 
 def read_settings(
@@ -65,44 +74,44 @@ def read_settings(
     directory: str = ".",
     system: str = "/etc",
 ) -> Settings:
-    """The settings of the target: `prefix` and `import_path` are those of its interpreter, `directory` is where uv looks for a project.
+    """Settings of the target, whose interpreter has `prefix` and `import_path`; uv looks for a project from `directory`.
 
-    `system` is the folder of the machine's own configuration.
-
-    UsageError for an option that cannot be; what is wrong in a configuration file is a note.
+    `system` is the folder of the machine's configuration. Raise UsageError for an invalid option; faults of configuration files become
+    notes.
     """
     home = environ.get("HOME") or os.path.expanduser("~")
     pip, pip_notes = read_pip_config(environ, prefix, home, system)
     uv = read_uv_config(environ, home, directory, system)
     notes = [*pip_notes, *uv.notes]
-    uses_uv = uv.says_where and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
-    places = _of_uv(uv, environ) if uses_uv else _of_pip(pip)
+    uses_uv = uv.names_indexes and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
+    configured = _of_uv(uv, environ, notes) if uses_uv else _of_pip(pip)
+    no_index = options.no_index or configured.no_index
+    indexes = [] if no_index else _with_options(configured, options, import_path)
+    if not indexes and not no_index:
+        notes.append("no pip was found that has a default index: name one with --index-url")
     logins: list[tuple[str, Login]] = []
-    links_only = options.no_index or _no_index(pip, uv, uses_uv=uses_uv)
-    indexes = _with_options(places, options, import_path, no_index=links_only)
-    if not indexes and not links_only:
-        notes.append("no pip says which index is the default one: name one with --index-url")
-    links = [_link(text, logins) for text in (*options.find_links, *places.find_links)]
+    links = [_link(text, logins) for text in (*options.find_links, *configured.find_links)]
     trusted = (*options.trusted_hosts, *(pip["trusted-host"].words if "trusted-host" in pip else ()))
-    _warn_of_plain_http(indexes, trusted, notes, uses_uv=uses_uv)
+    if not uses_uv:
+        notes.extend(_plain_http_notes(indexes, trusted))
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
     return Settings(
         indexes=tuple(indexes),
-        assigned=_assigned(uv, environ, notes) if uses_uv else (),
+        assigned=configured.assigned,
         find_links=tuple(dict.fromkeys(links)),
         logins=tuple(logins),
-        rule=options.rule or places.rule,
-        exclude_newer=_moment(options, pip, uv, uses_uv=uses_uv, notes=notes),
-        no_binary=_names(options.no_binary) or _binary("no-binary", pip, uv, uses_uv=uses_uv),
-        only_binary=_names(options.only_binary) or _binary("only-binary", pip, uv, uses_uv=uses_uv),
+        rule=options.rule or configured.rule,
+        exclude_newer=_exclude_newer(options, configured, notes),
+        no_binary=_names(options.no_binary) or configured.no_binary,
+        only_binary=_names(options.only_binary) or configured.only_binary,
         constraints=tuple(_constraints(pip, environ)),
         certificate=_certificate(pip, environ),
         client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
         trusted_hosts=(*trusted, *uv.options.get("allow-insecure-host", ())),
         proxies=_proxies(pip, environ),
-        no_proxy=tuple(part.strip() for part in _either(environ, "no_proxy").split(",") if part.strip()),
+        no_proxy=tuple(part.strip() for part in _variable(environ, "no_proxy").split(",") if part.strip()),
         netrc=environ.get("NETRC") or os.path.join(home, ".netrc"),
-        keyring=uv.options.get("keyring-provider") == "subprocess" if uses_uv else _pip_keyring(pip),
+        keyring=configured.keyring,
         retries=int(_number(pip.get("retries"), 4.0, most=20.0)),
         patience=Patience(read=timeout, answer=max(30.0, 2 * timeout)),
         notes=tuple(notes),
@@ -110,98 +119,124 @@ def read_settings(
 
 
 def own_settings(options: Options, environ: Mapping[str, str]) -> Settings:
-    """The settings of the interpreter that runs this program."""
+    """Settings of the interpreter that runs this program."""
     return read_settings(options, environ, prefix=sys.prefix, import_path=sys.path)
 
 
 def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The files of limits that the environment hands to pip and uv; NVIDIA's containers pin their packages in this way."""
+    """Constraint files of pip and uv; NVIDIA's containers pin their packages with these."""
     if "constraint" in pip:
-        yield from ((word, pip["constraint"].said_by) for word in pip["constraint"].words)
+        yield from ((word, pip["constraint"].source) for word in pip["constraint"].words)
     yield from ((word, "UV_CONSTRAINT") for word in environ.get("UV_CONSTRAINT", "").split())
 
 
-def _of_pip(pip: Mapping[str, Value]) -> _Places:
-    main, extra, links = (pip.get(key) for key in ("index-url", "extra-index-url", "find-links"))
-    indexes = [_index(main.text.strip(), main.said_by) if main else _DEFAULT]
-    if extra:
-        indexes.extend(_index(url, extra.said_by) for url in extra.words)
-    return _Places(indexes, 0, links.words if links else [], PIP)
+def _of_pip(pip: Mapping[str, Value]) -> _Configured:
+    def words(key: str) -> Sequence[str]:
+        return pip[key].words if key in pip else ()
+
+    main = pip.get("index-url")
+    return _Configured(
+        rule=PIP,
+        indexes=[
+            _index(main.text.strip(), main.source) if main else _DEFAULT,
+            *(_index(url, pip["extra-index-url"].source) for url in words("extra-index-url")),
+        ],
+        main=0,
+        find_links=words("find-links"),
+        no_index="no-index" in pip and pip["no-index"].is_true,
+        no_binary=_names(words("no-binary")),
+        only_binary=_names(words("only-binary")),
+        exclude_newer=pip["uploaded-prior-to"].text if "uploaded-prior-to" in pip else None,
+        keyring="keyring-provider" not in pip or pip["keyring-provider"].text.strip() != "disabled",
+    )
 
 
-def _of_uv(uv: UvConfig, environ: Mapping[str, str]) -> _Places:
+def _of_uv(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> _Configured:
+    def names(key: str) -> frozenset[str]:
+        return frozenset({ALL}) if uv.options.get(key) is True else _names(uv.options.get(f"{key}-package", ()))
+
     indexes = [_uv_index(index, environ) for index in uv.indexes if not index.is_explicit]
     indexes.append(_uv_index(uv.default, environ) if uv.default else _DEFAULT)
-    strategy = uv.options.get("index-strategy")
-    return _Places(indexes, len(indexes) - 1, list(uv.find_links), _STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV)
+    strategy, exclude_newer = uv.options.get("index-strategy"), uv.options.get("exclude-newer")
+    return _Configured(
+        rule=_STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV,
+        indexes=indexes,
+        main=len(indexes) - 1,
+        find_links=uv.find_links,
+        no_index=uv.options.get("no-index") is True,
+        no_binary=names("no-binary"),
+        only_binary=names("no-build"),
+        exclude_newer=None if exclude_newer is None else str(exclude_newer),
+        keyring=uv.options.get("keyring-provider") == "subprocess",
+        assigned=_assigned(uv, environ, notes),
+    )
 
 
 def _assigned(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> tuple[tuple[str, IndexAddress], ...]:
-    """The packages that uv's configuration takes from one index alone."""
+    """Packages that uv's configuration takes from one index only."""
     named = {index.name: index for index in (*uv.indexes, *([uv.default] if uv.default else [])) if index.name}
-    made = []
+    assigned = []
     for package, name in uv.assigned.items():
         if name in named:
-            made.append((canonicalize_name(package), _uv_index(named[name], environ)))
+            assigned.append((canonicalize_name(package), _uv_index(named[name], environ)))
         else:
-            notes.append(f"uv's configuration takes {shown(package)} from the index {shown(name)}, which it does not define")
-    return tuple(made)
+            notes.append(f"uv's configuration assigns {shown(package)} to the index {shown(name)}, which it does not define")
+    return tuple(assigned)
 
 
-def _warn_of_plain_http(indexes: Iterable[IndexAddress], trusted: Sequence[str], notes: list[str], *, uses_uv: bool) -> None:
-    """Notes the indexes that pip leaves out unless it is told to trust them."""
+def _plain_http_notes(indexes: Iterable[IndexAddress], trusted: Sequence[str]) -> Iterator[str]:
+    """Notes on indexes that pip ignores unless it is told to trust them."""
     trusting = Settings(trusted_hosts=tuple(trusted))
     for index in indexes:
-        if index.url.startswith("http:") and not uses_uv:
+        if index.url.startswith("http:"):
             origin = origin_of(index.url)
             if not is_loopback(origin.host) and not trusting.trusts(origin):
-                notes.append(f"pip leaves out {shown(index.url)}, which is not https, unless trusted-host names {origin.host}")
+                yield f"pip ignores {shown(index.url)}, which is not https, unless trusted-host names {origin.host}"
 
 
 def _uv_index(index: UvIndex, environ: Mapping[str, str]) -> IndexAddress:
-    made = _index(index.url, index.said_by, index.name)
-    if index.name and made.login is None:
+    address = _index(index.url, index.source, index.name)
+    if index.name and address.login is None:
         word = re.sub(r"[^A-Z0-9]", "_", index.name.upper())
         user, password = environ.get(f"UV_INDEX_{word}_USERNAME", ""), environ.get(f"UV_INDEX_{word}_PASSWORD", "")
         if user or password:
-            return IndexAddress(url=made.url, said_by=made.said_by, name=made.name, login=Login(user, password))
-    return made
+            return replace(address, login=Login(user, password))
+    return address
 
 
-def _with_options(places: _Places, options: Options, import_path: Iterable[str], *, no_index: bool) -> list[IndexAddress]:
-    if no_index:
-        return []
+def _with_options(configured: _Configured, options: Options, import_path: Iterable[str]) -> list[IndexAddress]:
+    """The configured indexes with those of the options, each once, in the order of the rule."""
     extra = [_index(url, "--extra-index-url") for url in options.extra_index_urls]
-    configured = list(places.indexes)
+    indexes = list(configured.indexes)
     if options.index_url:
-        configured[places.main] = _index(options.index_url, "--index-url")
-    elif configured[places.main] is _DEFAULT:
-        found = pip_config.default_index(import_path)
-        configured[places.main : places.main + 1] = [IndexAddress(url=found[0], said_by=found[1])] if found else []
-    made = [*extra, *configured] if places.rule == UV else [*configured, *extra]
-    return list({one.url.rstrip("/"): one for one in reversed(made)}.values())[::-1]
+        indexes[configured.main] = _index(options.index_url, "--index-url")
+    elif indexes[configured.main] is _DEFAULT:
+        default = pip_config.default_index(import_path)
+        indexes[configured.main : configured.main + 1] = [IndexAddress(url=default[0], source=default[1])] if default else []
+    ordered = [*extra, *indexes] if configured.rule == UV else [*indexes, *extra]
+    return list({index.url.rstrip("/"): index for index in reversed(ordered)}.values())[::-1]
 
 
-def _index(text: str, said_by: str, name: str | None = None) -> IndexAddress:
+def _index(text: str, source: str, name: str | None = None) -> IndexAddress:
     url, login = split_login(text)
     if is_local(url):
         try:
             url = url_of(path_of(url))
         except ValueError as error:
-            raise UsageError(f"the index {shown(url)} {error}", code="index-address", context=said_by) from None
+            raise UsageError(f"the index {shown(url)} {error}", code="index-address", context=source) from None
     else:
-        _check(url, said_by)
-    return IndexAddress(url=url.partition("#")[0].rstrip("/"), said_by=said_by, name=name, login=login)
+        _check(url, source)
+    return IndexAddress(url=url.partition("#")[0].rstrip("/"), source=source, name=name, login=login)
 
 
-def _check(url: str, said_by: str) -> None:
+def _check(url: str, source: str) -> None:
     try:
         origin_of(url)
-        if any(one.isspace() or not one.isprintable() for one in url):
-            raise ValueError  # noqa: TRY301 - as for any other odd address
+        if any(char.isspace() or not char.isprintable() for char in url):
+            raise ValueError  # noqa: TRY301 - as for any other invalid URL
     except ValueError:
         hint = "https://, http:// or file://"
-        raise UsageError(f"{shown(url)} is not the address of an index", code="index-address", context=said_by, hint=hint) from None
+        raise UsageError(f"{shown(url)} is not the URL of an index", code="index-address", context=source, hint=hint) from None
 
 
 def _link(text: str, logins: list[tuple[str, Login]]) -> str:
@@ -217,10 +252,6 @@ def _link(text: str, logins: list[tuple[str, Login]]) -> str:
         raise UsageError(f"{shown(url)} {error}", code="index-address", context="find-links") from None
 
 
-def _no_index(pip: Mapping[str, Value], uv: UvConfig, *, uses_uv: bool) -> bool:
-    return uv.options.get("no-index") is True if uses_uv else "no-index" in pip and pip["no-index"].is_true
-
-
 def _number(value: Value | None, default: float, most: float = _LONGEST_TIMEOUT) -> float:
     try:
         return min(most, max(0.0, float(value.text))) if value else default
@@ -229,22 +260,15 @@ def _number(value: Value | None, default: float, most: float = _LONGEST_TIMEOUT)
 
 
 def _names(words: Iterable[str]) -> frozenset[str]:
-    """Names of packages as pip's --no-binary takes them: commas, `:all:`, and `:none:` that empties what stands before."""
-    found: set[str] = set()
+    """Package names as in pip's --no-binary: comma-separated, with `:all:`, and `:none:`, which clears those before it."""
+    names: set[str] = set()
     for word in words:
         for name in word.split(","):
             if name.strip() == ":none:":
-                found.clear()
+                names.clear()
             elif name.strip():
-                found.add(ALL if name.strip() == ALL else canonicalize_name(name.strip()))
-    return frozenset(found)
-
-
-def _binary(key: str, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv: bool) -> frozenset[str]:
-    if not uses_uv:
-        return _names(pip[key].words) if key in pip else frozenset()
-    word = "no-binary" if key == "no-binary" else "no-build"
-    return frozenset({ALL}) if uv.options.get(word) is True else _names(uv.options.get(f"{word}-package", ()))
+                names.add(ALL if name.strip() == ALL else canonicalize_name(name.strip()))
+    return frozenset(names)
 
 
 def _certificate(pip: Mapping[str, Value], environ: Mapping[str, str]) -> str | None:
@@ -256,58 +280,53 @@ def _certificate(pip: Mapping[str, Value], environ: Mapping[str, str]) -> str | 
     return None
 
 
-def _either(environ: Mapping[str, str], name: str) -> str:
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    """A variable that may be written in lower or upper case."""
     return environ.get(name) or environ.get(name.upper()) or ""
 
 
 def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Proxy, ...]:
-    """UsageError for a proxy that cannot be used: going past it is not what was asked for."""
-    texts = [("all", pip["proxy"].text, pip["proxy"].said_by)] if "proxy" in pip else []
-    texts += [(scheme, _either(environ, f"{scheme}_proxy"), f"{scheme.upper()}_PROXY") for scheme in ("https", "http", "all")]
-    made = []
-    for scheme, text, said_by in texts:
+    """Proxies for all schemes; raise UsageError for an invalid one, since bypassing it is not what the user asked for."""
+    texts = [("all", pip["proxy"].text, pip["proxy"].source)] if "proxy" in pip else []
+    texts += [(scheme, _variable(environ, f"{scheme}_proxy"), f"{scheme.upper()}_PROXY") for scheme in ("https", "http", "all")]
+    proxies = []
+    for scheme, text, source in texts:
         if not text.strip():
             continue
         url, login = split_login(text.strip() if "://" in text else f"http://{text.strip()}")
         try:
             if urlsplit(url).scheme.lower() not in _PROXY_SCHEMES or not urlsplit(url).hostname or urlsplit(url).port == 0:
-                raise ValueError  # noqa: TRY301 - as for a port that is no number
+                raise ValueError  # noqa: TRY301 - as for an invalid port
         except ValueError:
             hint = "http://host:port, https://host:port or socks5h://host:port"
-            raise UsageError(f"{shown(url)} is not the address of a proxy", code="proxy-address", context=said_by, hint=hint) from None
-        made.append(Proxy(scheme, url.rstrip("/"), login))
-    return tuple(made)
+            raise UsageError(f"{shown(url)} is not the URL of a proxy", code="proxy-address", context=source, hint=hint) from None
+        proxies.append(Proxy(scheme, url.rstrip("/"), login))
+    return tuple(proxies)
 
 
-def _pip_keyring(pip: Mapping[str, Value]) -> bool:
-    return "keyring-provider" not in pip or pip["keyring-provider"].text.strip() != "disabled"
-
-
-def _moment(options: Options, pip: Mapping[str, Value], uv: UvConfig, *, uses_uv: bool, notes: list[str]) -> str | None:
-    """The time after which uploads do not count, ISO 8601 in UTC."""
+def _exclude_newer(options: Options, configured: _Configured, notes: list[str]) -> str | None:
+    """Time after which uploads are excluded, ISO 8601 in UTC; raise UsageError for an invalid option."""
     if options.exclude_newer:
-        found = moment(options.exclude_newer)
-        if found is None:
-            raise UsageError(
-                f"--exclude-newer {shown(options.exclude_newer)} is no date", code="bad-date", hint="2024-01-31 or 2024-01-31T12:00:00Z"
-            )
-        return found
-    configured: Any = uv.options.get("exclude-newer") if uses_uv else pip["uploaded-prior-to"].text if "uploaded-prior-to" in pip else None
-    if configured is None:
+        time = moment(options.exclude_newer)
+        if time is None:
+            hint = "2024-01-31 or 2024-01-31T12:00:00Z"
+            raise UsageError(f"--exclude-newer {shown(options.exclude_newer)} is not a date", code="bad-date", hint=hint)
+        return time
+    if configured.exclude_newer is None:
         return None
-    found = moment(str(configured))
-    if found is None:
-        notes.append(f"{shown(str(configured))} is not a date that can be used to leave out newer releases")
-    return found
+    time = moment(configured.exclude_newer)
+    if time is None:
+        notes.append(f"the configured limit on upload times is ignored: {shown(configured.exclude_newer)} is not a date")
+    return time
 
 
-def _six_digits(found: re.Match[str]) -> str:
-    """A fraction of a second as every Python reads it."""
-    return f".{found[1][:6]:0<6}"
+def _six_digits(fraction: re.Match[str]) -> str:
+    """A fraction of a second in the form that Python 3.10 can read."""
+    return f".{fraction[1][:6]:0<6}"
 
 
 def moment(text: str) -> str | None:
-    """A date (the end of it), a time or a span before now (`P3D`, `2 weeks`) as ISO 8601 in UTC, to the microsecond; None for others."""
+    """The end of a date, a time, or a span before now (`P3D`, `2 weeks`), as ISO 8601 in UTC with microseconds; None if invalid."""
     from datetime import datetime, timedelta, timezone
 
     text = text.strip()

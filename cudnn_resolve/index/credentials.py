@@ -1,4 +1,4 @@
-"""Credentials for indexes: from their addresses, from netrc, and from the keyring program where pip or uv may ask it."""
+"""Credentials for indexes: from their URLs, from netrc, and from the keyring program if pip or uv may use it."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ class Credentials:
         self._keyring: dict[tuple[Origin, str | None], Login | None] = {}
         self._netrc = _read_netrc(settings.netrc)
         self._configured: list[tuple[Origin, str, Login]] = []
-        given = [(index.url, index.login) for index in (*settings.indexes, *(one for _, one in settings.assigned)) if index.login]
-        for url, login in (*given, *settings.logins):
+        indexes = (*settings.indexes, *(index for _, index in settings.assigned))
+        logins = [(index.url, index.login) for index in indexes if index.login]
+        for url, login in (*logins, *settings.logins):
             with contextlib.suppress(ValueError):
                 self._configured.append((origin_of(url), urlsplit(url).path, login))
 
     def known(self, url: str, *, redirected: bool = False) -> Login | None:
-        """Credentials to send at once: those of the index that shares the longest path with `url`, else netrc's.
+        """Credentials to send unasked: those of the index that shares the longest path with `url`, else netrc's.
 
-        The `default` entry of a netrc file is for hosts that the user names; a redirect does not lead to it.
+        The `default` entry of a netrc file is for hosts that the user names, not for those of redirects.
         """
         try:
             origin = origin_of(url)
         except ValueError:
             return None
         path = urlsplit(url).path
-        own = [(_shared_folders(path, base), login) for where, base, login in self._configured if where == origin]
-        if not own:
+        configured = [(_shared_folders(path, base), login) for host, base, login in self._configured if host == origin]
+        if not configured:
             return self._keyring.get((origin, None)) or self._of_netrc(origin.host, redirected=redirected)
-        login = max(own, key=lambda one: one[0])[1]
+        login = max(configured, key=lambda match: match[0])[1]
         if login.password:
             return login
         return self._keyring.get((origin, login.user)) or self._of_netrc(origin.host, redirected=redirected) or login
 
     def after_refusal(self, url: str, refused: Login | None) -> Login | None:
-        """The keyring's credentials; None where there are none or they were just refused."""
+        """Credentials of the keyring; None if there are none or they were just refused."""
         if not self._settings.keyring:
             return None
         origin = origin_of(url)
@@ -62,18 +63,18 @@ class Credentials:
         return None if login == refused else login
 
     def places(self) -> str:
-        """Where credentials are looked for, in words."""
+        """Places that are searched for credentials, in words."""
         keyring = ["the keyring"] if self._settings.keyring else []
-        return ", ".join(["the address of the index", self._settings.netrc or "~/.netrc", *keyring])
+        return ", ".join(["the URL of the index", self._settings.netrc or "~/.netrc", *keyring])
 
     def _of_netrc(self, host: str, *, redirected: bool) -> Login | None:
         return self._netrc.get(host) or (None if redirected else self._netrc.get("default"))
 
 
 def _shared_folders(path: str, base: str) -> int:
-    """How many folders two paths share from the top."""
+    """Number of leading folders that two paths share."""
     pairs = zip(path.split("/"), base.rstrip("/").split("/"), strict=False)
-    return next((number for number, (one, other) in enumerate(pairs) if one != other), base.rstrip("/").count("/") + 1)
+    return next((number for number, (folder, other) in enumerate(pairs) if folder != other), base.rstrip("/").count("/") + 1)
 
 
 def _is_at(url: str, origin: Origin) -> bool:
@@ -84,7 +85,7 @@ def _is_at(url: str, origin: Origin) -> bool:
 
 
 def _read_netrc(path: str | None) -> dict[str, Login]:
-    """Logins by host, and under `default` the one for any other."""
+    """Logins by host; `default` is the one for any other host."""
     try:
         hosts = netrc(path).hosts if path else {}
     except (OSError, NetrcParseError, UnicodeDecodeError):
@@ -93,7 +94,7 @@ def _read_netrc(path: str | None) -> dict[str, Login]:
 
 
 def _ask_keyring(service: str, user: str | None) -> Login | None:
-    """What the keyring program has for a service; it may not ask the user."""
+    """Ask the keyring program, without letting it prompt the user."""
     service = split_login(service)[0]
     mode = ["get", service, user] if user else ["--mode", "creds", "get", service]
     try:

@@ -1,7 +1,7 @@
-"""Files of releases, downloaded whole: checked while they come, resumed where they broke off, in place only when they are right.
+"""Download files of releases: verified as they arrive, resumed after interruptions, and moved into place only when correct.
 
-A part that a broken-off run left is taken up by the next one where a hash is promised, which judges the whole. Further parts are asked for
-with If-Range, within a run and by the next one: a file that changed on its server meanwhile comes whole again.
+A partial file of an interrupted run is resumed by the next one if a hash is known, which verifies the whole. Ranges are requested with
+If-Range, within a run and by the next one: a file that changed on its server meanwhile is sent whole again.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.session import IndexSession
 
 T = TypeVar("T")
-Told = Callable[[str, int, int | None], None]
-"""Name of a file, bytes that are there, bytes that it has."""
+Listener = Callable[[str, int, int | None], None]
+"""Called with the name of a file, the bytes received, and its size."""
 LARGEST_FILE = 16 << 30
-"""Bound of a download of which neither the lock nor the index says a size."""
+"""Bound on a download for which neither the lock nor the index gives a size."""
 _LONGEST_SECONDS = 6 * 3600.0
-_BESIDE = ".from"
-"""Behind the name of a part: the file that says which edition it is of."""
+_EDITION_SUFFIX = ".from"
+"""Appended to the name of a partial file: the file that holds the edition it belongs to."""
 _LONGEST_EDITION = 200
 _EDITION = re.compile(r'"[\x21\x23-\x7e]{0,198}"|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT')
 _SETTLED_SECONDS = 60
-_PIECE = 1 << 20
+_CHUNK = 1 << 20
 _LEAST_PROGRESS = 1 << 16
-"""Bytes after which a connection that broke off counts as progress, and tries are counted from one again."""
+"""Bytes received that count as progress, so that the count of tries starts over."""
 
 
 class Downloads:
-    """Files of indexes, downloaded through one session."""
+    """Downloads through one session."""
 
     def __init__(self, session: IndexSession) -> None:
         self._session = session
 
-    def fetch(self, file: File, folder: str, told: Told | None = None, *, resume: bool = False) -> str:
-        """The path of the file in `folder`: there already with the right hash, copied, or downloaded.
+    def fetch(self, file: File, folder: str, listener: Listener | None = None, *, resume: bool = False) -> str:
+        """Path of the file in `folder`: already there with the right hash, copied, or downloaded.
 
-        With `resume`, for a folder that nobody else writes, a part that comes to no end stays there and is taken up by the next call.
-        WorldError where the disk refuses, IndexUnavailableError where the file cannot be had or is not the one that was promised.
+        With `resume`, for a folder that nobody else writes to, a partial file stays and is resumed by the next call. Raise WorldError for
+        an error of the disk, IndexUnavailableError if the file is unavailable or has another size or hash.
         """
         path = os.path.join(folder, safe_name(file.filename))
         if file.hashes and _is_right(path, file):
             return path
         resume = resume and strongest(file)[1] is not None and not is_local(file.url)
         mark = "" if resume else f".{os.getpid()}"
-        passing = os.path.join(folder, f".{os.path.basename(path)[:200]}{mark}.part")
+        temporary = os.path.join(folder, f".{os.path.basename(path)[:200]}{mark}.part")
         try:
             os.makedirs(folder, exist_ok=True)
-            with open(os.open(passing, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "r+b") as stream:
-                self._fill(stream, file, told, _Edition(f"{passing}{_BESIDE}" if resume else None))
-            os.replace(passing, path)
+            with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "r+b") as stream:
+                self._fill(stream, file, listener, _Edition(f"{temporary}{_EDITION_SUFFIX}" if resume else None))
+            os.replace(temporary, path)
         except OSError as error:
             resume = False
             raise _disk_error(error, path) from None
@@ -77,42 +77,42 @@ class Downloads:
             raise IndexUnavailableError(what, code=error.code, hint=error.hint) from None
         finally:
             if not resume or os.path.exists(path):
-                for name in (passing, f"{passing}{_BESIDE}"):
+                for name in (temporary, f"{temporary}{_EDITION_SUFFIX}"):
                     with contextlib.suppress(OSError):
                         os.unlink(name)
         return path
 
-    def passing(self, file: File, read: Callable[[str], T]) -> T:
-        """What `read` makes of the file, which is downloaded for it and thrown away; FetchError and errors of `read`."""
+    def read_downloaded(self, file: File, read: Callable[[str], T]) -> T:
+        """Download a file, call `read` with its path, and delete it; raises FetchError and errors of `read`."""
         with tempfile.TemporaryDirectory(prefix="cudnn-resolve-") as folder:
             path = os.path.join(folder, safe_name(file.filename))
             with open(path, "w+b") as stream:
                 self._fill(stream, file, None, _Edition(None))
             return read(path)
 
-    def _fill(self, stream: IO[bytes], file: File, told: Told | None, edition: _Edition) -> None:
-        """Write the file's bytes behind those that are there; FetchError where they are not what was promised."""
+    def _fill(self, stream: IO[bytes], file: File, listener: Listener | None, edition: _Edition) -> None:
+        """Append the missing bytes of a file; raise FetchError if its size or hash is wrong."""
         algorithm, digest = strongest(file)
         file = file if file.size is not None or is_local(file.url) else replace(file, size=self._size_on_index(file))
-        partial = _Partial(stream, algorithm, file, told)
+        partial = _PartialFile(stream, algorithm, file, listener)
         resumed = partial.size
         if is_local(file.url):
             with open(path_of(file.url), "rb") as source:
-                while piece := source.read(_PIECE):
-                    partial.write(piece)
+                while chunk := source.read(_CHUNK):
+                    partial.write(chunk)
         elif resumed != file.size or partial.digest() != digest:
             self._download(partial, file, edition)
-            if resumed and digest and partial.digest() != digest:  # what an earlier run left was of another file
+            if resumed and digest and partial.digest() != digest:  # the earlier run had downloaded another file
                 partial.restart()
                 self._download(partial, file, edition)
         stream.flush()
         if file.size is not None and partial.size != file.size:
-            raise FetchError(f"it has {partial.size} bytes, and {file.size} were promised", code="file-size")
+            raise FetchError(f"it has {partial.size} bytes, expected {file.size}", code="file-size")
         if digest and partial.digest() != digest:
-            raise FetchError(f"its {algorithm} is {partial.digest()}, and {digest} was promised", code="file-hash")
+            raise FetchError(f"its {algorithm} is {partial.digest()}, expected {digest}", code="file-hash")
 
-    def _download(self, partial: _Partial, file: File, edition: _Edition) -> None:
-        ends = time.monotonic() + _LONGEST_SECONDS
+    def _download(self, partial: _PartialFile, file: File, edition: _Edition) -> None:
+        deadline = time.monotonic() + _LONGEST_SECONDS
         start = 0
 
         def once() -> None:
@@ -120,26 +120,26 @@ class Downloads:
             start = partial.size
             headers = {"Range": f"bytes={start}-", **edition.condition} if start else {}
             limit = LARGEST_FILE if file.size is None else file.size
-            with self._session.opened(file.url, headers, limit=limit, seconds=ends - time.monotonic()) as (response, _):
+            with self._session.opened(file.url, headers, limit=limit, seconds=deadline - time.monotonic()) as (response, _):
                 if response.status_code == 416 and start:
                     partial.restart()
-                    raise TransientError("it has fewer bytes than came before", code="index-garbage")
+                    raise TransientError("it is shorter than what was downloaded before", code="index-garbage")
                 if response.status_code not in (200, 206):
-                    raise FetchError(f"it answers HTTP {response.status_code}", status=response.status_code)
+                    raise FetchError(f"it responded with HTTP {response.status_code}", status=response.status_code)
                 is_rest = response.status_code == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-                if is_rest and not edition.has(response.headers):  # it does not heed If-Range
+                if is_rest and not edition.matches(response.headers):  # the server ignores If-Range
                     partial.restart()
-                    raise TransientError("it became another file while it came", code="index-garbage")
+                    raise TransientError("it changed during the download", code="index-garbage")
                 if start and not is_rest:
                     partial.restart()
                 edition.keep(response.headers)
-                for piece in self._session.pieces(response):
-                    partial.write(piece)
+                for chunk in self._session.chunks(response):
+                    partial.write(chunk)
 
         self._session.retried(once, lambda: partial.size - start >= _LEAST_PROGRESS)
 
     def _size_on_index(self, file: File) -> int | None:
-        """The size that the index states of a file of which the lock states none: a server cannot fill the disk with another one."""
+        """Size of a file according to its index, if the lock has none: so a server cannot fill the disk with another file."""
         if file.origin is None or is_local(file.origin):
             return None
         from cudnn_resolve.index.filename import projects_in
@@ -149,13 +149,13 @@ class Downloads:
         for name in projects_in(file.filename):
             with contextlib.suppress(FetchError, PageError):
                 page = Pages(lambda: self._session, Cache(None)).read(file.origin, name, None)
-                listed = (one for number in range(len(page.versions)) for one in files_of(page, number, None)) if page else ()
-                return next((one.size for one in listed if one.filename == file.filename), None)
+                listed = (entry for number in range(len(page.versions)) for entry in files_of(page, number, None)) if page else ()
+                return next((entry.size for entry in listed if entry.filename == file.filename), None)
         return None
 
 
 class _Edition:
-    """Which edition of its file a part is of, as the server names it; kept beside the part for the next run where there is a path."""
+    """The server's identifier of the file that a partial file belongs to; with a path, it is saved there for the next run."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -166,16 +166,16 @@ class _Edition:
 
     @property
     def condition(self) -> dict[str, str]:
-        """The header by which another edition comes whole."""
+        """Header that makes the server send another edition whole."""
         return {"If-Range": self._name} if self._name else {}
 
-    def has(self, headers: Mapping[str, str]) -> bool:
-        """False where an answer names another edition."""
-        said = headers.get("ETag" if self._name.startswith('"') else "Last-Modified", "")
-        return not self._name or not said or said == self._name
+    def matches(self, headers: Mapping[str, str]) -> bool:
+        """False if a response names another edition."""
+        name = headers.get("ETag" if self._name.startswith('"') else "Last-Modified", "")
+        return not self._name or not name or name == self._name
 
     def keep(self, headers: Mapping[str, str]) -> None:
-        """Remember the edition of an answer."""
+        """Save the edition of a response."""
         name = _edition_of(headers.get("ETag", "")) or _edition_of(_settled(headers))
         if name != self._name and self._path is not None:
             with open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "wb") as file:
@@ -184,12 +184,12 @@ class _Edition:
 
 
 def _edition_of(text: str) -> str:
-    """A strong ETag or a date; empty for anything else: a weak ETag says nothing of bytes."""
+    """A strong ETag or a date; empty for anything else, since a weak ETag does not identify bytes."""
     return text if _EDITION.fullmatch(text) else ""
 
 
 def _settled(headers: Mapping[str, str]) -> str:
-    """The time of the last change, where it is far enough back that it tells two editions apart."""
+    """Time of the last change, if it is old enough to tell two editions apart; else empty."""
     try:
         changed, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("Last-Modified", "Date"))
         return headers["Last-Modified"] if (now - changed).total_seconds() >= _SETTLED_SECONDS else ""
@@ -197,39 +197,39 @@ def _settled(headers: Mapping[str, str]) -> str:
         return ""
 
 
-class _Partial:
-    """A file as far as it has come: with what an earlier run left of it."""
+class _PartialFile:
+    """A file that is being downloaded, starting with what an earlier run left of it."""
 
-    def __init__(self, stream: IO[bytes], algorithm: str, file: File, told: Told | None) -> None:
+    def __init__(self, stream: IO[bytes], algorithm: str, file: File, listener: Listener | None) -> None:
         self._stream = stream
         self._algorithm = algorithm
         self._file = file
-        self._told = told
+        self._listener = listener
+        self._most = LARGEST_FILE if file.size is None else file.size
         self._hash = hashlib.new(algorithm)
         self.size = 0
-        while piece := stream.read(_PIECE):
-            self._hash.update(piece)
-            self.size += len(piece)
-        if self.size > (LARGEST_FILE if file.size is None else file.size):
+        while chunk := stream.read(_CHUNK):
+            self._hash.update(chunk)
+            self.size += len(chunk)
+        if self.size > self._most:
             self.restart()
 
     def digest(self) -> str:
-        """The hash of all that came."""
+        """Hash of all bytes so far."""
         return self._hash.hexdigest()
 
-    def write(self, piece: bytes) -> None:
-        """Add a piece; FetchError where the file becomes longer than it should be."""
-        most = self._file.size if self._file.size is not None else LARGEST_FILE
-        self.size += len(piece)
-        if self.size > most:
-            raise FetchError(f"it is longer than the {most} bytes that were promised", code="file-size")
-        self._stream.write(piece)
-        self._hash.update(piece)
-        if self._told:
-            self._told(self._file.filename, self.size, self._file.size)
+    def write(self, chunk: bytes) -> None:
+        """Append a chunk; raise FetchError if the file becomes too long."""
+        self.size += len(chunk)
+        if self.size > self._most:
+            raise FetchError(f"it is longer than the expected {self._most} bytes", code="file-size")
+        self._stream.write(chunk)
+        self._hash.update(chunk)
+        if self._listener:
+            self._listener(self._file.filename, self.size, self._file.size)
 
     def restart(self) -> None:
-        """Forget what came: the server begins at the beginning."""
+        """Discard everything: the server starts from the beginning."""
         self._stream.seek(0)
         self._stream.truncate()
         self._hash = hashlib.new(self._algorithm)
@@ -237,7 +237,7 @@ class _Partial:
 
 
 def strongest(file: File) -> tuple[str, str | None]:
-    """The algorithm by which a file is checked, and its digest; `sha256` and None where none is promised."""
+    """The strongest known hash of a file: algorithm and digest; `sha256` and None if there is none."""
     for algorithm in ("sha256", "sha512", "sha384", "blake2b"):
         if algorithm in file.hashes:
             return algorithm, file.hashes[algorithm]
@@ -245,9 +245,9 @@ def strongest(file: File) -> tuple[str, str | None]:
 
 
 def safe_name(filename: str) -> str:
-    """The name of a file that came from an index, fit for a folder; IndexUnavailableError where it would lead out of it."""
+    """File name from an index; raise IndexUnavailableError if it would lead out of its folder or is too long."""
     if not filename or filename in (".", "..") or "/" in filename or "\0" in filename or len(filename.encode("utf-8", "replace")) > 240:
-        raise IndexUnavailableError(f"an index offers a file with the name {shown(filename)}", code="index-garbage")
+        raise IndexUnavailableError(f"an index offers a file with the invalid name {shown(filename)}", code="index-garbage")
     return filename
 
 
@@ -262,17 +262,15 @@ def _is_right(path: str, file: File) -> bool:
 
 
 def digest_of(path: str, algorithm: str = "sha256") -> str:
-    """The digest of a file on disk; OSError where it cannot be read."""
-    made: Any = hashlib.new(algorithm)
+    """Digest of a file on disk; raise OSError if it cannot be read."""
+    digest: Any = hashlib.new(algorithm)
     with open(path, "rb") as stream:
-        while piece := stream.read(_PIECE):
-            made.update(piece)
-    return str(made.hexdigest())
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return str(digest.hexdigest())
 
 
 def _disk_error(error: OSError, path: str) -> WorldError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorldError(
-            f"there is no room left for {path}", code="disk-full", hint="free some space, or name a folder on another disk (TMPDIR)"
-        )
+        return WorldError(f"no space left for {path}", code="disk-full", hint="free some space, or use a folder on another disk (TMPDIR)")
     return WorldError(f"{path} cannot be written: {error.strerror or type(error).__name__}", code="output-unwritable")

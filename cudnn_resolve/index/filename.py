@@ -1,4 +1,4 @@
-"""Names of wheels and source archives: pages hold thousands of them, and older ones than `packaging.utils` reads."""
+"""File names of wheels and source archives: pages hold thousands of them, including old ones that `packaging.utils` refuses."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from functools import lru_cache
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-_BEGINNING = re.compile(r"-(?=v?\d)", re.IGNORECASE)
+_VERSION_START = re.compile(r"-(?=v?\d)", re.IGNORECASE)
 _LONGEST_VERSION = 200
 SDIST_ENDINGS = (".tar.gz", ".zip")
 
 
 def version_in(filename: str, name: str) -> str | None:
-    """The version in the filename of a wheel or source archive of the package `name` (normalized).
+    """Version in the file name of a wheel or source archive of the package `name` (normalized).
 
-    None for what is neither (eggs, installers, signatures), belongs to another package, or is not PEP 440.
+    None for other files (eggs, installers, signatures), files of another package, and versions that are not PEP 440.
     `numpy-2.0.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl` gives `2.0.0`.
     """
     if filename.endswith(".whl"):
@@ -35,22 +35,22 @@ def version_in(filename: str, name: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _checked(project: str, version: str, name: str) -> str | None:
-    """The version where it is one and the project is the package; remembered, since a page names each version up to a hundred times."""
+    """The version, if it is valid and of the package; cached, since a page names each version up to a hundred times."""
     return version if canonicalize_name(project) == name and is_version(version) else None
 
 
 def projects_in(filename: str) -> Iterator[str]:
-    """The packages (normalized) that a file may belong to by its name; for an archive, one for each place where a version may begin."""
+    """Packages (normalized) that a file may belong to by its name: for an archive, one for each place where a version may start."""
     if filename.endswith(".whl"):
         yield canonicalize_name(filename.partition("-")[0])
     for ending in SDIST_ENDINGS:
         if filename.endswith(ending):
             stem = filename[: -len(ending)]
-            yield from (canonicalize_name(stem[: found.start()]) for found in _BEGINNING.finditer(stem))
+            yield from (canonicalize_name(stem[: found.start()]) for found in _VERSION_START.finditer(stem))
 
 
 def is_version(text: str) -> bool:
-    """Whether this is a PEP 440 version."""
+    """Whether a text is a PEP 440 version."""
     try:
         Version(text)
     except ValueError:
@@ -59,7 +59,7 @@ def is_version(text: str) -> bool:
 
 
 def newest_first(versions: Iterable[str]) -> list[list[str]]:
-    """The spellings of each version, newest version first."""
+    """Spellings of each version, newest version first."""
     grouped: dict[Version, list[str]] = {}
     for text in versions:
         grouped.setdefault(Version(text), []).append(text)

@@ -5,20 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cudnn_resolve.index.address import url_of
 from cudnn_resolve.index.filename import projects_in
-from cudnn_resolve.index.page import Page, PageFile, page_of_files
-
-if TYPE_CHECKING:
-    from cudnn_resolve.index.page import LinkPage
+from cudnn_resolve.index.page import LinkPage, Page, PageFile, page_of_files
 
 _MOST_PAGE_BYTES = 100 << 20
 
 
 class Folders:
-    """Folders of files and pages of links on this machine; each is looked into once."""
+    """Local folders of files and pages of links; each is read once."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -26,7 +22,7 @@ class Folders:
         self._pages: dict[str, LinkPage] = {}
 
     def page(self, path: str, name: str) -> Page:
-        """What a folder, or a page of links, offers of a package; OSError and ValueError where it cannot be read."""
+        """Files of a package in a folder or on a page of links; raise OSError or ValueError if it cannot be read."""
         if path.endswith((".html", ".htm")):
             if path not in self._pages:
                 self._pages[path] = _link_page(path, url_of(path))
@@ -36,14 +32,14 @@ class Folders:
                 self._folders[path] = _by_project(path)
             except (FileNotFoundError, NotADirectoryError):
                 self._folders[path] = {}
-                self._note(f"there is no folder {path}, which is named as a place of packages")
+                self._note(f"there is no folder {path}, which is configured as find-links")
         return _page_of_folder(path, self._folders[path].get(name, []), name)
 
 
 def page_of_tree(path: str, name: str) -> Page | None:
-    """What a tree laid out like an index offers of a package: a page in its folder, else the files in it; None where it has no folder.
+    """Files of a package in a tree laid out like an index: on a page in its folder, else in the folder; None if it has no folder.
 
-    OSError and ValueError where it cannot be read.
+    Raise OSError or ValueError if it cannot be read.
     """
     folder = os.path.join(path, name)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -54,12 +50,12 @@ def page_of_tree(path: str, name: str) -> Page | None:
 
 
 def _by_project(path: str) -> dict[str, list[str]]:
-    """Names of the wheels and source archives in a folder, by the packages that they may belong to."""
-    found: dict[str, list[str]] = {}
+    """Names of wheels and source archives in a folder, by package that they may belong to."""
+    names: dict[str, list[str]] = {}
     for file in sorted(os.listdir(path)):
         for project in projects_in(file):
-            found.setdefault(project, []).append(file)
-    return found
+            names.setdefault(project, []).append(file)
+    return names
 
 
 def _page_of_folder(path: str, names: Sequence[str], name: str) -> Page:
@@ -73,9 +69,7 @@ def _page_of_folder(path: str, names: Sequence[str], name: str) -> Page:
 
 
 def _link_page(path: str, base: str) -> LinkPage:
-    """A page in a file; OSError where it cannot be read, ValueError where it is too large or no page."""
-    from cudnn_resolve.index.page import LinkPage
-
+    """Read a page from a file; raise OSError if it cannot be read, ValueError if it is too large or not a page."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
         body = stream.read(_MOST_PAGE_BYTES + 1)
     if len(body) > _MOST_PAGE_BYTES:

@@ -1,4 +1,4 @@
-"""METADATA files: the few fields that a resolution needs, read within bounds. Source: core metadata specifications, PEP 566, 643."""
+"""Parse the few fields of METADATA that a resolution needs, within bounds. Source: core metadata specifications, PEP 566, 643."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FIELD = re.compile(
 
 
 class MetadataError(ValueError):
-    """A METADATA file that cannot be used; says why."""
+    """A METADATA file that cannot be used."""
 
 
 class Fields(NamedTuple):
-    """The fields of a METADATA or PKG-INFO file that count here."""
+    """The relevant fields of a METADATA or PKG-INFO file."""
 
     form: str
     """Metadata-Version."""
@@ -35,28 +35,28 @@ class Fields(NamedTuple):
     requires_python: str | None
     extras: tuple[str, ...]
     dynamic: frozenset[str]
-    """Names of fields that a build may change, lower case."""
+    """Lower-case names of fields that a build may change."""
 
 
 def read_fields(raw: bytes) -> Fields:
-    """What the head of a METADATA file says; MetadataError where name or version is missing or it is too large."""
+    """Fields in the head of a METADATA file; raise MetadataError if name or version is missing, or it is too large."""
     from packaging.metadata import parse_email
 
     if len(raw) > LARGEST_BYTES:
         raise MetadataError(f"is larger than {LARGEST_BYTES >> 20} MB")
     head = _HEAD_END.split(raw, 1)[0]
-    # Only these fields: the parser takes time with the square of the names, and stops at a line that is no field.
-    found, unparsed = parse_email(b"\n".join(_FIELD.findall(head)))
+    # Only these fields: the parser's time grows with the square of the names, and it stops at a line that is not a field.
+    fields, unparsed = parse_email(b"\n".join(_FIELD.findall(head)))
 
     def first(key: str, field: str) -> str:
-        """One value, also where the field stands twice or is not UTF-8."""
-        value = found.get(key) or next(iter(unparsed.get(field, ())), "")
+        """One value, even if the field occurs twice or is not UTF-8."""
+        value = fields.get(key) or next(iter(unparsed.get(field, ())), "")
         return _line(str(value))
 
-    requires = tuple(map(_line, found.get("requires_dist", ())))
+    requires = tuple(map(_line, fields.get("requires_dist", ())))
     name, version = first("name", "name"), first("version", "version")
     if not name or not is_version(version):
-        raise MetadataError("says no name or no version")
+        raise MetadataError("has no name or no valid version")
     if len(requires) > _MOST_REQUIRES:
         raise MetadataError(f"has more than {_MOST_REQUIRES} requirements")
     if "requires-dist" in unparsed:
@@ -65,22 +65,22 @@ def read_fields(raw: bytes) -> Fields:
         form=first("metadata_version", "metadata-version") or "1.0",
         name=name,
         version=version,
-        requires=tuple(one for one in requires if one),
+        requires=tuple(filter(None, requires)),
         requires_python=first("requires_python", "requires-python") or None,
-        extras=tuple(dict.fromkeys(map(_line, found.get("provides_extra", ())))),
-        dynamic=frozenset(_line(value).lower() for value in found.get("dynamic", ())),
+        extras=tuple(dict.fromkeys(map(_line, fields.get("provides_extra", ())))),
+        dynamic=frozenset(_line(value).lower() for value in fields.get("dynamic", ())),
     )
 
 
 def read_metadata(raw: bytes, filename: str, name: str) -> Metadata:
-    """What the METADATA of the wheel `filename` of the package `name` (normalized) says; MetadataError where it is another's."""
+    """Metadata of the wheel `filename` of the package `name` (normalized); raise MetadataError if it is of another one."""
     fields = read_fields(raw)
     check_identity(fields, filename, name)
     return Metadata(fields.requires, fields.requires_python, fields.extras)
 
 
 def check_identity(fields: Fields, filename: str, name: str) -> None:
-    """Reject metadata of another package or version than the name of its file says."""
+    """Reject metadata of another package or version than its file name states; raises MetadataError."""
     if canonicalize_name(fields.name) != name:
         raise MetadataError(f"is for the package {fields.name[:60]!a}")
     version = version_in(filename, name)
@@ -89,5 +89,5 @@ def check_identity(fields: Fields, filename: str, name: str) -> None:
 
 
 def _line(value: str) -> str:
-    """A value that may have been folded, on one line."""
+    """Unfold a value to one line."""
     return " ".join(part.strip() for part in value.splitlines())

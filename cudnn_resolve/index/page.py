@@ -1,4 +1,4 @@
-"""Pages of package indexes, HTML and JSON, sorted by version; the files of a version are decoded when somebody looks at them.
+"""Parse pages of package indexes, HTML and JSON, and group their files by version; files are decoded on demand.
 
 Sources: PEP 503 (HTML), 592 (yanked), 658 and 714 (metadata beside the file), 691 (JSON), 700 (size, upload time).
 """
@@ -23,7 +23,7 @@ T = TypeVar("T")
 HTML = "html"
 FILES = "files"
 MOST_FILES = 200_000
-"""Files on one page; the longest that are known, of nightly builds, have a quarter of that."""
+"""Bound on the files of one page; the longest known pages, of nightly builds, have a quarter of that."""
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01"
 
 _DIGEST_SIZES = {"md5": 32, "sha1": 40, "sha224": 56, "sha256": 64, "sha384": 96, "sha512": 128, "blake2b": 128}
@@ -31,24 +31,24 @@ _HEX = re.compile(r"[0-9a-f]+")
 
 
 class PageError(ValueError):
-    """A page that cannot be read; says why."""
+    """A page that cannot be read."""
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """What one page offers of one package."""
+    """Files of one package on one page."""
 
     form: str
-    """What the blocks are: `HTML` anchors, or `FILES` in MessagePack."""
+    """Encoding of the blocks: `HTML` anchors, or `FILES` in MessagePack."""
     base: str
-    """Address that relative links start from, without credentials."""
+    """Base URL of relative links, without credentials."""
     versions: list[str]
-    """PEP 440, newest first, each once."""
+    """PEP 440 versions, newest first, each once."""
     blocks: list[bytes]
     """The files of each version, undecoded."""
 
 
 class PageFile(Struct, rename="kebab", omit_defaults=True):
-    """One file as a JSON page lists it."""
+    """A file as a JSON page lists it."""
 
     filename: str
     url: str
@@ -75,24 +75,24 @@ _FILES = msgspec.msgpack.Decoder(list[PageFile])
 
 
 def read_page(body: bytes, kind: str, base: str, name: str) -> Page:
-    """What a page at `base`, of the media type `kind`, offers of a package; PageError where it is no page."""
+    """Files of a package on a page with URL `base` and media type `kind`; raise PageError if it is not a page."""
     if "json" in kind.lower():
         return page_of_files(((file.filename, file) for file in _read_json(body)), base, name)
     return LinkPage(body, base).of(name)
 
 
 def page_of_files(files: Iterable[tuple[str, PageFile]], base: str, name: str) -> Page:
-    """A page of the files that belong to a package."""
+    """Page with those of the files that belong to a package."""
     groups = grouped(files, name)
     return Page(form=FILES, base=base, versions=list(groups), blocks=[msgspec.msgpack.encode(group) for group in groups.values()])
 
 
 def files_of(page: Page, number: int, origin: str | None) -> tuple[File, ...]:
-    """The files of the version with that place in `page.versions`; `origin` is the index that they come from."""
+    """Files of the version at index `number` of `page.versions`; `origin` is the URL of the index."""
     block = page.blocks[number]
     listed: Iterable[PageFile]
     listed = html_files(block) if page.form == HTML else _FILES.decode(block)
-    return tuple(file for one in listed if (file := _file(one, page.base, origin)))
+    return tuple(file for entry in listed if (file := _file(entry, page.base, origin)))
 
 
 def _file(listed: PageFile, base: str, origin: str | None) -> File | None:
@@ -116,7 +116,7 @@ def _file(listed: PageFile, base: str, origin: str | None) -> File | None:
 
 
 def grouped(files: Iterable[tuple[str, T]], name: str) -> dict[str, list[T]]:
-    """What belongs to each version of a package, newest first; files of no version are of no use."""
+    """Files of each version of a package, newest first; files without a version are dropped."""
     groups: dict[str, list[T]] = {}
     for filename, file in files:
         version = version_in(filename, name)
@@ -126,7 +126,7 @@ def grouped(files: Iterable[tuple[str, T]], name: str) -> dict[str, list[T]]:
 
 
 def _read_json(body: bytes) -> list[PageFile]:
-    """The files that a page lists."""
+    """Files that a JSON page lists."""
     try:
         page = _JSON.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -134,16 +134,16 @@ def _read_json(body: bytes) -> list[PageFile]:
     if len(page.files) > MOST_FILES:
         raise PageError(f"lists more than {MOST_FILES} files")
     if not page.meta.api_version.startswith("1."):
-        raise PageError(f"has the form {shown(page.meta.api_version)}, which this program does not know")
+        raise PageError(f"has API version {shown(page.meta.api_version)}, which this program does not support")
     return page.files
 
 
 def _read_odd_json(body: bytes) -> _JsonPage:
-    """A page with values of other types than PEP 691 has: what is not usable is left out."""
+    """Decode a page with values of types that PEP 691 does not allow, dropping what is unusable."""
     try:
         raw: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        raise PageError("is no JSON") from None
+        raise PageError("is not JSON") from None
     files = raw.get("files") if isinstance(raw, dict) else None
     if not isinstance(files, list):
         raise PageError("is JSON without a list of files")
@@ -151,11 +151,11 @@ def _read_odd_json(body: bytes) -> _JsonPage:
         meta = msgspec.convert(raw.get("meta", {}), _Meta)
     except msgspec.ValidationError:
         meta = _Meta()
-    return _JsonPage(files=[file for one in files if (file := _usable(one))], meta=meta)
+    return _JsonPage(files=[file for value in files if (file := _usable(value))], meta=meta)
 
 
 def _usable(value: object) -> PageFile | None:
-    """A file with those of its fields that have the right type; None where name or address have not."""
+    """A file with those of its fields that have the right type; None without a valid name and URL."""
     if not isinstance(value, dict):
         return None
     kept = {}
@@ -170,7 +170,7 @@ def _usable(value: object) -> PageFile | None:
 
 
 def _hashes(digests: Mapping[str, str]) -> dict[str, str]:
-    """The digests that can be ones of their algorithm."""
+    """Digests that are well-formed for their algorithm."""
     return {
         key.lower(): digest.lower()
         for key, digest in digests.items()
@@ -186,19 +186,19 @@ _HREF = re.compile(rb"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.
 
 
 class LinkPage:
-    """An HTML page: of one package, or of links to files of many."""
+    """An HTML page of one package, or of links to files of many."""
 
     def __init__(self, body: bytes, base: str) -> None:
         body = _COMMENT.sub(b"", body)
         if b"<" not in body:
-            raise PageError("is no HTML")
+            raise PageError("is not HTML")
         first = _ANCHOR.search(body)
         found = _BASE.search(body, 0, first.start() if first else len(body))
         tag = _tag(found[0]) if found else {}
         try:
             base = address.joined(base, tag.get("href", ""))
         except ValueError:
-            raise PageError("has a base address that is none") from None
+            raise PageError("has an invalid base URL") from None
         self.base = base
         self._anchors: dict[str, list[tuple[str, bytes]]] = {}
         for anchor in _anchors(body):
@@ -207,13 +207,13 @@ class LinkPage:
                 self._anchors.setdefault(project, []).append((filename, anchor))
 
     def of(self, name: str) -> Page:
-        """What the page offers of a package."""
+        """Files of a package on the page."""
         groups = grouped(self._anchors.get(name, ()), name)
         return Page(form=HTML, base=self.base, versions=list(groups), blocks=[b"".join(group) for group in groups.values()])
 
 
 def _anchors(body: bytes) -> Iterator[bytes]:
-    """What stands from the beginning of each link to that of the next."""
+    """Text from the start of each link to the start of the next."""
     starts = [found.start() for found in islice(_ANCHOR.finditer(body), MOST_FILES + 1)]
     if len(starts) > MOST_FILES:
         raise PageError(f"lists more than {MOST_FILES} files")
@@ -222,7 +222,7 @@ def _anchors(body: bytes) -> Iterator[bytes]:
 
 
 def html_files(block: bytes) -> Iterator[PageFile]:
-    """The files that anchors lead to."""
+    """Files that anchors link to."""
     for anchor in _anchors(block):
         tag = _tag(anchor)
         link, _, fragment = tag.get("href", "").strip().partition("#")
@@ -251,14 +251,14 @@ class _Tag(HTMLParser):
 
 
 def _tag(raw: bytes) -> Mapping[str, str]:
-    """The attributes of the tag that a text begins with, the first of a name; none where the tag does not end."""
+    """Attributes of the tag at the start of a text, the first of each name; empty if the tag does not end."""
     parser = _Tag()
     parser.feed(raw.decode("utf-8", "replace"))
     return parser.attributes or {}
 
 
 def _file_of(anchor: bytes) -> str:
-    """The name of the file that an anchor leads to; empty where it leads nowhere."""
+    """Name of the file that an anchor links to; empty if it links to nothing."""
     found = _HREF.search(anchor)
     link = (found[1] or found[2] or found[3] or b"").decode("utf-8", "replace").strip() if found else ""
     if "&" in link:
@@ -268,5 +268,5 @@ def _file_of(anchor: bytes) -> str:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """The digests in `sha256=...&...`."""
+    """Digests in `sha256=...&...`."""
     return {key: value for key, _, value in (part.partition("=") for part in text.split("&"))} if "=" in text else {}

@@ -1,4 +1,4 @@
-"""Pages of remote indexes: asked for, validated again, and kept in the cache."""
+"""Pages of remote indexes: requested, revalidated and cached."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
 
 LARGEST_PAGE = 100 << 20
 LINKS = "links"
-"""Form of a page of links, which is kept as it came: it speaks of many packages."""
+"""Form of a page of links, which is cached as received, since it lists many packages."""
 _MAX_AGE = r"(?i)(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})"
 _MOST_SECONDS = 365 * 86400
 _LOGIN = rb"//[^/?#\s\"'<>]{1,256}@"
-"""Logins in the links of a page, which do not go into the cache."""
+"""Credentials in the links of a page, which must not get into the cache."""
 
 
 class CachedPage(Struct, frozen=True, kw_only=True):
-    """The answer of an index about a package."""
+    """Response of an index about a package."""
 
     page: Page | None
-    """None where the index has no such package."""
+    """None if the index has no such package."""
     digest: str = ""
-    """Of the body as it came."""
+    """Digest of the body as received."""
     etag: str | None = None
     modified: str | None = None
     fresh_until: float = 0.0
-    """Seconds since the epoch; 0 for what must be asked for again each time."""
+    """Seconds since the epoch; 0 if it must be revalidated each time."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the index need not be asked."""
+        """Whether it can be used without revalidation."""
         return self.fresh_until > time.time()
 
 
 class Pages:
-    """The pages of remote indexes, through the cache."""
+    """Pages of remote indexes, through the cache."""
 
     def __init__(self, session: Callable[[], IndexSession], cache: Cache) -> None:
         self._session = session
         self._cache = cache
         self._decoding = threading.Lock()
-        """Pages are decoded one at a time: a long one takes several times its size, and Python decodes two at once no faster."""
+        """Pages are decoded one at a time: a long one needs several times its size, and two at once would be no faster in Python."""
 
     def cached(self, url: str, name: str) -> CachedPage | None:
-        """What the cache has of a page."""
+        """Cached response for a page; None if there is none."""
         return self._cache.get("pages", _page_url(url, name), CachedPage)
 
     def read(self, url: str, name: str, cached: CachedPage | None) -> Page | None:
-        """What an index at `url` offers of a package, or the page of links there where `name` is empty; None where it has none.
+        """Page of a package on the index at `url`, or the page of links there if `name` is empty; None if it does not exist.
 
-        FetchError and PageError where the index does not answer with a page.
+        Raise FetchError or PageError if the index does not respond with a page.
         """
         address = _page_url(url, name)
         headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", "Cache-Control": "max-age=0"}
@@ -73,16 +73,16 @@ class Pages:
             headers["If-Modified-Since"] = cached.modified
         answer = self._session().ask(address, headers, limit=LARGEST_PAGE)
         with self._decoding:
-            made = _made(answer, name, cached)
+            response = _cacheable(answer, name, cached)
             if "no-store" in answer.headers.get("Cache-Control", "").lower():
                 self._cache.drop("pages", address)
-            elif made != cached:
-                self._cache.put("pages", address, made)
-            return made.page
+            elif response != cached:
+                self._cache.put("pages", address, response)
+            return response.page
 
 
-def _made(answer: Answer, name: str, cached: CachedPage | None) -> CachedPage:
-    """What an answer says, as it is kept; a page that has not changed is not decoded again."""
+def _cacheable(answer: Answer, name: str, cached: CachedPage | None) -> CachedPage:
+    """A response as it is cached; a page that has not changed is not decoded again."""
     if answer.status == 304 and cached:
         return replace(cached, fresh_until=_fresh_until(answer.headers))
     if answer.status in (404, 410):
@@ -91,7 +91,7 @@ def _made(answer: Answer, name: str, cached: CachedPage | None) -> CachedPage:
         digest = _digest(answer)
         page = cached.page if cached and cached.digest == digest else _decoded(answer, name)
     else:
-        raise FetchError(f"it answers HTTP {answer.status}", status=answer.status)
+        raise FetchError(f"it responded with HTTP {answer.status}", status=answer.status)
     return CachedPage(
         page=page,
         digest=digest,
@@ -112,7 +112,7 @@ def _decoded(answer: Answer, name: str) -> Page:
 
 
 def _digest(answer: Answer) -> str:
-    """Tells one page from another, the place that relative links start from included."""
+    """Digest of a page and of the URL that its relative links start from."""
     from hashlib import blake2b
 
     return blake2b(answer.url.encode("utf-8", "replace") + b" " + answer.body, digest_size=16).hexdigest()
@@ -123,7 +123,7 @@ def _page_url(url: str, name: str) -> str:
 
 
 def _fresh_until(headers: Mapping[str, str]) -> float:
-    """Until when an answer counts without asking again, seconds since the epoch; 0 where it says nothing of it."""
+    """Time until which a response needs no revalidation, in seconds since the epoch; 0 if it does not say."""
     control = headers.get("Cache-Control", "")
     found = re.search(_MAX_AGE, control)
     if found is None or "no-cache" in control.lower() or "no-store" in control.lower():

@@ -1,4 +1,4 @@
-"""What the target's pip is told, by its files in pip's order and its environment variables, and the index that it asks by default.
+"""Configuration of the target's pip: its files, in pip's order, and environment variables; and pip's default index.
 
 Source: pip's documentation, "Configuration", and `pip config debug` of pip 26: global, user, site, PIP_CONFIG_FILE, variables;
 in each, [install] before [global].
@@ -16,43 +16,43 @@ _MOST_BYTES = 1 << 20
 _INDEX_MODULE = "pip/_internal/models/index.py"
 _DEFAULT_INDEX = re.compile(r"""^PyPI\s*=\s*PackageIndex\(\s*["'](https?://[^"'\s]+)["']""", re.MULTILINE)
 _WHEEL_FOLDERS = ("/usr/share/python-wheels", "/usr/share/python3-wheels")
-"""Where distributions keep the wheels of ensurepip."""
+"""Folders in which distributions keep the wheels of ensurepip."""
 _SECTIONS = ("global", "install")
 
 
 class Value(NamedTuple):
-    """One configured value and where it was read."""
+    """A configured value and its source."""
 
     text: str
-    said_by: str
+    source: str
 
     @property
     def words(self) -> list[str]:
-        """Its parts, for options that may be given several times."""
+        """Separate values, for options that may be repeated."""
         return self.text.split()
 
     @property
     def is_true(self) -> bool:
-        """True where pip reads it as yes."""
+        """Whether pip reads it as true."""
         return self.text.strip().lower() in ("y", "yes", "t", "true", "on", "1")
 
 
 def read_pip_config(environ: Mapping[str, str], prefix: str | None, home: str, system: str) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """Pip's options by name (`index-url`), and what is wrong with its files, in words.
+    """Pip's options by name (`index-url`), and notes on faults of its files.
 
     `prefix` is that of the target interpreter, whose `pip.conf` is the site's.
     """
-    found: dict[tuple[str, str], Value] = {}
+    values: dict[tuple[str, str], Value] = {}
     notes = []
     for path in _files(environ, prefix, home, system):
         text = _read(path)
         if text is None:
             continue
         try:
-            found.update(_parsed(text, path))
+            values.update(_parsed(text, path))
         except ValueError as error:
             notes.append(f"{path} is not a pip configuration: {error}")
-    options = {key: value for section in _SECTIONS for (where, key), value in found.items() if where == section}
+    options = {key: value for section in _SECTIONS for (where, key), value in values.items() if where == section}
     for key, text in environ.items():
         if key.startswith("PIP_") and text:
             options[_option(key[4:])] = Value(text, key)
@@ -67,10 +67,10 @@ def _files(environ: Mapping[str, str], prefix: str | None, home: str, system: st
     named = environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return
-    for folder in environ.get("XDG_CONFIG_DIRS", "").split(":") if environ.get("XDG_CONFIG_DIRS") else [os.path.join(system, "xdg")]:
+    for folder in (environ.get("XDG_CONFIG_DIRS") or os.path.join(system, "xdg")).split(":"):
         yield os.path.join(folder, "pip", "pip.conf")
     yield os.path.join(system, "pip.conf")
-    if not (named and os.path.exists(named)):  # as pip: a named file takes the place of the user's
+    if not (named and os.path.exists(named)):  # as in pip: a named file replaces the user's
         yield os.path.join(home, ".pip", "pip.conf")
         yield os.path.join(environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "pip", "pip.conf")
     if prefix:
@@ -105,9 +105,9 @@ def _parsed(text: str, path: str) -> dict[tuple[str, str], Value]:
 
 
 def default_index(import_path: Iterable[str]) -> tuple[str, str] | None:
-    """The address of pip's default index and the file that says so; None where there is no pip.
+    """URL of pip's default index and the file that it was read from; None if there is no pip.
 
-    Read from pip on the target's `import_path`, else of this interpreter, else from the wheel that the interpreter would install.
+    Read from pip on the target's `import_path`, else of this interpreter, else from the wheel that ensurepip would install.
     """
     own = (folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages"))  # never the current folder
     modules = ((os.path.join(folder, _INDEX_MODULE), _read) for folder in (*import_path, *own))

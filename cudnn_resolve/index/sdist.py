@@ -1,4 +1,4 @@
-"""What a source archive says of itself, without running any of it. Sources: PEP 517, 643, 625; setuptools' egg-info."""
+"""Read the metadata of a source archive without running it. Sources: PEP 517, 643, 625; setuptools' egg-info."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from cudnn_resolve.requirement.source import Metadata
 _MOST_MEMBERS = 200_000
 _MOST_UNPACKED = 2 << 30
 _SECTION = re.compile(r"\[([^:\]]*)(?::([^\]]*))?\]")
-_OUTDATED = "its PKG-INFO does not list requirements, which a build may add"
 
 
 def read_archive_metadata(path: str, filename: str, name: str) -> Metadata:
-    """The metadata of a source archive on disk; `guessed` where a build could change it. MetadataError where it says nothing usable."""
+    """Metadata of a source archive; `guessed` if a build could change it. Raise MetadataError if it has none that is usable."""
     try:
         files = dict(_members(path, filename))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
@@ -35,11 +34,12 @@ def read_archive_metadata(path: str, filename: str, name: str) -> Metadata:
     if listed is not None:
         requires, extras = _read_requires(listed.decode("utf-8", "replace"))
         return Metadata(requires, fields.requires_python, extras, "it is a source archive, and its build may change what it requires")
-    return Metadata(fields.requires, fields.requires_python, fields.extras, f"it is a source archive, and {_OUTDATED}")
+    guessed = "it is a source archive whose PKG-INFO lists no requirements, and its build may add some"
+    return Metadata(fields.requires, fields.requires_python, fields.extras, guessed)
 
 
 def _is_final(fields: Fields) -> bool:
-    """True where no build may change the requirements: PEP 643."""
+    """Whether no build may change the requirements: PEP 643."""
     major, _, minor = fields.form.partition(".")
     if not (major.isdigit() and minor.isdigit()):
         return False
@@ -47,7 +47,7 @@ def _is_final(fields: Fields) -> bool:
 
 
 def _members(path: str, filename: str) -> Iterator[tuple[str, bytes]]:
-    """PKG-INFO of the top folder, and those of its egg-info; read in order, within bounds."""
+    """PKG-INFO of the top folder, and PKG-INFO and requires.txt of its egg-info; read in order, within bounds."""
     if filename.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist()[:_MOST_MEMBERS]:
@@ -61,7 +61,7 @@ def _members(path: str, filename: str) -> Iterator[tuple[str, bytes]]:
         for count, member in enumerate(archive):
             unpacked += member.size
             if count > _MOST_MEMBERS or unpacked > _MOST_UNPACKED:
-                raise MetadataError("is an archive of unbelievable size")
+                raise MetadataError("is an archive of implausible size")
             kind = _kind(member.name)
             if kind and member.isreg() and member.size <= core.LARGEST_BYTES:
                 found = archive.extractfile(member)
@@ -79,12 +79,12 @@ def _kind(name: str) -> str | None:
 
 
 def _read_requires(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Requirements and extras of a requires.txt: `[extra:marker]` begins a section, lines before the first hold always."""
+    """Requirements and extras of a requires.txt: `[extra:marker]` starts a section; lines before the first always apply."""
     requires = []
     extras: dict[str, None] = {}
     condition = ""
     for line in text.splitlines():
-        line = line.strip()  # noqa: PLW2901 - without what stands around it
+        line = line.strip()  # noqa: PLW2901 - the same line, stripped
         if not line or line.startswith("#"):
             continue
         section = _SECTION.fullmatch(line)

@@ -1,18 +1,21 @@
-"""HTTP to package indexes, on requests and urllib3: certificates, proxies, credentials, redirects, retries, and bounds on every answer.
+"""HTTP to package indexes, on requests and urllib3: certificates, proxies, credentials, redirects, retries, and bounds on every response.
 
-The only module of the program that imports requests, and so the client imports it with the first request. What requests leaves open is
-added here: a deadline and a bound on bytes for whole answers, whatever trickles in, and rules for redirects.
+The only module that imports requests, and imported with the first request only. It adds what requests lacks: a deadline and a bound on
+bytes for whole responses, however slowly they trickle in, and rules for redirects.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import http.client
 import io
 import os
+import socket
+import ssl
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urljoin
@@ -22,7 +25,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
 from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 from urllib3 import disable_warnings
-from urllib3.exceptions import HTTPError, InsecureRequestWarning, InvalidHeader, MaxRetryError, ProtocolError
+from urllib3 import exceptions as urllib3_errors
 from urllib3.util.retry import Retry
 from urllib3.util.ssl_ import create_urllib3_context
 
@@ -30,40 +33,42 @@ from cudnn_resolve._version import __version__
 from cudnn_resolve.index.address import Login, is_remote, origin_of, split_login
 from cudnn_resolve.index.bounds import HEADER_BYTES, Exchange, bound, reading
 from cudnn_resolve.index.credentials import Credentials
-from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError, TransientError, fetch_error, too_large
+from cudnn_resolve.index.fetch_error import FORBIDDEN, FetchError, TransientError, too_large
 from cudnn_resolve.index.settings import Settings
 from cudnn_resolve.masking import redacted, shown
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 CONNECTIONS = 16
-"""Connections to one host that are kept; more gain nothing, measured on 108 requests."""
+"""Connections kept to each host; more gain nothing, measured on 108 requests."""
 ANSWER_SECONDS = 300.0
-"""What a page or a METADATA file may take at most, however steadily it comes."""
-_PIECE = 1 << 16
+"""Time limit for a page or a METADATA file, however steadily it arrives."""
+_CHUNK = 1 << 16
 _LARGEST_PACKED = 16 << 20
-"""Bytes of a compressed body: padding and empty members take more time than what they unpack to."""
+"""Bytes of a compressed body: padding and empty members cost time without unpacking to anything."""
 _SHORT_BODY = 1 << 16
 _MOST_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _LONGEST_PAUSE = 30.0
+_SSL_ERRORS = (ssl.SSLError, urllib3_errors.SSLError, requests.exceptions.SSLError)
 
 
 class Answer(NamedTuple):
-    """An answer with its body."""
+    """A response with its body."""
 
     status: int
     headers: Mapping[str, str]
-    """Names in any case."""
+    """Case-insensitive."""
     body: bytes
     url: str
-    """After redirects, without credentials."""
+    """Final URL after redirects, without credentials."""
     is_whole: bool = True
-    """False where the body was larger than was wanted and was not read."""
+    """False if the body was larger than wanted and was not read."""
 
 
 class IndexSession:
-    """Sends requests for many threads; opens nothing before the first."""
+    """Sends requests for many threads; opens no connection before the first."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -71,26 +76,27 @@ class IndexSession:
         self._lock = threading.Lock()
         self._session: requests.Session | None = None
         self._closed = threading.Event()
-        self._retry = _Retry(total=settings.retries, other=1, backoff_factor=settings.backoff)  # `other`: those that cost most time
+        self._retry = _Retry(total=settings.retries, other=1, backoff_factor=settings.backoff)  # `other`: the slowest failures
         self.requests = 0
-        """How many requests were sent."""
+        """Number of requests sent."""
         self.received = 0
-        """How many bytes of bodies came."""
+        """Bytes of bodies received."""
 
     def ask(
         self, url: str, headers: Mapping[str, str] | None = None, *, limit: int, method: str = "GET", wanted: int | None = None
     ) -> Answer:
-        """The answer to a request, after redirects and retries; FetchError where there is none, or none below 500.
+        """Response to a request, after redirects and retries; raise FetchError if there is none, or its status is 500 or above.
 
-        `limit` bounds the decoded body in bytes; a longer one is a FetchError. With `wanted`, a whole file of more than that is not read.
+        `limit` bounds the decoded body in bytes; raise FetchError for a longer one. With `wanted`, the body of a whole file that is larger
+        is not read.
         """
 
         def once() -> Answer:
-            with self.opened(url, headers or {}, limit=limit, method=method) as (response, where):
-                left = response.raw.length_remaining
-                if wanted is not None and response.status_code == 200 and (left is None or left > wanted):
-                    return Answer(200, response.headers, b"", where, is_whole=False)
-                return Answer(response.status_code, response.headers, self._body(response, limit), where)
+            with self.opened(url, headers or {}, limit=limit, method=method) as (response, final_url):
+                remaining = response.raw.length_remaining
+                if wanted is not None and response.status_code == 200 and (remaining is None or remaining > wanted):
+                    return Answer(200, response.headers, b"", final_url, is_whole=False)
+                return Answer(response.status_code, response.headers, self._body(response, limit), final_url)
 
         return self.retried(once)
 
@@ -98,51 +104,51 @@ class IndexSession:
     def opened(
         self, url: str, headers: Mapping[str, str], *, limit: int, method: str = "GET", seconds: float = ANSWER_SECONDS
     ) -> Iterator[tuple[requests.Response, str]]:
-        """The head of an answer and its address after redirects; its body is to be read inside. Asked for once.
+        """Send a request once; yields the head of the response and its URL after redirects. The body must be read inside.
 
-        TransientError where another try may help. `limit` bounds the bytes as they come, `seconds` the time for everything.
+        Raise TransientError if another try may help. `limit` bounds the bytes on the wire, `seconds` the time for everything.
         """
         reading.exchange = Exchange(self._settings.patience, limit + HEADER_BYTES, seconds, self._closed)
-        with self._translated(url):
-            response, where = self._follow(method, url, headers)
+        with self._translate_errors(url):
+            response, final_url = self._follow(method, url, headers)
         try:
-            yield response, where
+            yield response, final_url
         finally:
             response.close()
 
-    def pieces(self, response: requests.Response) -> Iterator[bytes]:
-        """The body as it comes, undecoded; TransientError where it ends too early."""
+    def chunks(self, response: requests.Response) -> Iterator[bytes]:
+        """The body as it arrives, undecoded; raise TransientError if it ends early."""
         while True:
-            with self._translated(response.url):
-                piece: bytes = response.raw.read(_PIECE, decode_content=False)
-            if not piece:
+            with self._translate_errors(response.url):
+                chunk: bytes = response.raw.read(_CHUNK, decode_content=False)
+            if not chunk:
                 break
-            self.received += len(piece)
-            yield piece
-        if response.raw.length_remaining:  # urllib3 itself tells from version 2 on
-            raise TransientError("its answer ends too early", code="index-truncated")
+            self.received += len(chunk)
+            yield chunk
+        if response.raw.length_remaining:  # urllib3 2 raises an error itself
+            raise TransientError("its response ended early", code="index-truncated")
 
-    def retried(self, once: Callable[[], T], went_on: Callable[[], bool] = lambda: False) -> T:
-        """The result of `once`, tried again after transient errors; counting restarts where `went_on` says that it got further."""
+    def retried(self, once: Callable[[], T], has_progressed: Callable[[], bool] = lambda: False) -> T:
+        """Call `once`, again after transient errors; a try that `has_progressed` starts the count over."""
         retry: Retry = self._retry
         while True:
             try:
                 return once()
             except TransientError as error:  # noqa: PERF203 - a request costs more
-                if went_on():
+                if has_progressed():
                     retry = self._retry
-                stalled = error.code in ("index-stalled", "index-unreachable")
-                counted = None if error.response else error if stalled else ProtocolError()
+                is_slow = error.code in ("index-stalled", "index-unreachable")
+                counted = None if error.response else error if is_slow else urllib3_errors.ProtocolError()
                 try:
                     retry = retry.increment("GET", "", response=error.response, error=counted)
-                except MaxRetryError:
+                except urllib3_errors.MaxRetryError:
                     raise error from None
-                asked = retry.get_retry_after(error.response) if error.response else None
-                if self._closed.wait(retry.get_backoff_time() if asked is None else asked):
+                requested = retry.get_retry_after(error.response) if error.response else None
+                if self._closed.wait(retry.get_backoff_time() if requested is None else requested):
                     raise
 
     def close(self) -> None:
-        """End the connections; requests on the way fail at once."""
+        """Close the connections; requests in flight fail at once."""
         self._closed.set()
         if self._session:
             self._session.close()
@@ -150,22 +156,16 @@ class IndexSession:
     def _body(self, response: requests.Response, limit: int) -> bytes:
         coding = response.headers.get("Content-Encoding", "identity").lower()
         if coding not in ("", "identity", "gzip", "x-gzip"):
-            raise FetchError(f"it answers in an encoding that was not asked for ({shown(coding)})", code="index-garbage")
+            raise FetchError(f"it sent an encoding that was not requested ({shown(coding)})", code="index-garbage")
         is_packed = coding in ("gzip", "x-gzip")
         most = min(limit, _LARGEST_PACKED) if is_packed else limit
         if (response.raw.length_remaining or 0) > most:
             raise too_large(most)
-        parts, size = [], 0
-        for piece in self.pieces(response):
-            size += len(piece)
-            if size > most:
-                raise too_large(most)
-            parts.append(piece)
-        body = b"".join(parts)
+        body = _joined(self.chunks(response), most)
         return _unpacked(body, limit) if is_packed else body
 
     def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[requests.Response, str]:
-        """The answer behind all redirects, and its address; credentials are looked up for each address."""
+        """Response after all redirects, and its URL; credentials are looked up for each URL."""
         for hop in range(_MOST_REDIRECTS + 1):
             url, login = split_login(url)
             login = login or self._credentials.known(url, redirected=hop > 0)
@@ -180,10 +180,10 @@ class IndexSession:
                 return response, url
             _finish(response)
             if response.status_code in _TRANSIENT:
-                error = TransientError(f"it answers HTTP {response.status_code}", status=response.status_code)
+                error = TransientError(f"it responded with HTTP {response.status_code}", status=response.status_code)
                 error.response = response.raw
                 raise error
-            url = _next_address(url, response.headers.get("Location"))
+            url = _redirect_target(url, response.headers.get("Location"))
         raise FetchError(f"it redirects more than {_MOST_REDIRECTS} times", code="index-redirects")
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], login: Login | None) -> requests.Response:
@@ -201,45 +201,48 @@ class IndexSession:
 
     def _denied(self, response: requests.Response, *, given: bool) -> FetchError:
         status = response.status_code
-        wants = "wants a user name and a password" if status == 401 else "refuses access"
+        verdict = "requires a user name and a password" if status == 401 else "refuses access"
         return FetchError(
-            f"it {wants} (HTTP {status}); credentials were looked for in {self._credentials.places()}",
+            f"it {verdict} (HTTP {status}); looked for credentials in {self._credentials.places()}",
             code=FORBIDDEN if status == 403 and not given and "WWW-Authenticate" not in response.headers else "index-denied",
-            hint="put the credentials where pip or uv finds them, ~/.netrc for example",
+            hint="put the credentials where pip or uv finds them, for example into ~/.netrc",
             status=status,
         )
 
     @contextmanager
-    def _translated(self, url: str) -> Iterator[None]:
-        """Turn exceptions of requests and urllib3 into a FetchError."""
+    def _translate_errors(self, url: str) -> Iterator[None]:
+        """Raise exceptions of requests and urllib3 as FetchError."""
         try:
             yield
         except FetchError:
             raise
-        except (requests.RequestException, HTTPError, OSError, ValueError) as error:
-            found = fetch_error(error)
+        except (requests.RequestException, urllib3_errors.HTTPError, OSError, ValueError) as error:
+            translated = _fetch_error(error)
             with contextlib.suppress(ValueError):
                 for proxy in self._settings.proxies_for(url).values():
-                    found.why += f" (through the proxy {redacted(proxy)})"
-                    found.hint = found.hint or "check HTTPS_PROXY and PIP_PROXY"
-            raise found from None
+                    translated.why += f" (through the proxy {redacted(proxy)})"
+                    translated.hint = translated.hint or "check HTTPS_PROXY and PIP_PROXY"
+            raise translated from None
 
     def _opened_session(self) -> requests.Session:
         with self._lock:
             if self._session is None:
-                made = _Session()
-                made.trust_env = False  # the settings hold what the environment says
-                made.headers.update({"User-Agent": f"cudnn-resolve/{__version__}", "Accept": "*/*"})
-                made.mount("http://", _Adapter())
-                made.mount("https://", _Adapter(_tls_context(self._settings)))
-                if self._settings.trusted_hosts:
-                    disable_warnings(InsecureRequestWarning)
-                    unchecked = _Adapter(_tls_context(self._settings, check=False))
-                    for host in self._settings.trusted_hosts:
-                        made.mount(f"https://{host}/", unchecked)
-                        made.mount(f"https://{host}:", unchecked)
-                self._session = made
+                self._session = self._make_session()
             return self._session
+
+    def _make_session(self) -> requests.Session:
+        session = _Session()
+        session.trust_env = False  # the settings cover the environment
+        session.headers.update({"User-Agent": f"cudnn-resolve/{__version__}", "Accept": "*/*"})
+        session.mount("http://", _Adapter())
+        session.mount("https://", _Adapter(_tls_context(self._settings)))
+        if self._settings.trusted_hosts:
+            disable_warnings(urllib3_errors.InsecureRequestWarning)
+            unchecked = _Adapter(_tls_context(self._settings, check=False))
+            for host in self._settings.trusted_hosts:
+                session.mount(f"https://{host}/", unchecked)
+                session.mount(f"https://{host}:", unchecked)
+        return session
 
 
 class _Session(requests.Session):
@@ -250,7 +253,7 @@ class _Session(requests.Session):
 
 
 class _Adapter(HTTPAdapter):
-    """Connections whose answers are bounded, and one TLS context for all of them."""
+    """Connections with bounded responses and one shared TLS context."""
 
     def __init__(self, context: Any = None) -> None:
         self._tls = {"ssl_context": context, "cert_reqs": context.verify_mode.name} if context else {}
@@ -268,28 +271,28 @@ class _Adapter(HTTPAdapter):
         return manager
 
     def get_connection_with_tls_context(self, request: Any, _verify: object, proxies: Any = None, cert: object = None) -> Any:
-        """The pool for a request; which certificates are trusted is up to the context (requests from 2.32 on has ideas of its own)."""
+        """Pool for a request; the context alone decides which certificates are trusted (requests 2.32 and later has rules of its own)."""
         del cert
         proxy = select_proxy(request.url, proxies)
         return (self.proxy_manager_for(proxy) if proxy else self.poolmanager).connection_from_url(request.url)
 
     def cert_verify(self, *_: object) -> None:
-        """Leave certificates to the context."""
+        """Do nothing: the context checks certificates."""
 
 
 class _Retry(Retry):
-    """Retries that wait as long as the server asks for, within bounds."""
+    """Retries that wait as long as the server asks, within bounds."""
 
     def get_retry_after(self, response: Any) -> float | None:
         try:
             seconds = super().get_retry_after(response)
-        except (InvalidHeader, ValueError, OverflowError):
+        except (urllib3_errors.InvalidHeader, ValueError, OverflowError):
             return None
         return None if seconds is None else min(seconds, _LONGEST_PAUSE)
 
 
 def _tls_context(settings: Settings, *, check: bool = True) -> Any:
-    """Certificates that the settings name, else those of the system, else those that come with requests."""
+    """TLS context with the certificates of the settings, else of the system, else of requests."""
     path = settings.certificate
     context = create_urllib3_context(cert_reqs=None if check else 0)
     try:
@@ -310,35 +313,100 @@ def _tls_context(settings: Settings, *, check: bool = True) -> Any:
 
 
 def _finish(response: requests.Response) -> None:
-    """Read a short body that nobody wants, so that its connection can serve again; end the connection of a longer one."""
+    """Discard a body: read a short one, so that its connection can be reused, and drop the connection of a longer one."""
     response.raw.read(_SHORT_BODY, decode_content=False)
     response.close()
 
 
-def _next_address(url: str, location: str | None) -> str:
+def _redirect_target(url: str, location: str | None) -> str:
+    """URL that a redirect leads to, without credentials and fragment; raise FetchError if it may not be followed."""
     try:
-        following = urljoin(url, quote((location or "").encode("latin-1", "replace"), safe="!#$%&'()*+,/:;=?@[]~"))
-        origin_of(following)
+        target = urljoin(url, quote((location or "").encode("latin-1", "replace"), safe="!#$%&'()*+,/:;=?@[]~"))
+        origin_of(target)
     except ValueError:
-        following = ""
-    if not location or not is_remote(following):
+        target = ""
+    if not location or not is_remote(target):
         raise FetchError("it redirects to an invalid URL", code="index-redirects")
-    if url[:6].lower() == "https:" and following[:5].lower() == "http:":
-        raise FetchError(f"it redirects from https to http ({shown(following)})", code="index-redirects")
-    return split_login(following)[0].partition("#")[0]
+    if url[:6].lower() == "https:" and target[:5].lower() == "http:":
+        raise FetchError(f"it redirects from https to http ({shown(target)})", code="index-redirects")
+    return split_login(target)[0].partition("#")[0]
+
+
+def _joined(chunks: Iterable[bytes], most: int) -> bytes:
+    """All chunks in one; raise FetchError if they have too many bytes."""
+    parts, size = [], 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > most:
+            raise too_large(most)
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 def _unpacked(body: bytes, limit: int) -> bytes:
-    parts, size = [], 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
-            while piece := stream.read(_PIECE):
-                size += len(piece)
-                if size > limit:
-                    raise too_large(limit)
-                parts.append(piece)
+            return _joined(iter(lambda: stream.read(_CHUNK), b""), limit)
     except EOFError:
-        raise TransientError("its compressed answer ends too early", code="index-truncated") from None
+        raise TransientError("its compressed response ended early", code="index-truncated") from None
     except (OSError, zlib.error):
-        raise TransientError("its answer is no gzip, although it says so", code="index-garbage") from None
-    return b"".join(parts)
+        raise TransientError("its response is declared as gzip and is not", code="index-garbage") from None
+
+
+def _fetch_error(error: Exception) -> FetchError:
+    """Translate an exception of requests or urllib3, by what is wrapped in it."""
+    chain = list(_wrapped(error, set()))
+    own = _first(chain, FetchError)
+    if own is not None:
+        return own
+    certificate = _first(chain, ssl.SSLCertVerificationError)
+    if certificate is not None:
+        hint = "name the certificates to trust as for pip: PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE"
+        why = f"its certificate is not trusted ({getattr(certificate, 'verify_message', 'certificate')})"
+        return FetchError(why, code="index-certificate", hint=hint)
+    tunnel = next((str(inner) for inner in chain if "Tunnel connection failed" in str(inner)), None)
+    if tunnel:
+        return FetchError(f"the proxy refuses ({tunnel[-60:].strip()!a})", code="index-proxy")
+    if "SOCKS support" in str(error):
+        hint = "install PySocks next to cudnn-resolve, or use an HTTP proxy"
+        return FetchError("a SOCKS proxy needs the package PySocks", code="index-proxy", hint=hint)
+    lookup = _first(chain, socket.gaierror)
+    if lookup is not None:
+        kind = TransientError if lookup.errno == socket.EAI_AGAIN else FetchError
+        return kind("its host name cannot be resolved", code="index-unreachable")
+    if _first(chain, *_SSL_ERRORS) is not None:
+        reason = next((text for inner in chain if isinstance(text := getattr(inner, "reason", None), str)), "TLS")
+        return TransientError(f"no secure connection ({reason})", code="index-tls")
+    return _connection_error(chain)
+
+
+def _connection_error(chain: list[BaseException]) -> FetchError:
+    if _first(chain, ConnectionRefusedError) is not None:
+        return TransientError("the connection is refused", code="index-unreachable")
+    if _first(chain, TimeoutError) is not None:
+        return TransientError("it does not answer in time", code="index-stalled")
+    lost = _first(chain, ConnectionError)
+    if lost is not None:
+        return TransientError(f"the connection was lost ({type(lost).__name__})", code="index-reset")
+    garbage = _first(chain, http.client.HTTPException)
+    if garbage is not None and _first(chain, http.client.IncompleteRead) is None:
+        return TransientError(f"its response is not HTTP ({type(garbage).__name__})", code="index-garbage")
+    if _first(chain, urllib3_errors.ProtocolError) is not None:
+        return TransientError("its response ended early", code="index-truncated")
+    if _first(chain, ValueError) is not None:
+        return FetchError(f"its URL cannot be used ({type(chain[0]).__name__})", code="index-address")
+    system = next((inner.strerror for inner in chain if isinstance(inner, OSError) and inner.strerror), None)
+    return FetchError(system or type(chain[0]).__name__, code="index-unreachable")
+
+
+def _first(chain: list[BaseException], *kinds: type[E]) -> E | None:
+    return next((error for error in chain if isinstance(error, kinds)), None)
+
+
+def _wrapped(error: object, seen: set[int]) -> Iterator[BaseException]:
+    """An exception and everything that is wrapped in it, outermost first."""
+    if isinstance(error, BaseException) and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        for inner in (*error.args, getattr(error, "reason", None), error.__cause__, error.__context__):
+            yield from _wrapped(inner, seen)

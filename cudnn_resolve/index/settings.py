@@ -1,4 +1,4 @@
-"""What the door to indexes is set to: one value, made from the configuration of pip or uv and the command line."""
+"""Settings of the index client: one value, made from the configuration of pip or uv and the command line."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ ALL = ":all:"
 
 
 class Patience(NamedTuple):
-    """How long is waited, in seconds."""
+    """Timeouts in seconds."""
 
     connect: float = 10.0
     read: float = 15.0
-    """For the next byte."""
+    """Until the next byte."""
     answer: float = 30.0
-    """For a whole answer; the longer the answer, the more (`bounds.LEAST_RATE`)."""
+    """For a whole response; longer responses get more (`bounds.LEAST_RATE`)."""
 
 
 class Proxy(NamedTuple):
-    """A way to hosts that cannot be reached directly."""
+    """A proxy for one scheme."""
 
     scheme: str
-    """Of the addresses that it serves: `http`, `https` or `all`."""
+    """Scheme of the URLs that it serves: `http`, `https` or `all`."""
     url: str
-    """Its address without credentials: http, https or SOCKS."""
+    """URL without credentials: http, https or SOCKS."""
     login: Login | None = None
 
 
 class IndexAddress(Struct, frozen=True, kw_only=True):
-    """One index in the usual form."""
+    """An index with the simple repository API."""
 
     url: str
     """Without credentials: `file:` or http(s)."""
-    said_by: str
-    """Where it was read: `PIP_INDEX_URL`, `/etc/pip.conf`, `--index-url`."""
+    source: str
+    """Origin of the setting: `PIP_INDEX_URL`, `/etc/pip.conf`, `--index-url`."""
     name: str | None = None
-    """As uv's configuration names it."""
+    """Name in uv's configuration."""
     login: Login | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Where packages come from and how it is spoken to."""
+    """Indexes and other sources of packages, and how to talk to them."""
 
     indexes: tuple[IndexAddress, ...] = ()
-    """In the order in which they are asked under uv's rule."""
+    """In the order in which uv's rule asks them."""
     assigned: tuple[tuple[str, IndexAddress], ...] = ()
-    """Packages (normalized) that one index serves alone: `[tool.uv.sources]`."""
+    """Packages (normalized) that come from one index only: `[tool.uv.sources]`."""
     find_links: tuple[str, ...] = ()
-    """Folders and pages of links; addresses without credentials."""
+    """Folders and pages of links; URLs without credentials."""
     logins: tuple[tuple[str, Login], ...] = ()
-    """Credentials of pages of links: the address, and who asks."""
+    """Credentials of pages of links, by URL."""
     rule: str = PIP
-    """`pip`: all indexes together, the best version wins; `uv`: the first index that has the name."""
+    """`pip`: the best version of all indexes; `uv`: the first index that has the package."""
     exclude_newer: str | None = None
-    """ISO 8601 time in UTC; files uploaded later do not count."""
+    """ISO 8601 time in UTC; files uploaded later are excluded."""
     no_binary: frozenset[str] = frozenset()
-    """Names of packages whose wheels do not count, or `:all:`."""
+    """Packages whose wheels are excluded, or `:all:`."""
     only_binary: frozenset[str] = frozenset()
-    """Names of packages whose source archives do not count, or `:all:`."""
+    """Packages whose source archives are excluded, or `:all:`."""
     constraints: tuple[tuple[str, str], ...] = ()
-    """Files that limit what pip or uv installs, by path or address, each with where it was named: `PIP_CONSTRAINT`, `/etc/pip.conf`."""
+    """Constraint files of pip or uv, by path or URL, each with the origin of the setting: `PIP_CONSTRAINT`, `/etc/pip.conf`."""
     certificate: str | None = None
     client_certificate: str | None = None
     trusted_hosts: tuple[str, ...] = ()
@@ -76,16 +76,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     netrc: str | None = None
     """Path of the netrc file."""
     keyring: bool = False
-    """True where the `keyring` program may be asked."""
+    """Whether the `keyring` program may be used."""
     retries: int = 4
     backoff: float = 0.25
-    """Seconds before the first new try."""
+    """Seconds before the first retry."""
     patience: Patience = Patience()
     notes: tuple[str, ...] = ()
-    """What the user should hear about this configuration."""
+    """Notes for the user about this configuration."""
 
     def proxies_for(self, url: str) -> dict[str, str]:
-        """The proxy for an address, credentials included, as requests takes it; empty where there is none."""
+        """The proxy for a URL, credentials included, as requests takes it; empty if there is none."""
         origin = origin_of(url)
         if not _bypasses(origin, self.no_proxy):
             for proxy in self.proxies:
@@ -94,7 +94,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {}
 
     def trusts(self, origin: Origin) -> bool:
-        """True where the certificate of an origin need not be checked."""
+        """Whether the certificate of an origin need not be checked."""
         return any(_is_host(origin, host) for host in self.trusted_hosts)
 
 
@@ -118,7 +118,7 @@ def _bypasses(origin: Origin, no_proxy: tuple[str, ...]) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True for this very machine."""
+    """Whether a host name means this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     from ipaddress import ip_address

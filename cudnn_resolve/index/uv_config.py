@@ -1,4 +1,4 @@
-"""What uv is configured to: its variables, then uv.toml or [tool.uv] of the project, the user's uv.toml, the system's.
+"""Configuration of uv: its variables, then uv.toml or [tool.uv] of the project, the user's uv.toml, the system's.
 
 Source: uv's documentation, "Configuration files", "Environment variables" and "Indexes".
 """
@@ -17,32 +17,32 @@ _NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 
 
 class UvIndex(NamedTuple):
-    """One index of uv's configuration, its address as it was written."""
+    """An index in uv's configuration, its URL as written."""
 
     url: str
-    said_by: str
+    source: str
     name: str | None = None
     is_default: bool = False
     is_explicit: bool = False
-    """True where it serves only packages that are assigned to it."""
+    """True if it serves only packages that are assigned to it."""
 
 
 class UvConfig(NamedTuple):
-    """What uv's configuration says, as far as it counts here."""
+    """The relevant part of uv's configuration."""
 
     indexes: tuple[UvIndex, ...] = ()
-    """Those asked first come first; without the default one."""
+    """In the order in which they are asked, without the default one."""
     default: UvIndex | None = None
     find_links: tuple[str, ...] = ()
     options: Mapping[str, Any] = {}
-    """`index-strategy`, `exclude-newer`, `keyring-provider` and so on: the first that says something."""
+    """`index-strategy`, `exclude-newer`, `keyring-provider` and so on, each from the first source that sets it."""
     assigned: Mapping[str, str] = {}
-    """Package to the name of its index."""
+    """Name of the index of a package."""
     notes: tuple[str, ...] = ()
 
     @property
-    def says_where(self) -> bool:
-        """True where it names any index or folder."""
+    def names_indexes(self) -> bool:
+        """Whether it names any index or folder."""
         return bool(self.indexes or self.default or self.find_links)
 
 
@@ -54,7 +54,7 @@ _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
 def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system: str) -> UvConfig:
-    """Uv's configuration as it counts in `directory`."""
+    """Configuration that uv would use in `directory`."""
     notes: list[str] = []
     tables = [_of_environment(environ), *_tables(environ, home, directory, system, notes)]
     indexes: list[UvIndex] = []
@@ -62,14 +62,14 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
     links: list[str] = []
     options: dict[str, Any] = {}
     assigned: dict[str, str] = {}
-    for said_by, table in tables:
-        for index in _indexes(said_by, table):
-            index = index._replace(url=_beside(said_by, index.url))  # noqa: PLW2901 - the same, with its whole path
+    for source, table in tables:
+        for index in _indexes(source, table):
+            index = index._replace(url=_resolved(source, index.url))  # noqa: PLW2901 - the same index
             if index.is_default:
                 default = default or index
             elif all(index.name is None or index.name != other.name for other in indexes):
                 indexes.append(index)
-        links.extend(_beside(said_by, link) for link in texts(table.get("find-links")))
+        links.extend(_resolved(source, link) for link in texts(table.get("find-links")))
         for key in _OPTIONS:
             if key in table:
                 options.setdefault(key, table[key])
@@ -80,15 +80,15 @@ def read_uv_config(environ: Mapping[str, str], home: str, directory: str, system
     return UvConfig(tuple(indexes), default, tuple(links), options, assigned, tuple(notes))
 
 
-def _beside(file: str, place: str) -> str:
-    """A place as a file means it: a path that is not whole starts from the file's folder."""
+def _resolved(file: str, place: str) -> str:
+    """URL or path in a configuration file; a relative path starts from the file's folder."""
     if "://" in place or place.startswith(("/", "~", "file:")) or not os.path.isabs(file):
         return place
     return os.path.normpath(os.path.join(os.path.dirname(file), place))
 
 
 def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The variables `UV_*` as a table of the same names."""
+    """The variables `UV_*` as a table with uv's names of options."""
 
     def of(key: str) -> str:
         return environ.get("UV_" + key.upper().replace("-", "_"), "")
@@ -105,22 +105,22 @@ def _of_environment(environ: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
 
 
 def _named(text: str) -> dict[str, str]:
-    """An index as variables write it: `name=address`, or the address alone."""
+    """An index as variables write it: `name=URL`, or the URL alone."""
     found = _NAMED.fullmatch(text)
     return {"name": found[1], "url": found[2]} if found else {"url": text}
 
 
 def _sources(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Packages that come from one index alone, and its name."""
+    """Packages that come from one index only, and its name."""
     sources = table.get("sources")
     for package, source in sources.items() if isinstance(sources, dict) else ():
-        one = source[0] if isinstance(source, list) and len(source) == 1 else source
-        if isinstance(one, dict) and isinstance(one.get("index"), str) and "marker" not in one:
-            yield package, one["index"]
+        entry = source[0] if isinstance(source, list) and len(source) == 1 else source
+        if isinstance(entry, dict) and isinstance(entry.get("index"), str) and "marker" not in entry:
+            yield package, entry["index"]
 
 
 def _tables(environ: Mapping[str, str], home: str, directory: str, system: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The nearest file of a project, then the user's, then the system's; or the one that a variable names."""
+    """The nearest file of a project, then the user's and the system's; or the one that UV_CONFIG_FILE names."""
     if environ.get("UV_NO_CONFIG", "").lower() in _TRUE:
         return
     if environ.get("UV_CONFIG_FILE"):
@@ -137,12 +137,12 @@ def _tables(environ: Mapping[str, str], home: str, directory: str, system: str, 
 
 
 def _first(paths: Iterable[str], notes: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """What the first of the files says that says something."""
+    """Tables of the first file that has any."""
     return next((found for path in paths if (found := list(_table(path, notes)))), [])
 
 
 def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What one file says: a uv.toml, or [tool.uv] in a pyproject.toml; [pip] before the rest."""
+    """Tables of one file, a uv.toml or the [tool.uv] of a pyproject.toml; [pip] comes before the rest."""
     inside = os.path.basename(path) == "pyproject.toml"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
@@ -165,14 +165,18 @@ def _table(path: str, notes: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield path, table
 
 
-def _indexes(said_by: str, table: Mapping[str, Any]) -> Iterator[UvIndex]:
+def _indexes(source: str, table: Mapping[str, Any]) -> Iterator[UvIndex]:
     listed = table.get("index")
-    for one in listed if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(one.get("url"), str):
-            name = one.get("name")
+    for entry in listed if isinstance(listed, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("url"), str):
+            name = entry.get("name")
             yield UvIndex(
-                one["url"], said_by, name if isinstance(name, str) else None, one.get("default") is True, one.get("explicit") is True
+                url=entry["url"],
+                source=source,
+                name=name if isinstance(name, str) else None,
+                is_default=entry.get("default") is True,
+                is_explicit=entry.get("explicit") is True,
             )
-    yield from (UvIndex(url, said_by) for url in texts(table.get("extra-index-url")))
+    yield from (UvIndex(url, source) for url in texts(table.get("extra-index-url")))
     if isinstance(table.get("index-url"), str):
-        yield UvIndex(table["index-url"], said_by, is_default=True)
+        yield UvIndex(table["index-url"], source, is_default=True)

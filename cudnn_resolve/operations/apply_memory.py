@@ -21,7 +21,7 @@ from cudnn_resolve.execution.journal import FILE
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.payload_recover import GUIDE, MARK
 from cudnn_resolve.facts.assume import Assumptions
-from cudnn_resolve.host import disk, footprint
+from cudnn_resolve.host import disk, fingerprint
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.options import ApplyRequest
 from cudnn_resolve.planning.model import Plan
@@ -53,7 +53,7 @@ class Settled:
         held = disk.real(lock)
         asked = repr(replace(request, words=(), ranges=False)), repr((held, disk.content(held, _LARGEST_BYTES))), disk.folder_here()
         folders = (*request.matrix, *request.project_matrix)
-        self._asked = footprint.digest([*asked, *(footprint.of_tables(one).hex() for one in folders), footprint.of_program().hex()])
+        self._asked = fingerprint.digest([*asked, *(fingerprint.of_tables(one).hex() for one in folders), fingerprint.of_program().hex()])
         self._there = self._looked()
 
     @property
@@ -63,8 +63,8 @@ class Settled:
 
     def _looked(self) -> bytes | None:
         prefix = self._journals.environment.prefix
-        there = footprint.of_environment(prefix, passing=(GUIDE, MARK) if self._journals.marked() is not None else (GUIDE,))
-        return None if there is None else footprint.digest([there.hex(), footprint.of_machine().hex()])
+        there = fingerprint.of_environment(prefix, passing=(GUIDE, MARK) if self._journals.marked() is not None else (GUIDE,))
+        return None if there is None else fingerprint.digest([there.hex(), fingerprint.of_machine().hex()])
 
     def look(self) -> None:
         """Look again: the environment was changed, and what is said from now on counts for what it is now."""
@@ -82,7 +82,7 @@ class Settled:
 
     def _state(self) -> bytes:
         newest = f"{self._journals.folder}/{self._journals.newest():06d}/{FILE}"
-        return footprint.digest([self._asked.hex(), (self._there or b"").hex(), repr(disk.state_of(newest))])
+        return fingerprint.digest([self._asked.hex(), (self._there or b"").hex(), repr(disk.state_of(newest))])
 
     def recall(self) -> Remembered | None:
         """What was said when all that decides was as it is now; None where it was not, or an `apply` is at work or was stopped."""

@@ -21,7 +21,7 @@ from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import bundle as disk_bundle
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
 from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.host.linux import LinuxHost
@@ -121,16 +121,17 @@ def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Report
         disk.make_folder(path)
         return _filled(lock, request, path, reporter, path)
     path = disk.real(path)
+    from cudnn_resolve.host.bundle_tar import locked_tar, pack, unpack
 
     def tell(what: str) -> None:
         listener.note(f"note: {what}")
 
-    with disk_bundle.working(path.rpartition("/")[0] or "/") as folder, disk_bundle.alone_with(path, tell) as there:
+    with disk_bundle.temporary_folder(path.rpartition("/")[0] or "/") as folder, locked_tar(path, tell) as there:
         if there is not None:
             _refuse_other(path, add=request.add)
-            disk_bundle.unpack(path, folder)
+            unpack(path, folder)
         done = _filled(lock, request, folder, reporter, request.output or "")
-        disk_bundle.pack(folder, path, there)
+        pack(folder, path, there)
         return done
 
 
@@ -223,7 +224,7 @@ def _filled(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter,
     notes += _with_pip(folder, sums)
     disk.sync_file_systems((folder,))
     listed = {**signed, **{f"{WHEELS}/{file}": digest for file, digest in sums.items()}}
-    disk_bundle.list_files(folder, listed, texts)
+    disk_bundle.add_to_list(folder, listed, texts)
     return _result(shown, folder, notes) if whole else BundleResult(path=shown)
 
 
@@ -261,14 +262,14 @@ def _brought(file: File, folder: str, listed: Mapping[str, str], download: Downl
     """Bring one file into its place, unless it is there; the SHA-256 of what is there then, None for a file of others with its name."""
     known = strong(file.hashes)
     assert known is not None, "see `check_known`"
-    path = f"{folder}/{WHEELS}/{disk_bundle.safe(file.filename)}"
+    path = f"{folder}/{WHEELS}/{disk_bundle.wheel_name(file.filename)}"
     if _is(path, known):
         reporter.advance(file.size or 0)
     elif (other := listed.get(f"{WHEELS}/{file.filename}")) is not None and _is(path, ("sha256", other)):
         return None
     else:
         disk.make_folder(f"{folder}/{WHEELS}")
-        with disk_bundle.arriving(f"{folder}/{WHEELS}") as passing:
+        with disk_bundle.staging_folder(f"{folder}/{WHEELS}") as passing:
             found = download(file, passing, reporter.advance)
             if not _is(found, known):
                 raise wrong_hash(file.filename, *known, disk.digest(found, known[0]))
@@ -372,10 +373,12 @@ def _unpacked(path: str, reporter: Reporter, verify: Callable[..., None]) -> Ite
             reporter.end()
         yield path
         return
-    with disk_bundle.working(disk.private_folder(f"{disk.state_folder()}/bundles")) as folder:
+    from cudnn_resolve.host.bundle_tar import unpack
+
+    with disk_bundle.temporary_folder(user_folders.private_folder(f"{user_folders.state_folder()}/bundles")) as folder:
         reporter.begin(f"unpacking and verifying {path}", disk.size_of(path))
         try:
-            disk_bundle.unpack(path, folder, reporter.advance)
+            unpack(path, folder, reporter.advance)
         finally:
             reporter.end()
         yield folder
@@ -420,11 +423,11 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
     check_known(packages, task.unpinned, trusted=trusted)
     wanted = [one.file for one in packages if one.file is not None and strong(one.file.hashes) and not is_local(one.file.url)]
     if not disk.writable(folder):
-        wanted = [one for one in wanted if _is(f"{folder}/{WHEELS}/{disk_bundle.safe(one.filename)}", strong(one.hashes) or ("", ""))]
+        wanted = [one for one in wanted if _is(f"{folder}/{WHEELS}/{disk_bundle.wheel_name(one.filename)}", strong(one.hashes) or ("", ""))]
         sums = {one.filename: "" for one in wanted}
     else:
         sums = _bring(wanted, folder, download, reporter)
-        disk_bundle.list_files(folder, {f"{WHEELS}/{name}": digest for name, digest in sums.items()})
+        disk_bundle.add_to_list(folder, {f"{WHEELS}/{name}": digest for name, digest in sums.items()})
     install, apart = (tuple(_from(folder, one, sums) for one in some) for some in (task.install, task.folder_wheels))
     return replace(task, install=install, folder_wheels=apart)
 

@@ -87,7 +87,7 @@ def _brought(
     """Each package that is in the folder then, as `start.py` reads it; the digest of each file is added to `sums`."""
     found = []
     for one in repositories:
-        with disk_bundle.arriving(folder) as passing:
+        with disk_bundle.staging_folder(folder) as passing:
             found += _debs(one, [package for package in packages if package.repository == one.name], platform, passing, download)
             inside = _folder_of(one, platform)
             _refuse_gone(f"{passing}/files", f"{folder}/{inside}")
@@ -174,7 +174,7 @@ def with_shared_debs(
             return task
         finally:
             reporter.end()
-        disk_bundle.list_files(folder, brought)
+        disk_bundle.add_to_list(folder, brought)
     return replace(task, repositories=tuple(_bundled(one, f"{folder}/{_folder_of(one, platform)}") for one in repositories))
 
 

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.journals import free, holdings
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.environment_lock import hold
-from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.operations.options import CleanRequest
 from cudnn_resolve.operations.results import Result
 from cudnn_resolve.report.json import encoded
@@ -61,8 +60,8 @@ def clean(request: CleanRequest) -> CleanResult:
             free(one)
         parts.append(Part(what=one.prefix, path=one.folder, bytes=one.bytes, freed=due and not request.dry_run, why=why))
     caches = (
-        ("cache", cache_folder(), "pages of indexes and tables: made again when needed"),
-        ("fleet", f"{disk.state_folder()}/fleet", "files for `fleet apply`: fetched again when needed"),
+        ("cache", user_folders.cache_folder(), "pages of indexes and tables: made again when needed"),
+        ("fleet", f"{user_folders.state_folder()}/fleet", "files for `fleet apply`: fetched again when needed"),
     )
     for what, folder, why in caches:
         size = disk.own_bytes(folder) if folder is not None else 0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.host.files import beside, read_bounded
+from cudnn_resolve.host.files import path_from, read_bounded
 from cudnn_resolve.operations.request import SIZE
 from cudnn_resolve.requirement.file import logical_lines, parse_requirement
 from cudnn_resolve.requirement.model import Extra
@@ -43,7 +43,7 @@ class _Reader:
         if place is None:
             self._note("limits on a server are not read; fetch the file, and name it with --constraint")
             return
-        where = beside(place, base)
+        where = path_from(place, base)
         if where in self._seen or len(self._seen) >= MOST:
             return
         self._seen.add(where)

@@ -20,7 +20,7 @@ from cudnn_resolve.facts.assume import fresh_environment, python_of
 from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_lock import hold
-from cudnn_resolve.host.interrupt import InterruptError, interruptible, undisturbed
+from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.operations import apply as changing
@@ -123,7 +123,7 @@ def undo(request: ApplyRequest, number: int | None, interaction: Interaction = D
             assert found is not None
             assert found.by is not None
             if done is not None and done.status in ("undone", "broken"):
-                with undisturbed(), _held(journals):
+                with ignored_signals(), _held(journals):
                     left = creation.discard(journals)
             else:
                 creation.finish(journals, found.by)
@@ -212,10 +212,10 @@ def _whole(
     except InterruptError as error:
         done = Execution(status="interrupted", trouble=Trouble(message=f"interrupted ({error})", code="interrupted"))
     except BaseException:
-        with undisturbed():
+        with ignored_signals():
             creation.discard(journals)
         raise
-    with undisturbed():
+    with ignored_signals():
         if done.status == "done":
             assert done.id is not None
             creation.finish(journals, done.id)

@@ -18,8 +18,9 @@ from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.files import write_atomic
 from cudnn_resolve.host.pool import spread
-from cudnn_resolve.host.tablecache import cache_folder, checksum
+from cudnn_resolve.host.tablecache import checksum
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest
 from cudnn_resolve.operations.listener import NOBODY, Listener, pace

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.files import read_bounded
@@ -76,7 +76,7 @@ def lock_for(asked: LockRequest) -> str:
 
 def _folder() -> str:
     """Where bundles and locks of fleets lie."""
-    return disk.private_folder(f"{disk.state_folder()}/fleet")
+    return user_folders.private_folder(f"{user_folders.state_folder()}/fleet")
 
 
 @contextmanager

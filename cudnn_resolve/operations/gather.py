@@ -248,15 +248,15 @@ def facts_of_text(text: str, where: str, book: Book) -> Facts:
 
     output = None
     if not text.lstrip().startswith("{"):  # a note of a facts file may quote what a program prints
-        from cudnn_resolve.facts.output import told
+        from cudnn_resolve.facts.output import read_output
 
-        output = told(text)
+        output = read_output(text)
     if output is None:
         found = parse_object(text, where)
         if "schema" not in found:
-            from cudnn_resolve.facts.output import told_by_json
+            from cudnn_resolve.facts.output import read_json_output
 
-            output = told_by_json(found)
+            output = read_json_output(found)
         if output is None:
             return from_mapping(found, where)
     return _with_capabilities(from_mapping(output, where), book)

@@ -216,7 +216,7 @@ def _evidence(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
             f"its wheel has {(file.size or 0) >> 20} MB and is not read again" if file.size else "the size of its wheel is not known"
         )
     try:
-        found: dict[str, Any] = client.passing(file, lambda path: summary(wheel_evidence(path)))
+        found: dict[str, Any] = client.read_downloaded(file, lambda path: summary(wheel_evidence(path)))
     except WheelDamage as error:
         raise _UnreadError(str(error)) from None
     for key in ("cuda", "needs", "frameworks", "same_line", "code"):

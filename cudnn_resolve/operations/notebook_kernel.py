@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cudnn_resolve.execution.model import Execution
-from cudnn_resolve.host import disk
-from cudnn_resolve.host.process import end_process_soon
+from cudnn_resolve.host import disk, user_folders
+from cudnn_resolve.host.notebook import end_process_soon
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
@@ -89,7 +89,7 @@ def restart(done: Execution, host: Host, what: Sequence[str]) -> Execution:
     if disk.kind(mark) is not None:
         disk.remove(mark)
         return replace(done, restart=f"{done.restart.removesuffix(_BY_ITSELF)}; it was restarted for this once already, and is not again")
-    disk.make_folder(disk.private_folder(mark.rpartition("/")[0]))
+    disk.make_folder(user_folders.private_folder(mark.rpartition("/")[0]))
     disk.write_whole(mark, b"")
     if not restart_kernel(host):
         disk.remove(mark)
@@ -103,7 +103,7 @@ def forget_restart(what: Sequence[str]) -> None:
 
 
 def _mark(what: Sequence[str]) -> str:
-    return f"{disk.state_folder()}/restarts/{sha256(chr(0).join(what).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+    return f"{user_folders.state_folder()}/restarts/{sha256(chr(0).join(what).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
 
 def restart_kernel(host: Host) -> bool:

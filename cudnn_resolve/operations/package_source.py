@@ -16,7 +16,7 @@ from cudnn_resolve.host import clock
 from cudnn_resolve.host.background import Once
 from cudnn_resolve.host.files import absolute
 from cudnn_resolve.host.settings import environment
-from cudnn_resolve.host.tablecache import cache_folder
+from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.index.address import is_local, is_remote
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.config import Options as IndexOptions

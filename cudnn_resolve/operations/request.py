@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.files import beside, exists, read_bounded
+from cudnn_resolve.host.files import exists, path_from, read_bounded
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.toml import decode
 from cudnn_resolve.operations.options import Options, said
@@ -163,7 +163,7 @@ def _placed(setting: Setting) -> Setting:
     """A setting with its folder seen from here: pip reads `--find-links` relative to the file where that exists."""
     if setting.option != "--find-links" or "://" in setting.value or setting.value.startswith("file:"):
         return setting
-    near = beside(setting.value, setting.origin.rpartition(":")[0])
+    near = path_from(setting.value, setting.origin.rpartition(":")[0])
     return replace(setting, value=near) if exists(near) else setting
 
 
@@ -172,7 +172,7 @@ def _lines(options: Options) -> Iterator[Line]:
     from cudnn_resolve.requirement.project import read_group, read_project
 
     def read(path: str, base: str | None) -> tuple[str, str]:
-        where = beside(path, base)
+        where = path_from(path, base)
         return where, read_bounded(where, SIZE, "requirements file")
 
     def in_folder(path: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.host import footprint
+from cudnn_resolve.host import fingerprint
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import CommandResult
 from tests.functional.test_apply_cli import Bench
@@ -166,7 +166,7 @@ def test_another_question_another_machine_and_another_variable_are_looked_at(set
     assert settled.again("-q", env={"COLUMNS": "70", "JPY_PARENT_PID": "7"}) == (Done(0, NOTHING, ""), False)
     assert settled.again("-q", "--dry-run")[1]
     driver = settled.base / "version"
-    monkeypatch.setattr(footprint, "_READ", (str(driver),))
+    monkeypatch.setattr(fingerprint, "_CONTENTS", (str(driver),))
     assert settled.again("-q")[1]
     assert not settled.again("-q")[1]
     driver.write_text("NVRM version: 550.54.15")

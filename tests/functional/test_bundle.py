@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.host import bundle as on_disk
-from cudnn_resolve.host import disk
+from cudnn_resolve.host import bundle_tar, disk
 from tests.examples import examples
 from tests.functional.test_apply_cli import Bench
 from tests.program import ROOT, Done, run
@@ -217,8 +217,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = base / "b"
     (folder / "wheels").mkdir(parents=True)
     content = {"pylock.toml": b"lock", "start.py": b"print()\n", "wheels/demo-1.0-py3-none-any.whl": b"PK" + bytes(700)}
-    on_disk.list_files(str(folder), {name: on_disk.place(str(folder), name, raw) for name, raw in content.items()})
-    on_disk.pack(str(folder), str(base / "b.tar"))
+    on_disk.add_to_list(str(folder), {name: on_disk.place(str(folder), name, raw) for name, raw in content.items()})
+    bundle_tar.pack(str(folder), str(base / "b.tar"))
     return base
 
 
@@ -234,8 +234,8 @@ def test_a_byte_that_is_changed_anywhere_is_found(small: Path, data: st.DataObje
     path.write_bytes(wrong)
     try:
         if path.suffix == ".tar":
-            with on_disk.working(str(small)) as empty, pytest.raises(InputError, match="damaged"):
-                on_disk.unpack(str(path), empty)
+            with on_disk.temporary_folder(str(small)) as empty, pytest.raises(InputError, match="damaged"):
+                bundle_tar.unpack(str(path), empty)
         else:
             assert not is_whole(small / "b")
             assert not starts(small / "b")
@@ -247,7 +247,7 @@ def test_a_byte_that_is_changed_anywhere_is_found(small: Path, data: st.DataObje
 
 def relisted(bundle: Path, name: str) -> None:
     """Let the list say what is there now."""
-    on_disk.list_files(str(bundle), {name: disk.digest(str(bundle / name), "sha256")})
+    on_disk.add_to_list(str(bundle), {name: disk.digest(str(bundle / name), "sha256")})
 
 
 def cut_wheel(bundle: Path) -> None:
@@ -408,7 +408,7 @@ def test_without_a_network_and_uv_an_environment_with_an_old_pip_is_filled_from_
 def add_many(folder: str, first: int) -> None:
     for number in range(first, first + 25):
         name = f"wheels/demo-{number}-py3-none-any.whl"
-        on_disk.list_files(folder, {name: on_disk.place(folder, name, str(number).encode())})
+        on_disk.add_to_list(folder, {name: on_disk.place(folder, name, str(number).encode())})
 
 
 @pytest.mark.parametrize("locks", ["flock", ""], ids=["locks", "no locks"])
@@ -454,27 +454,27 @@ def test_two_that_add_to_one_bundle_at_once_lose_nothing(bench: Bundling, name: 
 
 def test_a_tar_file_that_somebody_wrote_meanwhile_stays(small: Path, tmp_path: Path) -> None:
     path = tmp_path / "b.tar"
-    on_disk.pack(str(small / "b"), str(path))
-    with on_disk.alone_with(str(path), lambda _: None) as there:
+    bundle_tar.pack(str(small / "b"), str(path))
+    with bundle_tar.locked_tar(str(path), lambda _: None) as there:
         theirs = path.read_bytes()
         path.unlink()
         path.write_bytes(theirs)
 
-        with pytest.raises(WorldError, match="somebody else has written"):
-            on_disk.pack(str(small / "b"), str(path), there)
+        with pytest.raises(WorldError, match="another process has written"):
+            bundle_tar.pack(str(small / "b"), str(path), there)
 
     assert [one.name for one in tmp_path.iterdir()] == ["b.tar"]
 
 
 def test_whoever_waits_for_a_tar_file_says_so_and_not_for_ever(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "b.tar"
-    on_disk.pack(str(small / "b"), str(path))
-    monkeypatch.setattr(on_disk, "_TAR_LOCK_SECONDS", 0.1)
+    bundle_tar.pack(str(small / "b"), str(path))
+    monkeypatch.setattr(bundle_tar, "_LOCK_SECONDS", 0.1)
     said: list[str] = []
 
-    with on_disk.alone_with(str(path), said.append):
+    with bundle_tar.locked_tar(str(path), said.append):
         assert said == []
-        with pytest.raises(WorldError, match="somebody else is writing"), on_disk.alone_with(str(path), said.append):
+        with pytest.raises(WorldError, match="another process is still writing"), bundle_tar.locked_tar(str(path), said.append):
             pass
 
     assert [str(path) in one and "waiting for at most" in one for one in said] == [True]

@@ -86,7 +86,7 @@ def test_no_command_is_a_mistake() -> None:
         (b"\x00" * 100, ["is not JSON"]),
         (b"[" * 1_000_000, ["nested too deeply"]),
         (b'{"a": NaN}', ["NaN"]),
-        (b'{"driver": {}, "driver": null}', ["stands twice"]),
+        (b'{"driver": {}, "driver": null}', ["duplicate key"]),
         (b'{"schema": "cudnn-resolve/detect/7"}', ["cudnn-resolve/detect/1", "cudnn-resolve/detect/7"]),
         (
             b'{"gpus": null, "packages": {"pip": {"numpy": 1}}}',

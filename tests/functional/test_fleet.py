@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_listed_and_stops_nobody(nodes: Path) -> None:
     found = answer("detect", nodes)
 
     assert {one["host"] for one in found["faults"]} == {"bad", "deep", "twice", "mac", "bin", "sub"}
-    assert "stands twice" in next(one["why"] for one in found["faults"] if one["host"] == "twice")
+    assert "duplicate key" in next(one["why"] for one in found["faults"] if one["host"] == "twice")
     assert (found["hosts"], sum(len(one["hosts"]) for one in found["classes"])) == (13, 7)
 
 
@@ -150,7 +150,7 @@ def test_what_is_said_of_an_index_is_said_once_for_all_classes(nodes: Path, monk
     found = answer("plan", nodes, "torch==2.7.0", "--offline")
     (note,) = (one for one in found["notes"] if "index.example" in one)
     assert "http://index.example/simple, which is not https" in note
-    assert "note: pip leaves out" in fleet("plan", nodes, "torch==2.7.0", "--offline").stdout
+    assert "note: pip ignores" in fleet("plan", nodes, "torch==2.7.0", "--offline").stdout
 
 
 def test_hosts_that_differ_in_names_alone_are_read_as_each_is(tmp_path: Path) -> None:

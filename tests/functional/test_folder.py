@@ -161,7 +161,7 @@ def test_a_bundle_whose_lock_takes_the_wheel_of_a_folder_from_elsewhere_is_refus
     assert run("bundle", "-o", "b", "-q", environ=bench.environ, cwd=bench.base).returncode == 0
     lock = bench.base / "b/pylock.toml"
     (was,) = re.findall(r'url = "([^"]*)"', lock.read_text())
-    on_disk.list_files(
+    on_disk.add_to_list(
         str(bench.base / "b"),
         {"pylock.toml": on_disk.place(str(bench.base / "b"), "pylock.toml", lock.read_text().replace(was, url).encode())},
     )

@@ -155,7 +155,7 @@ def test_figures_that_nothing_confirms_are_told_as_such(capsys: pytest.CaptureFi
         (("list", "torch"), "matrix list takes no name"),
         (("shwo", "torch"), "cannot be 'shwo'"),
         (("list", "--format", "yaml"), "yaml"),
-        (("list", "--matrix", "/nowhere"), "/nowhere: is not a directory that can be read"),
+        (("list", "--matrix", "/nowhere"), "/nowhere: is not a readable directory"),
     ],
 )
 def test_what_cannot_be_answered(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ VERBS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("words", VERBS, ids=["plan", "conflict", "why", "doctor", "list", "show"])
 def test_an_answer_names_the_tables_of_the_project(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    said = "count over the shipped tables for plans made in this folder, since pyproject.toml names it"
+    said = "override the shipped tables for plans made in this folder, because pyproject.toml names it"
     assert said in answer(capsys, *words)
     assert said in answer(capsys, *words, "--format", "json")
 
@@ -69,7 +69,7 @@ def test_a_repository_of_the_project_is_not_the_one_that_root_trusts(capsys: pyt
 def test_a_lock_says_so_when_it_is_made_and_when_it_is_checked(project: Project) -> None:
     (project.folder / "over" / "trap.toml").write_text("")
     (project.folder / "pyproject.toml").write_text('[tool.cudnn-resolve]\nmatrix = ["over"]\n')
-    said = "since pyproject.toml names it"
+    said = "because pyproject.toml names it"
     assert said in project(*TARGET, *ELSEWHERE).stderr
     assert said in project("--check").stdout.replace("\n", " ")
     assert said in project("--check", "--format", "json").stdout

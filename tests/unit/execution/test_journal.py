@@ -157,13 +157,13 @@ def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str,
 
     folder.chmod(0o775)
     for read in (journals.all, journals.marked):
-        with pytest.raises(WorldError, match="not a folder of this user alone") as refused:
+        with pytest.raises(WorldError, match="not a folder that only this user can change") as refused:
             read()
         assert f"chmod go-w {folder}" in (refused.value.hint or "")
         assert "remove" not in (refused.value.hint or "")
     folder.chmod(0o700)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
-    with pytest.raises(WorldError, match="not a folder of this user alone"):
+    with pytest.raises(WorldError, match="not a folder that only this user can change"):
         journals.all()
 
 

@@ -126,9 +126,9 @@ def test_report_as_json() -> None:
             key, _, value = line.partition(" : ")
             section[key.strip()] = value
     from cudnn_resolve.facts.codec import from_mapping
-    from cudnn_resolve.facts.output import told_by_json
+    from cudnn_resolve.facts.output import read_json_output
 
-    found = told_by_json(report)
+    found = read_json_output(report)
     assert found is not None
     expected, facts = encode(facts_of("cudnn-collect-env.txt")), encode(from_mapping(found))
     assert facts.pop("sources").keys() == expected.pop("sources").keys()
@@ -150,8 +150,8 @@ def test_escapes_and_other_line_ends(tmp_path: Path) -> None:
         (json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Node"}, {"kind": "Node"}]}), "a list of 2 nodes"),
         (json.dumps({"virtual_pkgs": []}), "says nothing about a machine"),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "could not reach the driver"),
-        ("No devices were found\n", "sees no GPU"),
-        ("Failed to initialize NVML: Driver/library version mismatch\n", "do not go together"),
+        ("No devices were found\n", "found no GPU"),
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "do not match"),
         (json.dumps({"apiVersion": "v1", "kind": "List", "items": 5}), "a list of 0 nodes"),
     ],
 )
@@ -164,7 +164,7 @@ def test_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_damaged_outputs_do_no_harm(name: str, data: st.DataObject) -> None:
     """A text cut, repeated and overwritten anywhere leads to facts or to InputError."""
     from cudnn_resolve.facts.codec import from_mapping, parse_object
-    from cudnn_resolve.facts.output import told, told_by_json
+    from cudnn_resolve.facts.output import read_json_output, read_output
 
     text = (OUTPUTS / name).read_text(encoding="utf-8")
     for _ in range(data.draw(st.integers(1, 4))):
@@ -172,9 +172,9 @@ def test_damaged_outputs_do_no_harm(name: str, data: st.DataObject) -> None:
         end = data.draw(st.integers(start, min(len(text), start + 60)))
         text = text[:start] + data.draw(st.one_of(st.text(max_size=20), st.sampled_from(("\0", "9" * 5000, text[:200])))) + text[end:]
     try:
-        found = told(text)
+        found = read_output(text)
         if found is None:
-            found = told_by_json(parse_object(text, "it"))
+            found = read_json_output(parse_object(text, "it"))
         if found is not None:
             encode(from_mapping(found))
     except InputError:

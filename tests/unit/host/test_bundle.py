@@ -19,11 +19,11 @@ def test_what_was_verified_is_read_again_where_it_was_touched(tmp_path: Path, mo
     mounts.write_text(f"1 0 8:1 / / rw - vfat /dev/a rw\n2 1 8:2 / {point} rw,relatime shared:1 - ext4 /dev/b rw\n")
     folder, wheel = str(tmp_path / "b"), tmp_path / "b/wheels/demo-1.0-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)
-    on_disk.list_files(folder, {name: on_disk.place(folder, name, b"PK" + bytes(700)) for name in (f"wheels/{wheel.name}", "start.py")})
+    on_disk.add_to_list(folder, {name: on_disk.place(folder, name, b"PK" + bytes(700)) for name in (f"wheels/{wheel.name}", "start.py")})
     read: list[str] = []
     whole = on_disk.verify
 
-    def recorded(folder: str, files: tuple[on_disk.Kept, ...], progress: on_disk.Progress | None = None) -> None:
+    def recorded(folder: str, files: tuple[on_disk.ListedFile, ...], progress: on_disk.Progress | None = None) -> None:
         read.append(folder)
         whole(folder, files, progress)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cudnn_resolve.host.interrupt import InterruptError, held_back, interruptible, mute, undisturbed
+from cudnn_resolve.host.interrupt import InterruptError, deferred_signals, ignored_signals, interruptible, silent_interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def _as_in_a_fresh_process() -> Iterator[None]:
 
 
 def test_at_the_start_the_signal_ends_the_process_without_a_word() -> None:
-    with mute():
+    with silent_interrupt():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -30,7 +30,7 @@ def test_at_the_start_the_signal_ends_the_process_without_a_word() -> None:
 def test_who_was_started_with_nohup_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    with mute():
+    with silent_interrupt():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     with interruptible():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -43,10 +43,10 @@ def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
     threading.Thread(target=ended.wait, daemon=True).start()  # it may get the signal instead of us
 
     def work() -> None:
-        with undisturbed():
+        with ignored_signals():
             os.kill(os.getpid(), signal.SIGINT)
             seen.append("on the way back")
-        with held_back():
+        with deferred_signals():
             os.kill(os.getpid(), signal.SIGINT)
             seen.append("while a record is written")
         seen.append("never")
@@ -60,9 +60,9 @@ def test_a_signal_is_one_exception_and_waits_where_it_must_not_stop() -> None:
 
 LOSES = """
 import contextlib, signal, sys, time
-from cudnn_resolve.host.interrupt import InterruptError, interruptible, send_again_what_is_lost
+from cudnn_resolve.host.interrupt import InterruptError, interruptible, resend_dropped_signals
 
-send_again_what_is_lost()
+resend_dropped_signals()
 
 class Ends:
     def __del__(self):

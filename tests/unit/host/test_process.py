@@ -130,7 +130,7 @@ def test_output_without_end_is_cut_and_stopped() -> None:
 
     assert result.flooded
     assert len(result.stdout) == 100_000
-    assert result.why() == "printed without end and was stopped"
+    assert result.why() == "printed too much and was stopped"
 
 
 def test_errors_without_end_are_cut_and_stopped() -> None:

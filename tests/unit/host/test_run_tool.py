@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,29 @@ def test_a_program_that_a_tool_leaves_behind_is_not_awaited(tmp_path: Path) -> N
     (tmp_path / "over").touch()
     assert (tmp_path / "log.txt").read_text().endswith("whole\n")
     assert not (tmp_path / "late").exists(), "it held the pipe open all the time"
+
+
+@pytest.mark.parametrize("outlives", [True, False])
+def test_a_program_that_holds_the_pipe_is_not_awaited_without_an_interrupt_either(tmp_path: Path, *, outlives: bool) -> None:
+    wait = f"import os, time\nfor _ in range(200):\n    os.path.exists({str(tmp_path / 'over')!r}) and os._exit(0)\n    time.sleep(0.1)\n"
+    tool = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {wait!r}])\nprint('whole')"
+    began = time.monotonic()
+
+    done = run_tool((sys.executable, "-c", tool), Tooling(log=str(tmp_path / "log.txt")), env=dict(os.environ), outlives=outlives)
+
+    (tmp_path / "over").touch()
+    assert (done.ok, done.tail) == (True, ("whole",))
+    assert time.monotonic() - began < 15
+
+
+def test_lines_are_whole_however_they_come(tmp_path: Path) -> None:
+    lines: list[str] = []
+    code = "import os\nfor part in (b'a', b'b\\r\\n\\n', b'c' * 5000, b'\\nlast'): os.write(1, part)"
+
+    done = run_tool((sys.executable, "-c", code), Tooling(log=str(tmp_path / "log.txt"), on_line=lines.append), env=dict(os.environ))
+
+    assert "".join(lines) == "ab" + "c" * 5000 + "last"
+    assert (lines[:2], lines[-1], done.tail) == (["ab", ""], "last", tuple(lines))
 
 
 def test_a_tool_that_is_not_there(tmp_path: Path) -> None:

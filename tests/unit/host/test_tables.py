@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cudnn_resolve.errors import ExitCode, MatrixError
-from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
+from cudnn_resolve.host.tablecache import Copies, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
+from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix import parse
 from cudnn_resolve.matrix.parse import compile_table
 from cudnn_resolve.operations.settings import project_settings
@@ -45,7 +46,7 @@ def cache(tmp_path: Path) -> Copies:
 
 
 def tables_of(directory: Path, cache: Copies) -> DirectoryTables:
-    return DirectoryTables(directory, label="w", copies=lambda _: cache)
+    return DirectoryTables(directory, label="w", copies=cache)
 
 
 def test_names_paths_and_content(world: Path) -> None:
@@ -80,9 +81,9 @@ def test_faults_of_all_files_at_once(tmp_path: Path) -> None:
     assert len(broken) == 1
     assert sorted(lines) == sorted(
         [
-            "m/apt.toml: is not the file of a table",
-            "m/other.toml: is not the file of a table",
-            "m/gpu/cards.toml: is not the file of a table",
+            "m/apt.toml: is not a table",
+            "m/other.toml: is not a table",
+            "m/gpu/cards.toml: is not a table",
             "m/advisory.toml: cannot be read (No such file or directory)",
             "m/index.toml: index: is not an array of tables [[index]] of at most 50000 rows",
             "m/trap.toml: is not UTF-8 (byte 0)",
@@ -124,7 +125,7 @@ def test_no_directory(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", write(tmp_path, index="") / "index.toml"):
         with pytest.raises(MatrixError) as caught:
             open_book([path])
-        assert "is not a directory that can be read" in str(caught.value)
+        assert "is not a readable directory" in str(caught.value)
         assert str(path) in str(caught.value)
 
 
@@ -166,12 +167,12 @@ def test_the_overlay_of_a_project_does_not_lead_to_root(tmp_path: Path) -> None:
     named = open_book([tmp_path])
     assert named.repository("ubuntu22.04", "x86_64").url == "https://mirror.example/"  # type: ignore[union-attr]
     assert {one.apt.package for one in named.cudnn_builds()} >= {"house"}
-    assert named.remarks == (f"rows of {tmp_path} count over the shipped tables (--matrix)",)
+    assert named.remarks == (f"rows of {tmp_path} override the shipped tables (--matrix)",)
     of_project = open_book((), [str(tmp_path)])
     assert of_project.repository("ubuntu22.04", "x86_64") == repository
     assert "house" not in {one.apt.package for one in of_project.cudnn_builds()}
-    assert of_project.remarks[0].startswith(f"rows of {tmp_path} count over the shipped tables for plans made in this folder")
-    assert "what leads to root there is ignored (apt/repository.toml, apt packages of cudnn/release.toml)" in of_project.remarks[0]
+    assert of_project.remarks[0].startswith(f"rows of {tmp_path} override the shipped tables for plans made in this folder")
+    assert "rows that are acted on as root are ignored (apt/repository.toml, apt packages of cudnn/release.toml)" in of_project.remarks[0]
 
 
 def test_a_broken_overlay_is_refused_whole(tmp_path: Path) -> None:
@@ -448,11 +449,11 @@ def test_a_directory_of_another_user_is_passed_over(places: Path, monkeypatch: p
 def test_the_same_name_in_two_directories_has_two_copies(places: Path, world: Path) -> None:
     write(places / "other", index=WORLD["index"].replace("alpha-cu118", "beta-cu118"))
     for directory in (world, places / "other"):
-        DirectoryTables(directory, label="w", copies=user_copies).load("index")
+        DirectoryTables(directory, label="w", copies=user_copies(str(directory))).load("index")
     assert len(list((places / "xdg").rglob("index.msgpack"))) == 2
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\0b"])
 def test_a_name_that_no_folder_has_is_refused(name: str) -> None:
-    with pytest.raises(MatrixError, match="is not a directory that can be read"):
+    with pytest.raises(MatrixError, match="is not a readable directory"):
         open_book([name])

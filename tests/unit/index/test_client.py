@@ -170,7 +170,7 @@ def test_requests_is_imported_with_the_first_request_only(index: IndexServer, op
 import sys
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress, Settings
-settings = Settings(indexes=(IndexAddress(url={index.url!r}, said_by=""),))
+settings = Settings(indexes=(IndexAddress(url={index.url!r}, source=""),))
 with IndexClient(settings, cache_folder={str(tmp_path / "cache")!r}, offline=True) as client:
     assert client.listing("demo").offers[0].files
 assert not {{"requests", "urllib3", "http.client", "zipfile"}} & set(sys.modules)
@@ -191,7 +191,7 @@ def test_offline_the_copy_of_a_file_that_lies_on_this_machine_is_read(index: Ind
     here = tmp_path / "tree" / "demo"
     here.mkdir(parents=True)
     (here / served.filename).write_bytes(served.body)
-    ways = {"indexes": (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=here.parent.as_uri(), said_by="b"))}
+    ways = {"indexes": (IndexAddress(url=index.url, source="a"), IndexAddress(url=here.parent.as_uri(), source="b"))}
     assert newest(opened(**ways), "demo").url.startswith("http")
     offline = opened(offline=True, **ways)
     found = offline.metadata("demo", newest(offline, "demo"))
@@ -260,7 +260,7 @@ def test_under_pips_rule_all_indexes_count_and_shared_names_are_noted(index: Ind
     with IndexServer() as other:
         other.add_wheel("demo", "2.0")
         other.add_wheel("demo", "1.0.0")
-        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=other.url, said_by="b"))
+        both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=other.url, source="b"))
         client = opened(indexes=both)
         assert versions(client, "demo") == ["2.0", "1.0.0"]
         assert client.served_by == {"demo": (index.url, other.url)}
@@ -274,7 +274,7 @@ def test_under_uvs_rule_the_first_index_that_has_the_name_is_the_only_one(index:
     with IndexServer() as other:
         other.add_wheel("mine", "2.0")
         other.add_wheel("yours", "3.0")
-        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=other.url, said_by="b"))
+        both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=other.url, source="b"))
         client = opened(indexes=both, rule="uv")
         assert versions(client, "mine") == ["1.0"]
         assert versions(client, "yours") == ["3.0"]
@@ -290,7 +290,7 @@ def test_settings_leave_files_out_and_say_how_many(index: IndexServer, opened: O
     assert listing is not None
     assert [offer.version for offer in listing.offers] == ["1.0"]
     assert [file.tag for file in listing.offers[0].files] == ["py3-none-any"]
-    assert listing.left_out == ("1 file uploaded after 2024-01-01T00:00:00", "1 file that are source archives (--only-binary)")
+    assert listing.left_out == ("1 file uploaded after 2024-01-01T00:00:00", "1 source archive (--only-binary)")
 
 
 def test_an_index_without_times_has_nothing_old_enough(index: IndexServer, opened: Opener) -> None:
@@ -298,7 +298,7 @@ def test_an_index_without_times_has_nothing_old_enough(index: IndexServer, opene
     listing = opened(exclude_newer="2024-01-01T00:00:00.000000Z").listing("demo")
     assert listing is not None
     assert listing.offers == []
-    assert "without a time of upload" in listing.left_out[0]
+    assert "without an upload time" in listing.left_out[0]
 
 
 def test_an_index_that_moved_is_followed(index: IndexServer, opened: Opener) -> None:
@@ -366,7 +366,7 @@ def test_credentials_go_to_no_other_host(index: IndexServer, opened: Opener) -> 
     with IndexServer() as other:
         other.add_wheel("demo", "1.0")
         index.fail("/simple/demo/", redirect(f"{other.url}/demo/"))
-        client = opened(indexes=(IndexAddress(url=index.url, said_by="", login=Login("me", "secret")),))
+        client = opened(indexes=(IndexAddress(url=index.url, source="", login=Login("me", "secret")),))
         assert versions(client, "demo") == ["1.0"]
         assert index.asked[0].headers["authorization"]
         assert "authorization" not in other.asked[0].headers
@@ -383,7 +383,7 @@ def test_netrc_has_the_last_word_for_an_address_without_credentials(index: Index
 
 def test_missing_credentials_are_told_with_where_they_were_looked_for(index: IndexServer, opened: Opener) -> None:
     index.login = ("me", "x")
-    with pytest.raises(IndexUnavailableError, match=r"HTTP 401.*looked for in.*netrc") as caught:
+    with pytest.raises(IndexUnavailableError, match=r"HTTP 401.*credentials in.*netrc") as caught:
         opened().listing("demo")
     assert caught.value.code == "index-denied"
 
@@ -392,10 +392,10 @@ def test_storage_that_refuses_what_it_does_not_have_counts_as_not_having_it(inde
     index.add_wheel("demo", "1.0")
     with IndexServer() as storage:
         storage.fail("/simple/", status(403))
-        both = (IndexAddress(url=index.url, said_by="a"), IndexAddress(url=storage.url, said_by="b"))
+        both = (IndexAddress(url=index.url, source="a"), IndexAddress(url=storage.url, source="b"))
         client = opened(indexes=both)
         assert versions(client, "demo") == ["1.0"]
-        assert [note for note in client.notes if storage.url in note and "counts as not having" in note]
+        assert [note for note in client.notes if storage.url in note and "treated as not having" in note]
         with pytest.raises(IndexUnavailableError, match="HTTP 403"):
             client.listing("other")
 
@@ -433,7 +433,7 @@ def test_a_package_with_an_index_of_its_own_comes_from_there_alone(index: IndexS
     index.add_wheel("torch", "9.0")
     with IndexServer() as variant:
         variant.add_wheel("torch", "2.6.0")
-        client = opened(assigned=(("torch", IndexAddress(url=variant.url, said_by="")),))
+        client = opened(assigned=(("torch", IndexAddress(url=variant.url, source="")),))
         client.expect(["torch"])
         assert versions(client, "torch") == ["2.6.0"]
         assert index.asked == []

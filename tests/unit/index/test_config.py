@@ -45,7 +45,7 @@ def urls(settings: Settings) -> list[str]:
 def test_where_nothing_is_configured_pips_own_index_counts(home: Path) -> None:
     settings = read(home)
     assert urls(settings) == [D]
-    assert settings.indexes[0].said_by.endswith("index.py")
+    assert settings.indexes[0].source.endswith("index.py")
     assert settings.rule == "pip"
 
 
@@ -97,7 +97,7 @@ def test_pips_files_count_in_pips_order(home: Path) -> None:
     write(home / "prefix/pip.conf", f"[global]\nindex-url = {A}\n")
     settings = read(home)
     assert urls(settings) == [A, C, D]
-    assert settings.indexes[0].said_by == str(home / "prefix/pip.conf")
+    assert settings.indexes[0].source == str(home / "prefix/pip.conf")
     assert settings.patience.read == 3.0
     write(home / "etc/pip/pip.conf", f"[install]\nindex-url = {B}\n[global]\nindex-url = {C}\n[list]\nindex-url = {D}\n")
     assert urls(read(home)) == [B]
@@ -277,7 +277,7 @@ def test_a_span_before_now(text: str) -> None:
 
 
 def test_a_date_that_is_none_is_a_usage_error(home: Path) -> None:
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a date"):
         read(home, Options(exclude_newer="soon"))
     assert read(home, PIP_UPLOADED_PRIOR_TO="soon").notes
 
@@ -315,7 +315,7 @@ app = {{ workspace = true }}
 
 
 def test_an_index_that_pip_leaves_out_is_noted(home: Path) -> None:
-    assert any("pip leaves out" in note for note in read(home, PIP_INDEX_URL="http://a.invalid/simple").notes)
+    assert any("pip ignores" in note for note in read(home, PIP_INDEX_URL="http://a.invalid/simple").notes)
     assert not read(home, PIP_INDEX_URL="http://a.invalid/simple", PIP_TRUSTED_HOST="a.invalid").notes
     assert not read(home, PIP_INDEX_URL="http://localhost/simple").notes
     assert not read(home, PIP_INDEX_URL=A).notes
@@ -324,7 +324,7 @@ def test_an_index_that_pip_leaves_out_is_noted(home: Path) -> None:
 def test_limits_are_named_by_pip_and_by_uv(home: Path) -> None:
     assert not read(home).constraints
     write(home / "etc" / "pip" / "pip.conf", "[install]\nconstraint = /etc/pip/constraint.txt other.txt\n")
-    said_by = str(home / "etc" / "pip" / "pip.conf")
-    assert read(home).constraints == (("/etc/pip/constraint.txt", said_by), ("other.txt", said_by))
+    source = str(home / "etc" / "pip" / "pip.conf")
+    assert read(home).constraints == (("/etc/pip/constraint.txt", source), ("other.txt", source))
     both = read(home, PIP_CONSTRAINT="c.txt", UV_CONSTRAINT="u.txt v.txt").constraints
     assert both == (("c.txt", "PIP_CONSTRAINT"), ("u.txt", "UV_CONSTRAINT"), ("v.txt", "UV_CONSTRAINT"))

@@ -53,14 +53,14 @@ def test_credentials_in_an_address_are_used_and_forgotten(index: IndexServer, cl
 def test_a_wrong_hash_and_a_missing_file(index: IndexServer, client: IndexClient, tmp_path: Path) -> None:
     made = index.add_sdist("demo", "1.0")
     url = f"{index.root}/files/demo/{made.filename}"
-    with pytest.raises(IndexUnavailableError, match="was promised"):
+    with pytest.raises(IndexUnavailableError, match=r"its sha256 is .* expected"):
         read_direct(client, f"{url}#sha256={'0' * 64}")
     index.fail("/files/", status(404))
     with pytest.raises(IndexUnavailableError, match="HTTP 404"):
         read_direct(client, url)
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(build_wheel("demo", "1.0", metadata_text("demo", "1.0"), {}))
-    with pytest.raises(InputError, match="was asked for"):
+    with pytest.raises(InputError, match="expected"):
         read_direct(client, f"{path}#sha256={'0' * 64}")
     with pytest.raises(InputError, match="cannot be read"):
         read_direct(client, str(tmp_path / "gone-1.0-py3-none-any.whl"))

@@ -57,15 +57,15 @@ def test_what_passes_is_tried_again(index: IndexServer, client: IndexClient, fau
         (status(418), "HTTP 418", "index-unavailable"),
         (status(403), "refuses access", "index-forbidden"),
         (stall(), "does not answer in time", "index-stalled"),
-        (drip(0.05), "too slowly", "index-stalled"),
-        (cut(20), "too early", "index-truncated"),
-        (cut(0, is_reset=True), "broke off|too early", "index-"),
-        (body(b"<a href='x'>", content_length="999"), "in time|too early", "index-"),
-        (body(b"plain words", "text/html"), "is no HTML", "index-garbage"),
+        (drip(0.05), "too slow", "index-stalled"),
+        (cut(20), "ended early", "index-truncated"),
+        (cut(0, is_reset=True), "was lost|ended early", "index-"),
+        (body(b"<a href='x'>", content_length="999"), "in time|ended early", "index-"),
+        (body(b"plain words", "text/html"), "is not HTML", "index-garbage"),
         (body(b"\x89PNG", "image/png"), "media type 'image/png'", "index-garbage"),
         (body(b'{"files": 5}', "application/vnd.pypi.simple.v1+json"), "without a list", "index-garbage"),
-        (body(b"[" * 200_000, "application/vnd.pypi.simple.v1+json"), "no JSON", "index-garbage"),
-        (body(b'{"files": [], "meta": {"api-version": "2.0"}}', "application/vnd.pypi.simple.v1+json"), "the form 2.0", "index-garbage"),
+        (body(b"[" * 200_000, "application/vnd.pypi.simple.v1+json"), "not JSON", "index-garbage"),
+        (body(b'{"files": [], "meta": {"api-version": "2.0"}}', "application/vnd.pypi.simple.v1+json"), "API version 2.0", "index-garbage"),
         (body(b"x", "text/html", content_encoding="br"), "encoding", "index-garbage"),
         (redirect("/simple/demo/"), "more than 10 times", "index-redirects"),
         (redirect("file:///etc/passwd"), "invalid URL", "index-redirects"),
@@ -136,7 +136,7 @@ def test_a_server_without_parts_of_files_is_named_and_the_file_downloaded(index:
     found = client.metadata("demo", wheel(client))
     assert found is not None
     assert found.requires == ("big",)
-    assert any("gives no parts of files" in note for note in client.notes)
+    assert any("does not serve parts of files" in note for note in client.notes)
 
 
 def test_a_small_file_is_simply_read_where_there_are_no_parts(index: IndexServer, client: IndexClient) -> None:
@@ -161,10 +161,10 @@ def test_a_server_that_counts_no_parts_from_the_end(index: IndexServer, client: 
 @pytest.mark.parametrize(
     ("content", "word"),
     [
-        (b"", "no zip|part"),
-        (b"garbage" * 5000, "no zip"),
+        (b"", "not a zip|part"),
+        (b"garbage" * 5000, "not a zip"),
         (b"PK\x05\x06" + bytes(18), "no METADATA"),
-        (b"PK\x05\x06" + bytes(6) + b"\xff" * 8 + bytes(4), "no zip file"),
+        (b"PK\x05\x06" + bytes(6) + b"\xff" * 8 + bytes(4), "not a zip file"),
     ],
 )
 def test_a_wheel_that_is_none(index: IndexServer, client: IndexClient, content: bytes, word: str) -> None:
@@ -185,7 +185,7 @@ def test_a_wheel_whose_metadata_speaks_of_another_package(index: IndexServer, cl
 def test_a_file_that_is_gone(index: IndexServer, client: IndexClient) -> None:
     file = wheel(client)
     index.fail("/files/", status(404))
-    with pytest.raises(IndexUnavailableError, match=r"not there \(HTTP 404\)"):
+    with pytest.raises(IndexUnavailableError, match=r"does not exist \(HTTP 404\)"):
         client.metadata("demo", file)
 
 

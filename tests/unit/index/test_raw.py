@@ -31,12 +31,17 @@ def sending(raw: bytes) -> Iterator[str]:
                         client.recv(65536)
                         client.sendall(raw)
 
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)  # or `accept` would steal from the next server with the same descriptor
+            thread.join(10)
 
 
 def versions(url: str) -> list[str]:
-    settings = Settings(indexes=(IndexAddress(url=url, said_by=""),), backoff=0.01, retries=1, patience=Patience(1, 1, 2))
+    settings = Settings(indexes=(IndexAddress(url=url, source=""),), backoff=0.01, retries=1, patience=Patience(1, 1, 2))
     with IndexClient(settings) as client:
         listing = client.listing("demo")
         assert listing is not None
@@ -63,18 +68,18 @@ def test_odd_but_whole(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("raw", "word"),
     [
-        (CHUNKED + b"%x\r\n%s\r\n" % (len(PAGE), PAGE), "too early"),
-        (CHUNKED + b"zz\r\n" + PAGE, "too early"),
-        (CHUNKED + b"fffffff\r\n" + PAGE, "too early"),
+        (CHUNKED + b"%x\r\n%s\r\n" % (len(PAGE), PAGE), "ended early"),
+        (CHUNKED + b"zz\r\n" + PAGE, "ended early"),
+        (CHUNKED + b"fffffff\r\n" + PAGE, "ended early"),
         (b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
-        (b"", "broke off"),
+        (b"", "was lost"),
         (b"HTTP/1.1 999999 x\r\n\r\n", "not HTTP"),
         (OK + b"X: y\r\n" * 200 + b"\r\n", "not HTTP"),
         (OK + b"X: " + b"y" * 100_000 + b"\r\n\r\n", "not HTTP"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" * 500, "broke off"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 500, "was lost"),
         (b"HTTP/1.1 204 No\r\n\r\n", "HTTP 204"),
         (OK + b"Content-Length: 99999999999999999999\r\n\r\n" + PAGE, "larger than"),
-        (OK + b"Content-Length: 500\r\n\r\n" + PAGE, "too early"),
+        (OK + b"Content-Length: 500\r\n\r\n" + PAGE, "ended early"),
     ],
 )
 def test_broken(raw: bytes, word: str) -> None:

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.index import reading
+from cudnn_resolve.index import metadata_reader
 from cudnn_resolve.index.address import Login
 from cudnn_resolve.index.client import IndexClient
-from cudnn_resolve.index.reading import read_local
+from cudnn_resolve.index.metadata_reader import read_local
 from cudnn_resolve.index.settings import IndexAddress, Proxy, Settings
 from cudnn_resolve.requirement.source import File, Metadata
 from tests.index_server import CERTIFICATE, IndexServer, build_wheel, metadata_text
@@ -48,12 +48,12 @@ def test_a_certificate_that_cannot_be_read_is_told(which: str) -> None:
 
 def test_an_index_without_tls_under_an_https_address() -> None:
     with IndexServer() as index, pytest.raises(IndexUnavailableError, match="no secure connection"):
-        versions(index.settings(indexes=(IndexAddress(url=index.url.replace("http:", "https:"), said_by=""),)))
+        versions(index.settings(indexes=(IndexAddress(url=index.url.replace("http:", "https:"), source=""),)))
 
 
 def proxied(proxy: IndexServer, url: str, **changes: Any) -> Settings:
     return proxy.settings(
-        indexes=(IndexAddress(url=url, said_by=""),), proxies=(Proxy("all", proxy.root, Login("joe", "s3cret")),), **changes
+        indexes=(IndexAddress(url=url, source=""),), proxies=(Proxy("all", proxy.root, Login("joe", "s3cret")),), **changes
     )
 
 
@@ -120,7 +120,7 @@ def test_the_keyring_knows_the_password_of_a_name(index: IndexServer, keyring: C
     asked = keyring("echo from-keyring")
     index.add_wheel("demo", "1.0")
     index.login = ("me", "from-keyring")
-    address = IndexAddress(url=index.url, said_by="", login=Login("me", ""))
+    address = IndexAddress(url=index.url, source="", login=Login("me", ""))
     assert versions(index.settings(keyring=True, indexes=(address,))) == ["1.0"]
     assert asked.read_text("utf-8") == f"get {index.url} me\n"
 
@@ -129,7 +129,7 @@ def test_the_keyring_knows_the_password_of_a_name(index: IndexServer, keyring: C
 def test_a_keyring_that_does_not_help(index: IndexServer, keyring: Callable[[str], Path], script: str) -> None:
     keyring(script)
     index.login = ("me", "right")
-    with pytest.raises(IndexUnavailableError, match=r"looked for in .*the keyring"):
+    with pytest.raises(IndexUnavailableError, match=r"looked for credentials in .*the keyring"):
         versions(index.settings(keyring=True))
 
 
@@ -145,7 +145,7 @@ def test_a_tree_of_folders_is_an_index(tmp_path: Path) -> None:
     (tmp_path / "simple/demo").mkdir(parents=True)
     (tmp_path / "simple/demo/index.html").write_text('<a href="../../files/demo-2.0-py3-none-any.whl">demo</a>', "utf-8")
     wheel(tmp_path / "simple/plain", "1.0")
-    settings = Settings(indexes=(IndexAddress(url=(tmp_path / "simple").as_uri(), said_by=""),))
+    settings = Settings(indexes=(IndexAddress(url=(tmp_path / "simple").as_uri(), source=""),))
     with IndexClient(settings) as client:
         listing = client.listing("demo")
         assert listing is not None
@@ -181,7 +181,7 @@ def test_a_local_wheel_is_read_again_only_after_a_change(tmp_path: Path, monkeyp
         read.append(name)
         return read_local(name, file)
 
-    monkeypatch.setattr(reading, "read_local", note)
+    monkeypatch.setattr(metadata_reader, "read_local", note)
 
     def requires() -> tuple[str, ...]:
         with IndexClient(Settings(find_links=(tmp_path.as_uri(),)), cache_folder=str(tmp_path / "cache")) as client:
@@ -211,7 +211,7 @@ def test_a_damaged_local_wheel_is_an_error(tmp_path: Path) -> None:
     with IndexClient(Settings(find_links=(tmp_path.as_uri(),))) as client:
         listing = client.listing("demo")
         assert listing is not None
-        with pytest.raises(IndexUnavailableError, match=r"demo-1.0-py3-none-any.whl.* is no zip file"):
+        with pytest.raises(IndexUnavailableError, match=r"demo-1.0-py3-none-any.whl.* is not a zip file"):
             client.metadata("demo", listing.offers[0].files[0])
         path.unlink()
         with pytest.raises(IndexUnavailableError, match=r"demo-1\.0"):

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.fetch_error import FetchError
+from cudnn_resolve.index.metadata_cache import MetadataCache
 from cudnn_resolve.index.session import Answer as Reply
-from cudnn_resolve.index.statements import Statements
 from cudnn_resolve.locking.merge import Answer, incomplete_files, with_file_details
 from cudnn_resolve.requirement.source import File, Offer
 from tests.lock_maker import changed, lock_of, pinned, with_packages
@@ -41,7 +41,7 @@ def never(what: str) -> Any:
 
 def asked(file: File, answer: Reply | FetchError, *, offline: bool = False, cache: str | None = None) -> tuple[File, Server]:
     server: Any = Server(answer)
-    statements = Statements(lambda: server, Cache(cache), never, offline=offline)
+    statements = MetadataCache(lambda: server, Cache(cache), never, offline=offline)
     return statements.completed(file), server
 
 

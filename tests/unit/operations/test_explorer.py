@@ -12,8 +12,8 @@ from cudnn_resolve.cli.main import main
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.pool import spread
-from cudnn_resolve.host.tablecache import cache_folder
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.operations import explorer
 from cudnn_resolve.operations.explorer import joint_maps, newest_of_minors
 from cudnn_resolve.resolution.joint_map import BuildReach

@@ -99,7 +99,7 @@ def test_a_child_that_prints_without_end_is_stopped(tmp_path: Path, monkeypatch:
 
     told = run(tmp_path, "def run(question, tell):\n    while True:\n        print('x' * 1000)\n")
 
-    assert told.failure == "printed without end and was stopped"
+    assert told.failure == "printed too much and was stopped"
     assert len(told.output) == 12
 
 

@@ -309,7 +309,7 @@ def test_cupy_without_cudnn_is_a_warning() -> None:
     [
         (CommandResult(signal="SIGSEGV", stdout='cudnn-resolve-answer ["step", "import torch"]'), "crashed (SIGSEGV)"),
         (CommandResult(timed_out=True), "did not end within 120 s and was stopped"),
-        (CommandResult(flooded=True), "printed without end and was stopped"),
+        (CommandResult(flooded=True), "printed too much and was stopped"),
         (CommandResult(missing=True, stderr="/x: No such file"), "/x: No such file"),
         (CommandResult(returncode=0), "ended before its last answer"),
         (CommandResult(returncode=1, stderr="Traceback\nImportError: numpy.core.multiarray failed to import"), "numpy.core.multiarray"),

@@ -1,4 +1,4 @@
-"""Metadata of files where it stands: beside a file, inside it, or in an archive that is downloaded for it."""
+"""Read the metadata of a file: served beside it, from within a wheel, or from a downloaded archive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def read_remote(session: IndexSession, name: str, file: File, note: Callable[[str], None]) -> tuple[Metadata, int | None]:
-    """What a remote file says of itself, with as few bytes as its server allows, and its size where that became known.
+    """Metadata of a remote file, with as few bytes as its server allows, and its size if that became known.
 
-    FetchError where it cannot be had or used.
+    Raise FetchError if it is unavailable or unusable.
     """
-    with _checked():
+    with _fetch_errors():
         raw = _beside(session, file) if file.metadata is not None else None
         if raw is not None:
             return core.read_metadata(raw, file.filename, name), None
@@ -35,18 +35,18 @@ def read_remote(session: IndexSession, name: str, file: File, note: Callable[[st
                 raw = read_wheel_metadata(stream, core.LARGEST_BYTES)
                 return core.read_metadata(raw, file.filename, name), stream.seek(0, os.SEEK_END)
             where = shown(file.url.rpartition("/")[0])
-            note(f"{where} gives no parts of files: {file.filename[:200]} was downloaded to read its metadata")
-        return Downloads(session).passing(file, lambda path: read_file(path, file.filename, name)), None
+            note(f"{where} does not serve parts of files: {file.filename[:200]} was downloaded to read its metadata")
+        return Downloads(session).read_downloaded(file, lambda path: read_file(path, file.filename, name)), None
 
 
 def read_local(name: str, file: File) -> Metadata:
-    """What a file on this machine says of itself; FetchError where it cannot be read or used."""
-    with _checked():
+    """Metadata of a local file; raise FetchError if it cannot be read or used."""
+    with _fetch_errors():
         return read_file(path_of(file.url), file.filename, name)
 
 
 def read_file(path: str, filename: str, name: str) -> Metadata:
-    """What a wheel or source archive at a path says of itself; WheelError, MetadataError and OSError where it cannot be read."""
+    """Metadata of a wheel or source archive; raise WheelError, MetadataError or OSError if it cannot be read."""
     if not filename.endswith(".whl"):
         from cudnn_resolve.index.sdist import read_archive_metadata
 
@@ -56,7 +56,7 @@ def read_file(path: str, filename: str, name: str) -> Metadata:
 
 
 def _beside(session: IndexSession, file: File) -> bytes | None:
-    """The METADATA that is served beside a file, its hash checked; None where it is announced but not there."""
+    """METADATA that is served beside a file, hash checked; None if it is announced but missing."""
     import hashlib
 
     answer = session.ask(f"{file.url}.metadata", {"Accept-Encoding": "gzip"}, limit=core.LARGEST_BYTES)
@@ -69,7 +69,8 @@ def _beside(session: IndexSession, file: File) -> bytes | None:
 
 
 @contextmanager
-def _checked() -> Iterator[None]:
+def _fetch_errors() -> Iterator[None]:
+    """Raise errors of reading as FetchError."""
     try:
         yield
     except (MetadataError, WheelError) as error:

@@ -1,7 +1,7 @@
-"""What files say of themselves, through the cache.
+"""Metadata and sizes of files, through the cache.
 
-The metadata of a file never changes, so it is kept for ever: of a file of an index by its hash, of one on this machine by its place,
-size and time.
+The metadata of a file never changes, so it is kept for ever: for a file of an index by its hash, for a local one by its path, size and
+time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.index.session import IndexSession
 
 
-class Statements:
-    """The metadata of files, and their sizes where their index does not say them."""
+class MetadataCache:
+    """Metadata of files, and their sizes if the index does not give them."""
 
     def __init__(self, session: Callable[[], IndexSession], cache: Cache, note: Callable[[str], None], *, offline: bool) -> None:
         self._session = session
@@ -32,74 +32,76 @@ class Statements:
         self._sizes: dict[str, int] = {}
 
     def cached(self, file: File) -> Metadata | None:
-        """What is known of a file without a request."""
+        """Metadata of a file if it is known without a request."""
         key = _key(file)
         if key not in self._known:
-            kept = self._cache.get("metadata", key, Metadata)
-            if kept is None:
+            metadata = self._cache.get("metadata", key, Metadata)
+            if metadata is None:
                 return None
-            self._known[key] = kept
+            self._known[key] = metadata
         return self._known[key]
 
     def read(self, name: str, file: File) -> Metadata | None:
-        """What a file says of itself; None offline where the cache does not know. FetchError where it cannot be had or used."""
+        """Metadata of a file; None if it is unknown, offline. Raise FetchError if it is unavailable or unusable."""
         if is_local(file.url):
             return self._local(name, file)
-        found = self.cached(file)
-        if found is None and not self._offline:
-            from cudnn_resolve.index.reading import read_remote
+        metadata = self.cached(file)
+        if metadata is None and not self._offline:
+            from cudnn_resolve.index.metadata_reader import read_remote
 
-            found, size = read_remote(self._session(), name, file, self._note)
-            self.keep(file, found)
+            metadata, size = read_remote(self._session(), name, file, self._note)
+            self.keep(file, metadata)
             if file.size is None and size is not None:
                 self._keep_size(file, size)
-        return found
+        return metadata
 
     def _local(self, name: str, file: File) -> Metadata:
-        """What a file on this machine says of itself, read again only after it was changed."""
+        """Metadata of a local file, read again only after it was changed."""
         path = path_of(file.url)
         try:
-            state = os.stat(path)
-            key = f"{name} {os.path.abspath(path)} {state.st_size} {state.st_mtime_ns} {state.st_ino}"
+            status = os.stat(path)
+            key = f"{name} {os.path.abspath(path)} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
         except OSError:
-            key = None  # reading it says what is wrong
-        kept = self._cache.get("metadata", key, Metadata) if key else None
-        if kept is None:
-            from cudnn_resolve.index.reading import read_local
+            key = None  # `read_local` reports the error
+        metadata = self._cache.get("metadata", key, Metadata) if key else None
+        if metadata is None:
+            from cudnn_resolve.index.metadata_reader import read_local
 
-            kept = read_local(name, file)
+            metadata = read_local(name, file)
             if key:
-                self._cache.put("metadata", key, kept)
-        return kept
+                self._cache.put("metadata", key, metadata)
+        return metadata
 
     def keep(self, file: File, metadata: Metadata) -> None:
-        """Keep what a file says."""
+        """Cache the metadata of a file."""
         self._known[_key(file)] = metadata
         self._cache.put("metadata", _key(file), metadata)
 
     def completed(self, file: File) -> File:
-        """A file with its size and, where it is on this machine, its hash, as far as they can be had without downloading it."""
+        """The file with its size and, if it is local, its hash, as far as they are available without a download."""
         if is_local(file.url):
-            return _of_disk(file)
+            return _completed_local(file)
         if file.size is None and (size := self._size(file)) is not None:
             return replace(file, size=size)
         return file
 
     def completed_from_cache(self, file: File) -> File | None:
-        """The same without a request or a look at the file; None where that cannot be."""
+        """As `completed`, without a request and without reading the file; None if that is not possible."""
         if is_local(file.url):
             return None
         if file.size is not None:
             return file
-        size = self._kept_size(file)
-        return replace(file, size=size) if size is not None else file if self._offline else None
+        size = self._cached_size(file)
+        if size is not None:
+            return replace(file, size=size)
+        return file if self._offline else None
 
-    def _kept_size(self, file: File) -> int | None:
+    def _cached_size(self, file: File) -> int | None:
         key = _key(file)
-        return self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_proven(file) else None)
+        return self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_immutable(file) else None)
 
     def _size(self, file: File) -> int | None:
-        size = self._kept_size(file)
+        size = self._cached_size(file)
         if size is None and not self._offline:
             from cudnn_resolve.index.remote_wheel import stated_size
 
@@ -110,11 +112,11 @@ class Statements:
 
     def _keep_size(self, file: File, size: int) -> None:
         self._sizes[_key(file)] = size
-        if _is_proven(file):
+        if _is_immutable(file):
             self._cache.put("sizes", _key(file), size)
 
 
-def _of_disk(file: File) -> File:
+def _completed_local(file: File) -> File:
     from cudnn_resolve.index.download import digest_of
 
     path = path_of(file.url)
@@ -124,8 +126,8 @@ def _of_disk(file: File) -> File:
         return file
 
 
-def _is_proven(file: File) -> bool:
-    """Whether the file cannot have changed since."""
+def _is_immutable(file: File) -> bool:
+    """Whether the hash is known, so that the file cannot have changed since."""
     return "sha256" in file.hashes
 
 
