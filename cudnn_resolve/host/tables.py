@@ -12,7 +12,7 @@ import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -22,11 +22,8 @@ from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
-from cudnn_resolve.matrix.table import TABLES, P, Table, Top, decode_part, decode_table, encode, table_type
+from cudnn_resolve.matrix.table import TABLES, PartT, Table, arrays_of, decode_part, decode_table, encode
 from cudnn_resolve.matrix.toml import decode
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Head
 
 LARGEST_FILE_BYTES = 32 * 1024 * 1024
 """No table comes near; a file beyond is refused before it is read."""
@@ -153,12 +150,7 @@ class DirectoryTables:
             found = self._loaded[name] = self._without_root(name, found)
         return found
 
-    def head(self, name: str) -> Head | None:
-        """The head of one framework; from a copy it comes without the rows."""
-        top = self.part(name, Top)
-        return self.load(name).framework if top is None else top.framework
-
-    def part(self, name: str, part: type[P]) -> P | None:
+    def part(self, name: str, part: type[PartT]) -> PartT | None:
         """As much of a table as a struct has; None where there is no copy to read it from, or the whole table is there."""
         return self._kept(name, partial(decode_part, part)) if name not in self._loaded else None
 
@@ -211,7 +203,7 @@ class DirectoryTables:
                 for name, path in _toml_files(self.directory):
                     if self._of_project and name.startswith(ROOT_FOLDER):
                         self._ignored.append(f"{printable(name)}.toml")
-                    elif table_type(name) is not None:
+                    elif arrays_of(name):
                         files[name] = path
                     else:
                         message = f"is not the file of a table; there are {', '.join(sorted(f'{one}.toml' for one in TABLES))}"

@@ -18,6 +18,7 @@ from cudnn_resolve.host.tablecache import Copies, cache_folder, user_copies
 from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, printable, shipped_directory
 from cudnn_resolve.matrix import parse
 from cudnn_resolve.matrix.parse import compile_table
+from cudnn_resolve.matrix.table import Top
 from cudnn_resolve.operations.settings import project_settings
 from tests.unit.matrix.toy import HEAD, WORLD
 
@@ -54,7 +55,9 @@ def test_names_paths_and_content(world: Path) -> None:
     assert sorted(tables.names()) == sorted(WORLD)
     assert tables.path("cuda/release") == "w/cuda/release.toml"
     assert tables.faults() == []
-    assert tables.head("framework/alpha").title == "Alpha"  # type: ignore[union-attr]
+    framework = tables.load("framework/alpha").framework
+    assert framework
+    assert framework.title == "Alpha"
     assert tables.load("index") is tables.load("index")
 
 
@@ -269,7 +272,7 @@ def test_a_table_is_kept_and_read_again(world: Path, cache: Copies) -> None:
     assert Path(cache.directory).stat().st_mode & 0o777 == 0o700
     again = tables_of(world, cache)
     assert again.load("framework/alpha") == fresh
-    assert again.head("framework/alpha") == fresh.framework
+    assert tables_of(world, cache).part("framework/alpha", Top) == Top(framework=fresh.framework)
 
 
 def test_tables_with_copies_are_not_read_as_toml(world: Path, cache: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
