@@ -64,7 +64,7 @@ class Ready(Bench):
         self.pins = self.home / "pins.txt"
         text = self.lock.read_text("utf-8").split("[[packages]]")[1:]
         names = [[line.split('"')[1] for line in entry.splitlines() if line.startswith(("name = ", "version = "))] for entry in text]
-        self.pins.write_text("".join(f"{name}=={version}\n" for name, version in (one[:2] for one in names)), "utf-8")
+        self.pins.write_text("".join(f"{name}=={version}\n" for name, version in (pair[:2] for pair in names)), "utf-8")
         return (sys.executable, "-m", "pip", "-q", "--python", str(self.venv), "install", "--no-deps", "-r", str(self.pins))
 
     def own(self, what: str) -> tuple[str, ...]:
@@ -98,24 +98,24 @@ def main() -> int:
             "apply, warm": lambda: bench.timed(*bench.own("pylock.toml"), cold=False),
             "apply again": bench.again,
         }
-        rows = {name: what for name, what in rows.items() if not any(word in name for word in args.without)}
+        rows = {name: command for name, command in rows.items() if not any(word in name for word in args.without)}
         bench.timed(*bench.own("pylock.toml"), cold=False)  # compiles the tables of a checkout, which a wheel brings compiled
-        found: dict[str, list[tuple[float, float]]] = {one: [] for one in rows}
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
         for _ in range(args.rounds):
-            for one, what in rows.items():
-                if one == "uv pip sync, warm":
+            for name, command in rows.items():
+                if name == "uv pip sync, warm":
                     bench.timed(*bench.uv_sync(), cold=False)  # fills its cache
-                found[one].append(what())
+                found[name].append(command())
     print(f"{' '.join(words)}, {args.rounds} rounds, load {os.getloadavg()[0]:.1f}:\n")
     print("| | wall s | of uv's | processor s | of uv's |\n| --- | ---: | ---: | ---: | ---: |")
-    passed, used = ({one: statistics.median(row[which] for row in values) for one, values in found.items()} for which in (0, 1))
-    for one in found:
-        theirs = "uv pip sync, cold" if one in ("apply, cold", "pip install, cold") else "uv pip sync, warm"
-        ratios = (f"{took[one]:.2f} | {took[one] / took.get(theirs, 1e9):.2f}" for took in (passed, used))
-        print(f"| {one} | {' | '.join(ratios)} |")
+    passed, used = ({name: statistics.median(row[which] for row in values) for name, values in found.items()} for which in (0, 1))
+    for name in found:
+        theirs = "uv pip sync, cold" if name in ("apply, cold", "pip install, cold") else "uv pip sync, warm"
+        cells = (f"{took[name]:.2f} | {took[name] / took.get(theirs, 1e9):.2f}" for took in (passed, used))
+        print(f"| {name} | {' | '.join(cells)} |")
     for unit, took in (("wall time", passed), ("processor time", used)):
         targets = {"apply, cold": 1.1 * took.get("uv pip sync, cold", 1e9), "apply of a bundle, warm": 1.2 * took["uv pip sync, warm"]}
-        missed = [one for one, most in {**targets, "apply again": 0.3}.items() if took.get(one, 0.0) > most]
+        missed = [name for name, most in {**targets, "apply again": 0.3}.items() if took.get(name, 0.0) > most]
         print(f"\ntargets missed in {unit}: {', '.join(missed) or 'none'}")
     return 1 if missed else 0
 

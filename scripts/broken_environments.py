@@ -265,14 +265,14 @@ def main() -> int:
     chosen = [case for case in found if not args.names or case.name in args.names]
     with ThreadPoolExecutor(args.jobs) as pool:
         outcomes = list(pool.map(lambda case: run_case(case, args.record, prepared), chosen))
-    broken = [one for one in outcomes if one.broken]
-    diagnosed = [one.cured for one in broken if one.diagnosed]
+    broken = [outcome for outcome in outcomes if outcome.broken]
+    diagnosed = [outcome.cured for outcome in broken if outcome.diagnosed]
     print(
         f"{len(broken)} broken, {len(diagnosed)} diagnosed, {diagnosed.count(True)} cured by the command of the finding, "
         f"{diagnosed.count(None)} cannot be cured here, {diagnosed.count(False)} not cured; "
         f"{len(outcomes) - len(broken)} harmless or not set up"
     )
-    return 1 if any(not one.text.startswith(("cured", "diagnosed", "quiet")) for one in outcomes) else 0
+    return 1 if any(not outcome.text.startswith(("cured", "diagnosed", "quiet")) for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -92,9 +92,9 @@ def _verdict(row: dict[str, str], lock: Path) -> Verdict:
 def _judged(row: dict[str, str], lock: Path) -> tuple[str, list[str], bool]:
     """Return the verdict, its findings, and whether NumPy is all that breaks."""
     found = _verdict(row, lock)
-    errors = [one for one in found.findings if one.severity == "error"]
-    is_numpy = bool(errors) and all(one.cause == "numpy_abi" for one in errors)
-    return found.status, [one.summary for one in found.findings if one.severity != "info"], is_numpy
+    errors = [finding for finding in found.findings if finding.severity == "error"]
+    is_numpy = bool(errors) and all(finding.cause == "numpy_abi" for finding in errors)
+    return found.status, [finding.summary for finding in found.findings if finding.severity != "info"], is_numpy
 
 
 _PINS = re.compile(r"^in (?:lines? [\d, ]+ of )?\S+: (.+?)(?:; install with .*)?$")
@@ -104,7 +104,7 @@ def _mended(pairs: Iterable[tuple[dict[str, str], Path]], folder: Path) -> int:
     """Apply the change proposed for each pair; return 1 if one still breaks."""
     counted: Counter[str] = Counter()
     for row, lock in pairs:
-        offered = next((pins for one in _verdict(row, lock).remedy if (pins := _PINS.match(one.text))), None)
+        offered = next((pins for remedy in _verdict(row, lock).remedy if (pins := _PINS.match(remedy.text))), None)
         if offered is None:
             counted["no change of the libraries helps"] += 1
             continue
@@ -112,7 +112,7 @@ def _mended(pairs: Iterable[tuple[dict[str, str], Path]], folder: Path) -> int:
         status = "refused by uv" if made is None else _verdict(row, made).status
         counted[f"mended: {status}"] += 1
         if status != "runs":
-            findings = [] if made is None else [one.summary for one in _verdict(row, made).findings if one.severity != "info"]
+            findings = [] if made is None else [finding.summary for finding in _verdict(row, made).findings if finding.severity != "info"]
             print(f"{status}: {row['pip_specs']} with {offered[1]}: {'; '.join(findings)}")
     print(dict(sorted(counted.items())))
     return int(any(name not in ("mended: runs", "mended: unknown", "no change of the libraries helps") for name in counted))
@@ -127,7 +127,7 @@ def _reasons(row: dict[str, str], findings: list[str]) -> dict[str, bool]:
     text, reason = "\n".join(findings), row["reason"]
     found = {}
     if pairs := re.findall(r"(nvidia-[\w-]+?)\+(nvidia-[\w-]+)", reason):
-        found["files"] = any(all(name in one for name in pair) for pair in pairs for one in findings)
+        found["files"] = any(all(name in finding for name in pair) for pair in pairs for finding in findings)
     if "cuDNN majors" in reason or "needs cuDNN" in reason:
         found["cuDNN"] = bool(re.search(r"cudnn", text, re.IGNORECASE))
     if "CUDA majors" in reason:
