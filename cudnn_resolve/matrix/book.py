@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cudnn_resolve.matrix import overlay, row, symptom
 from cudnn_resolve.matrix.position import Placed
-from cudnn_resolve.matrix.table import BuildOutline, Outline, Tables, Top, array_alone, extras_of, link, place_of
+from cudnn_resolve.matrix.table import BuildOutline, Tables, Top, array_alone, extras_of, link, place_of
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 _T = TypeVar("_T")
@@ -64,8 +64,8 @@ class Book:
     def builds(self, framework: str) -> Sequence[row.Build | BuildOutline]:
         """Builds of a framework, by its own name, with only the columns that a list of frameworks shows."""
         table = f"framework/{framework}"
-        outline = None if self._has_overlay(table) else self.layers[0].part(table, Outline)
-        return outline.build if outline else self.framework(framework).builds
+        outline: Any = None if self._has_overlay(table) else self.layers[0].part(table, array_alone(BuildOutline, "build"))
+        return outline.build if outline is not None else self.framework(framework).builds
 
     def bounds(self, framework: str) -> tuple[row.Bound, ...]:
         """Bounds of a framework, by its own name, without reading its builds."""

@@ -81,13 +81,6 @@ class BuildOutline(Struct, frozen=True):
     cudnn: str | None = None
 
 
-class Outline(Struct, frozen=True):
-    """Part of a framework table that a list of frameworks needs."""
-
-    framework: row.Head | None = None
-    build: tuple[BuildOutline, ...] = ()
-
-
 class Top(Struct, frozen=True):
     """Part of a framework table above its rows."""
 
@@ -152,7 +145,7 @@ def decode_part(part: type[PartT], content: bytes) -> PartT:
 
 
 @cache
-def array_alone(row_type: type[row.Plain], array: str) -> type[Struct]:
+def array_alone(row_type: type[Struct], array: str) -> type[Struct]:
     """Return the part of a table that is one array; cached, since making a type and its decoder takes longer than reading most arrays."""
     return defstruct("Part", [(array, tuple[row_type, ...], ())], frozen=True)  # type: ignore[valid-type]
 

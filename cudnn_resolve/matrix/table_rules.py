@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.position import Fault, Placed
-from cudnn_resolve.matrix.table import Table, arrays_of, place_of
+from cudnn_resolve.matrix.table import TABLES, Table, arrays_of, place_of
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 
 Rule = Callable[[Book], Iterable[Fault]]
@@ -333,14 +333,12 @@ def slots_shared(book: Book) -> Iterator[Fault]:
 def dates_sane(book: Book) -> Iterator[Fault]:
     """No date is before CUDA existed or after the day on which the tables were last read."""
     newest = max((day for layer in book.layers for name in layer.names() for day in _read_days(layer.load(name))), default="")
-    for name in book.names():
-        for row_type in arrays_of(name).values():
-            if "date" not in row_type.__struct_fields__:
-                continue
-            for placed in book.placed(row_type, stem_of(name)):
-                date = getattr(placed.row, "date", None)
-                if date and not _FIRST_DAY <= date <= max(newest, _FIRST_DAY):
-                    yield placed.fault("date", f"{date} is not between {_FIRST_DAY} and {newest}, when a source was last read")
+    dated = [row_type for arrays in TABLES.values() for row_type in arrays.values() if "date" in row_type.__struct_fields__]
+    for row_type in dated:
+        for placed in book.placed_in_all_files(row_type):
+            date = getattr(placed.row, "date", None)
+            if date and not _FIRST_DAY <= date <= max(newest, _FIRST_DAY):
+                yield placed.fault("date", f"{date} is not between {_FIRST_DAY} and {newest}, when a source was last read")
 
 
 def _read_days(table: Table) -> list[str]:
