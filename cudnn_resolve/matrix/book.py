@@ -27,8 +27,7 @@ def _once(question: Callable[Concatenate[Book, _P], _T]) -> Callable[Concatenate
 
     @wraps(question)
     def answer(book: Book, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        assert not kwargs
-        return book.remember(question.__qualname__, args, lambda: question(book, *args, **kwargs))
+        return book.remember(question.__qualname__, (args, *kwargs.items()), lambda: question(book, *args, **kwargs))
 
     return answer
 
