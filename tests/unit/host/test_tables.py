@@ -190,7 +190,7 @@ def test_a_broken_overlay_is_refused_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_overlay_that_names_an_index_nobody_knows_is_refused(tmp_path: Path) -> None:
     write(tmp_path, framework__torch='[[build]]\nversion = "99"\nvariant = "cu999"\nindex = "nowhere"\n')
-    with pytest.raises(MatrixError, match=r"'nowhere' is not `default` or an id of index\.toml"):
+    with pytest.raises(MatrixError, match=r"'nowhere' is neither `default` nor an id of index\.toml"):
         open_book([tmp_path])
     assert [fault.place for fault in check_tables([tmp_path])][:1] == ["build[0].index"]
 
