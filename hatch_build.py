@@ -1,4 +1,4 @@
-"""Puts the compiled tables into the wheel, so that the first use of the program is as fast as the second, and the manual page."""
+"""Build hook: adds compiled tables, so that the first run is as fast as the second, and the manual page."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuiltParts(BuildHookInterface):  # type: ignore[type-arg,misc]
-    """The build hook that pyproject.toml names."""
+    """The build hook named in pyproject.toml."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compiles every table and writes the manual; a development install has none, because there they change."""
+        """Compile every table and write the manual page; not for an editable install, whose tables change."""
         if version != "standard":
             return
-        _forget()  # another build in this process may have been of another checkout
+        _unload_package()  # an earlier build in this process may have imported another checkout
         sys.path.insert(0, self.root)
         try:
             from cudnn_resolve.cli.manual import manual
@@ -32,16 +32,16 @@ class BuiltParts(BuildHookInterface):  # type: ignore[type-arg,misc]
         build_data["force_include"][str(tables)] = f"cudnn_resolve/{SHIPPED}"
         page.write_text(manual(), encoding="utf-8")
         build_data["shared_data"][str(page)] = "share/man/man1/cudnn-resolve.1"
-        _forget()
+        _unload_package()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Takes the copies away again."""
+        """Remove the temporary files."""
         del version, build_data, artifact_path
         folder = getattr(self, "_folder", None)
         if folder is not None:
             folder.cleanup()
 
 
-def _forget() -> None:
+def _unload_package() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "cudnn_resolve"]:
         del sys.modules[name]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares `cudnn-resolve plan --offline` and `detect` with an empty Python, pip and uv, round by round in one run.
+"""Compare `cudnn-resolve plan --offline` and `detect` with an empty Python, pip and uv, in alternating rounds.
 
 usage: bench.py [--rounds N] [--where]
 
 Prints wall time (min, median, max), processor time (user + system), peak memory, and ratios. uv solves the same requirements offline
-from a cache of its own that is filled first; where the index cannot be asked, from a folder of empty wheels that hold the plan's
-pins, which is less work for uv and is said so. "tables cold" is a first plan, before the compiled tables are in the user's cache.
-`--where` adds what the time of one plan goes to.
+from its own cache, filled beforehand; if the index cannot be reached, from a folder of empty wheels with the pins of the plan, which is
+less work for uv and is noted. "tables cold" is a first plan, before the compiled tables are in the user's cache. `--where` adds where
+the time of one plan goes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import pstats
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,9 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from environments import find_uv
+from measure import Run, measure
 
 FACTS = {
     "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
@@ -32,15 +34,6 @@ FACTS = {
     "packages": {"pip": {}},
 }
 TARGETS = {"tensorflow": ("tensorflow==2.15",), "joint": ("tensorflow==2.18.0", "torch==2.6.0")}
-LAUNCHER = """
-import os, sys, time
-null = [(os.POSIX_SPAWN_OPEN, n, os.devnull, os.O_RDWR, 0) for n in (0, 1, 2)]
-start = time.perf_counter()
-child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=null)
-_, status, used = os.wait4(child, 0)
-print(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss, os.waitstatus_to_exitcode(status))
-"""
-"""Runs one command and measures it. A process of its own: the peak memory of a child is never less than that of who starts it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,41 +43,31 @@ class Case:
     name: str
     argv: tuple[str, ...]
     peer: str | None = None
-    """Name of the case that does the same job in another program."""
+    """Name of the case that does the same with another program."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """What one run took."""
-
-    wall_ms: float
-    processor_ms: float
-    peak_mib: float
-
-
-def measure(case: Case) -> Run:
-    """What running the command once took; ends the program where the command fails."""
-    argv = [sys.executable, "-I", "-S", "-c", LAUNCHER, *case.argv]
-    wall, processor, peak_kib, code = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
-    if code != "0":
-        said = subprocess.run(case.argv, capture_output=True, text=True, check=False)
-        raise SystemExit(f"bench: {' '.join(case.argv)} gives {code}\n{said.stderr}")
-    return Run(wall_ms=float(wall) * 1000, processor_ms=float(processor) * 1000, peak_mib=int(peak_kib) / 1024)
+def measure_success(case: Case) -> Run:
+    """Measure one run of a command; SystemExit if it fails."""
+    run = measure(case.argv)
+    if run.code:
+        failed = subprocess.run(case.argv, capture_output=True, text=True, check=False)
+        raise SystemExit(f"bench: {' '.join(case.argv)} gives {run.code}\n{failed.stderr}")
+    return run
 
 
 def own_command() -> tuple[str, ...]:
-    """The command of this environment, or the module where it is not installed."""
-    beside = Path(sys.executable).parent / "cudnn-resolve"
-    return (str(beside),) if beside.exists() else (sys.executable, "-m", "cudnn_resolve")
+    """Command of this environment, or the module if it is not installed."""
+    installed = Path(sys.executable).parent / "cudnn-resolve"
+    return (str(installed),) if installed.exists() else (sys.executable, "-m", "cudnn_resolve")
 
 
 def plan_argv(facts: Path, requirements: tuple[str, ...]) -> tuple[str, ...]:
-    """The command that plans the requirements for the machine in the file."""
+    """Command that plans the requirements for the machine in the file."""
     return (*own_command(), "plan", "--offline", "--facts", str(facts), *(word for text in requirements for word in ("-f", text)))
 
 
 def own_cases(facts: Path) -> list[Case]:
-    """What is compared, without uv."""
+    """Cases without uv."""
     plans = [Case(name=f"plan, {name}", argv=plan_argv(facts, wanted), peer=f"uv, {name}") for name, wanted in TARGETS.items()]
     return [
         Case(name="python -c pass", argv=(sys.executable, "-c", "pass")),
@@ -96,32 +79,31 @@ def own_cases(facts: Path) -> list[Case]:
 
 
 def uv_cases(facts: Path, scratch: Path) -> tuple[list[Case], str]:
-    """The same targets for uv, each tried once, and a word on where its packages come from or why there are none."""
-    beside = Path(sys.executable).parent / "uv"
-    uv = str(beside) if beside.exists() else shutil.which("uv")
+    """Cases with uv, each tried once, and a note on where its packages come from or why there are none."""
+    uv = find_uv()
     if uv is None:
-        return [], "uv is not here: left out"
-    cases, words = [], []
+        return [], "uv is not installed: left out"
+    cases, notes = [], []
     for name, wanted in TARGETS.items():
-        asked = scratch / f"{name}.in"
-        asked.write_text("\n".join(wanted), "utf-8")
+        requirements = scratch / f"{name}.in"
+        requirements.write_text("\n".join(wanted), "utf-8")
         target = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_35", "--cache-dir", str(scratch / "uv"))
-        argv: tuple[str, ...] = (uv, "pip", "compile", "--quiet", str(asked), *target)
-        if works(argv, 300) and works((*argv, "--offline"), 60):
-            words.append(f"{name} from its warm cache of the configured index")
+        argv: tuple[str, ...] = (uv, "pip", "compile", "--quiet", str(requirements), *target)
+        if succeeds(argv, 300) and succeeds((*argv, "--offline"), 60):
+            notes.append(f"{name} from its warm cache of the configured index")
         else:
             count = write_wheels(facts, wanted, scratch / name)
             argv = (*argv, "--no-index", "--find-links", str(scratch / name))
-            if not works((*argv, "--offline"), 60):
-                words.append(f"{name} left out, uv cannot solve it offline")
+            if not succeeds((*argv, "--offline"), 60):
+                notes.append(f"{name} left out, uv cannot solve it offline")
                 continue
-            words.append(f"{name} from a folder of {count} empty wheels, the index cannot be asked")
+            notes.append(f"{name} from a folder of {count} empty wheels, since the index cannot be reached")
         cases.append(Case(name=f"uv, {name}", argv=(*argv, "--offline")))
-    return cases, "uv: " + "; ".join(words)
+    return cases, "uv: " + "; ".join(notes)
 
 
-def works(argv: tuple[str, ...], timeout_seconds: float) -> bool:
-    """True where the command ends well in that time."""
+def succeeds(argv: tuple[str, ...], timeout_seconds: float) -> bool:
+    """True if the command exits with 0 in time."""
     try:
         return subprocess.run(argv, capture_output=True, check=False, timeout=timeout_seconds).returncode == 0
     except subprocess.TimeoutExpired:
@@ -129,7 +111,7 @@ def works(argv: tuple[str, ...], timeout_seconds: float) -> bool:
 
 
 def write_wheels(facts: Path, wanted: tuple[str, ...], folder: Path) -> int:
-    """The number of empty wheels written: one for each pin of our plan, where the targets require all the others."""
+    """Write an empty wheel for each pin of our plan, the targets requiring all others, and return their number."""
     done = subprocess.run([*plan_argv(facts, wanted), "--format", "json"], capture_output=True, text=True, check=True)
     pins = {pin["name"]: pin["version"] for pin in json.loads(done.stdout)["pip"] if pin["action"] != "remove"}
     roots = {text.partition("==")[0] for text in wanted}
@@ -147,7 +129,7 @@ def write_wheels(facts: Path, wanted: tuple[str, ...], folder: Path) -> int:
 
 
 def table(cases: list[Case], runs: dict[str, list[Run]]) -> str:
-    """One line for each case."""
+    """Result table, one line per case."""
     median = {name: statistics.median(run.wall_ms for run in some) for name, some in runs.items()}
     floor = median["python -c pass"]
     head = f"{'':<20}{'wall ms: min':>13}{'median':>9}{'max':>9}{'cpu ms':>9}{'peak MiB':>10}{'x python':>10}{'x uv':>8}"
@@ -163,7 +145,7 @@ def table(cases: list[Case], runs: dict[str, list[Run]]) -> str:
 
 
 def room_of(file: str) -> str:
-    """The part of the program that a source file belongs to, for the profile."""
+    """Part of the program that a source file belongs to, for the profile."""
     parts = Path(file).parts
     if "cudnn_resolve" in parts:
         return "/".join(parts[parts.index("cudnn_resolve") :][:2]).removesuffix(".py")
@@ -176,16 +158,16 @@ def room_of(file: str) -> str:
 
 
 def where_time_goes(facts: Path, scratch: Path) -> str:
-    """Share of each part in one profiled plan, built-in functions counted for their callers; profiling makes calls dearer."""
+    """Share of each part in one profiled plan, with built-in functions counted for their callers; profiling inflates calls."""
     out = scratch / "profile"
     argv = plan_argv(facts, TARGETS["joint"])[len(own_command()) :]
     subprocess.run([sys.executable, "-m", "cProfile", "-o", str(out), "-m", "cudnn_resolve", *argv], capture_output=True, check=True)
     shares: dict[str, float] = {}
     for (file, _, _), (_, _, own_seconds, _, callers) in pstats.Stats(str(out)).__dict__["stats"].items():
-        by_room = {file: own_seconds} if file != "~" else {}
+        by_file = {file: own_seconds} if file != "~" else {}
         for (caller, _, _), (_, _, seconds, _) in callers.items() if file == "~" else ():
-            by_room[caller] = by_room.get(caller, 0) + seconds
-        for name, seconds in by_room.items():
+            by_file[caller] = by_file.get(caller, 0) + seconds
+        for name, seconds in by_file.items():
             shares[room_of(name)] = shares.get(room_of(name), 0) + seconds
     total = sum(shares.values())
     ordered = sorted(shares.items(), key=lambda item: -item[1])[:12]
@@ -193,25 +175,25 @@ def where_time_goes(facts: Path, scratch: Path) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure all cases and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15, help="how often each command runs (15)")
-    parser.add_argument("--where", action="store_true", help="say what the time of a plan goes to")
+    parser.add_argument("--rounds", type=int, default=15, help="runs of each command (15)")
+    parser.add_argument("--where", action="store_true", help="show where the time of a plan goes")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cudnn-resolve-bench-") as folder:
         scratch = Path(folder)
         os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
         facts = scratch / "facts.json"
         facts.write_text(json.dumps(FACTS), "utf-8")
-        peers, word = uv_cases(facts, scratch)
+        peers, note = uv_cases(facts, scratch)
         cases = own_cases(facts) + peers
         for case in cases:
-            measure(case)  # once unmeasured: compiled modules and file caches are warm for all
+            measure_success(case)  # once unmeasured, so that compiled modules and file caches are warm for all
         runs: dict[str, list[Run]] = {case.name: [] for case in cases}
         for _ in range(options.rounds):
             for case in cases:
-                runs[case.name].append(measure(case))
-        print(f"{options.rounds} rounds, {os.cpu_count()} cores, Python {sys.version.split()[0]}; {word}")
+                runs[case.name].append(measure_success(case))
+        print(f"{options.rounds} rounds, {os.cpu_count()} cores, Python {sys.version.split()[0]}; {note}")
         print(table(cases, runs))
         if options.where:
             print(where_time_goes(facts, scratch))

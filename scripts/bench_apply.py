@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""Compares `apply LOCK` with `uv pip sync LOCK`: the same lock, fresh environments by turns, uv's cache warm, in one run.
+"""Compare `apply LOCK` with `uv pip sync LOCK`: the same lock, alternating fresh environments, uv's cache warm.
 
 usage: bench_apply.py [--rounds N] [--folder DIR] [REQUIREMENT…]
 
-Without requirements: a small lock (`onnxruntime` for CPUs) and a big one (`torch==2.6.0`). The aim is at most 1 s + 10 % more than uv, and
-"nothing to do" in under a second. The machine may be busy with other things, so pairs run one after the other, the load is printed
-beside them, and the median of the pairs' differences is judged; the smallest one is told, too. Processor time (of the program and all
-that it starts) is told, too: it does not grow with what others do.
+Without requirements: a small lock (`onnxruntime` for CPUs) and a big one (`torch==2.6.0`). The target is at most 1 s + 10 % more than uv,
+and "nothing to do" in under a second. Since the machine may be busy, pairs run one after the other, the load is printed with them, and
+the median of the differences counts; the smallest is printed as well. So is processor time (of the program and all its children), which
+does not depend on other load.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -22,19 +21,21 @@ import tempfile
 import time
 from pathlib import Path
 
+from measure import processor_seconds
+
 ROOT = Path(__file__).resolve().parent.parent
 SETS = (("onnxruntime", "--device", "cpu"), ("torch==2.6.0", "--driver", "610.40.01", "--gpu", "L4", "--no-variant-indexes"))
 
 
 class Bench:
-    """A lock, a cache and an environment that is made anew for each run."""
+    """A lock, a cache, and an environment recreated for each run."""
 
     def __init__(self, home: Path, words: tuple[str, ...]) -> None:
         self.home = home
         self.venv = home / "venv"
         self.lock = home / "pylock.toml"
         self.processor = 0.0
-        """Of the last command."""
+        """Processor seconds of the last command."""
         self.environ = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -42,7 +43,7 @@ class Bench:
             "XDG_STATE_HOME": str(home / "state"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
-        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its modules compiled
+        self.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # modules are compiled, as in an installation
         self.lock.unlink(missing_ok=True)
         self._run(*self._own("lock"), "-q", "-f", *words, "-o", str(self.lock))
 
@@ -50,27 +51,27 @@ class Bench:
         return (sys.executable, "-m", "cudnn_resolve", verb)
 
     def _run(self, *argv: str) -> float:
-        began, before = time.monotonic(), processor()
+        began, before = time.monotonic(), processor_seconds()
         done = subprocess.run(argv, env=self.environ, cwd=self.home, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(argv[:6])}: {done.returncode} {done.stdout[-400:]} {done.stderr[-800:]}")
-        self.processor = processor() - before
+        self.processor = processor_seconds() - before
         return time.monotonic() - began
 
     def fresh(self) -> None:
-        """An empty environment."""
+        """Recreate the environment, empty."""
         shutil.rmtree(self.venv, ignore_errors=True)
         shutil.rmtree(self.home / "state", ignore_errors=True)
         self._run("uv", "venv", "-q", "--python", sys.executable, str(self.venv))
-        os.sync()  # what was written before is not on the next one's account
+        os.sync()  # so that the next command does not pay for earlier writes
 
     def uv(self) -> float:
-        """Seconds of `uv pip sync`."""
+        """Seconds that `uv pip sync` takes."""
         self.fresh()
         return self._run("uv", "pip", "sync", "-q", "--preview-features", "pylock", "--python", str(self.venv), str(self.lock))
 
     def apply(self) -> tuple[float, float]:
-        """Seconds of an `apply`, and of the second one that finds nothing to do; `processor` is of the first."""
+        """Seconds that `apply` takes, and a second one with nothing to do; `processor` is that of the first."""
         self.fresh()
         words = (*self._own("apply"), str(self.lock), "--python", str(self.venv), "--installer", "uv", "-q")
         first, used = self._run(*words), self.processor
@@ -79,18 +80,12 @@ class Bench:
         return first, again
 
 
-def processor() -> float:
-    """Seconds of processor time that programs started here have used."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def main() -> int:
-    """1 where the aim is missed."""
+    """Return 1 if the target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("requirement", nargs="*")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--folder", help="where to work; torch takes 6 GB")
+    parser.add_argument("--folder", help="working folder; torch takes 6 GB")
     args = parser.parse_args()
     missed = False
     for words in [tuple(args.requirement)] if args.requirement else SETS:
@@ -116,11 +111,11 @@ def main() -> int:
                     flush=True,
                 )
             over = [row[0] for row in rows]
-            print(f"  apply over 110 % of uv: least {min(over):.2f} s, median {statistics.median(over):.2f} s (aim: under 1 s)")
+            print(f"  apply over 110 % of uv: minimum {min(over):.2f} s, median {statistics.median(over):.2f} s (target: under 1 s)")
             work = [row[4] for row in rows]
-            print(f"  the same in processor time: least {min(work):.2f} s, median {statistics.median(work):.2f} s")
+            print(f"  the same in processor time: minimum {min(work):.2f} s, median {statistics.median(work):.2f} s")
             idle = [row[3] for row in rows]
-            print(f"  nothing to do: least {min(idle):.2f} s, median {statistics.median(idle):.2f} s (aim: under 1 s)", flush=True)
+            print(f"  nothing to do: minimum {min(idle):.2f} s, median {statistics.median(idle):.2f} s (target: under 1 s)", flush=True)
             missed = missed or statistics.median(over) >= 1 or statistics.median(idle) >= 1
     return 1 if missed else 0
 

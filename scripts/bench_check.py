@@ -1,7 +1,7 @@
-"""How long `check` takes, in processor time: one lock of 300 packages, and 100 machines against it.
+"""Measure the processor time of `check`: one lock of 300 packages against one machine and against 100.
 
-The lock holds the stack of a recorded image; the machines are of twelve kinds, as those of a fleet are, or no two of them are alike.
-`scripts/bench_check.py` prints the times and the limits, and exits with 1 where one is above its limit.
+The lock has the stack of a recorded image. The machines are of twelve kinds, as in a fleet, or all different. Prints times and limits,
+and exits with 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from cudnn_resolve.operations.check import check
+from cudnn_resolve.operations.options import CheckRequest
 
-from cudnn_resolve.operations.check import check  # noqa: E402
-from cudnn_resolve.operations.options import CheckRequest  # noqa: E402
-
-IMAGE = ROOT / "tests" / "images" / "colab-2025-03-13.json"
+IMAGE = Path(__file__).resolve().parents[1] / "tests" / "images" / "colab-2025-03-13.json"
 PACKAGES, MACHINES = 300, 100
 LIMITS = {"one machine": 0.5, f"{MACHINES} machines": 2.0, f"{MACHINES} different machines": 2.0}
 STACK = ("nvidia", "torch", "tensor", "jax", "numpy", "keras", "triton", "cupy")
@@ -26,7 +24,7 @@ GPUS, DRIVERS = ("Tesla T4", "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3", "
 
 
 def lock() -> str:
-    """A list of pins: all of the stack, and other packages up to the number that is wanted."""
+    """Return pins: all of the stack, then other packages up to the total."""
     pip = json.loads(IMAGE.read_text(encoding="utf-8"))["packages"]["pip"]
     names = sorted(pip, key=lambda name: (not name.startswith(STACK), name))
     plain = [name for name in names if name.startswith(STACK) or pip[name][:1].isdigit()]
@@ -34,7 +32,7 @@ def lock() -> str:
 
 
 def machine(number: int, *, alike: bool) -> str:
-    """The facts of one machine; of 28 Pythons and 100 drivers where they are not `alike`."""
+    """Return the facts of one machine; unless `alike`, there are 28 Pythons and 100 drivers."""
     python, driver = f"3.{10 + number % 4}.{number % 7}", f"{525 + number}.60.13"
     if alike:
         python, driver = "3.11.11", DRIVERS[number % len(DRIVERS)]
@@ -48,7 +46,7 @@ def machine(number: int, *, alike: bool) -> str:
 
 
 def main() -> int:
-    """Print the processor time of each check, the best of three."""
+    """Print the processor time of each check, the best of three; return 1 if one is too slow."""
     with tempfile.TemporaryDirectory() as folder:
         path, fleet, zoo = Path(folder) / "requirements.txt", Path(folder) / "fleet", Path(folder) / "zoo"
         path.write_text(lock(), encoding="utf-8")

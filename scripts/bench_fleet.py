@@ -1,9 +1,9 @@
-"""Processor time and memory of `fleet` on facts files drawn around the recorded images and the table of cards.
+"""Measure processor time and memory of `fleet` on generated facts files.
 
 scripts/bench_fleet.py [--hosts N] [--classes N] [--noise] [VERB WORD ...]
 
-A class is an image with a card and a driver; its hosts differ in the identifiers of their GPUs, with `--noise` also in the patch release
-of the driver, the memory of the cards and a package. Prints seconds of processor time, of this computer's clock, and the peak of memory.
+A class combines a recorded image with a card and a driver. Its hosts differ in the UUIDs of their GPUs, with `--noise` also in the patch
+release of the driver, the memory of the cards and one package. Prints processor seconds, wall seconds and peak memory.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from measure import measure
 
 from cudnn_resolve.host.tables import open_book
 
@@ -27,7 +26,7 @@ DRIVERS = ("470.82.01", "525.105.17", "535.104.05", "550.54.15", "560.35.03", "5
 
 
 def kinds(count: int, choice: random.Random) -> Iterator[dict[str, Any]]:
-    """The facts that the hosts of each class share."""
+    """Yield the facts shared by the hosts of each class."""
     images = [json.loads(path.read_text("utf-8")) for path in sorted(IMAGES.glob("*.json"))]
     cards = [card for card in open_book().cards() if card.kind in ("datacenter", "geforce")]
     seen: set[tuple[str, str, str, int]] = set()
@@ -41,7 +40,7 @@ def kinds(count: int, choice: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def host(kind: dict[str, Any], number: int, choice: random.Random, *, noise: bool) -> dict[str, Any]:
-    """The facts of one host of a class."""
+    """Return the facts of one host of a class."""
     gpus = [{**gpu, "uuid": f"GPU-{number:08x}-{place:04x}"} for place, gpu in enumerate(kind["gpus"])]
     facts = {**kind, "note": f"node{number:05d}", "gpus": gpus}
     if noise:
@@ -54,7 +53,7 @@ def host(kind: dict[str, Any], number: int, choice: random.Random, *, noise: boo
 
 
 def main() -> int:
-    """Write the files, run the verb on them, print what it took."""
+    """Write the files, run the verb on them, and print the cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--classes", type=int, default=40)
@@ -68,15 +67,12 @@ def main() -> int:
             facts = host(shared[number % len(shared)], number, choice, noise=args.noise)
             (Path(folder) / f"node{number:05d}.json").write_text(json.dumps(facts, indent=1), "utf-8")
         words = [*args.words, *further, "--from", folder, "--format", "json", "-o", f"{folder}.answer"]
-        before = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "cudnn_resolve", "fleet", *words], stdout=subprocess.DEVNULL, check=False)
-        took = time.monotonic() - before
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = measure([sys.executable, "-m", "cudnn_resolve", "fleet", *words])
     answer = Path(f"{folder}.answer")
     found = json.loads(answer.read_text("utf-8")) if answer.exists() else {"classes": ()}
     answer.unlink(missing_ok=True)
-    print(f"{args.hosts} hosts, {len(found['classes'])} classes, exit code {done.returncode}")
-    print(f"{used.ru_utime + used.ru_stime:.1f} s of processor time, {took:.1f} s, {used.ru_maxrss >> 10} MB")
+    print(f"{args.hosts} hosts, {len(found['classes'])} classes, exit code {run.code}")
+    print(f"{run.processor_ms / 1000:.1f} s of processor time, {run.wall_ms / 1000:.1f} s, {run.peak_mib:.0f} MiB")
     return 0
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compares `cudnn-resolve lock` with `uv pip compile` and `pip lock` on the same requirements, in turn, in one run.
+"""Compare `cudnn-resolve lock` with `uv pip compile` and `pip lock` on the same requirements, in alternating rounds.
 
-usage: bench_lock.py [--rounds N] [--items NAME,…] [--mirror] [--delay MS] [--pip] [--where]
+usage: bench_lock.py [--rounds N] [--items NAME,…] [--mirror] [--delay MS] [--pip]
 
-For each item: with an empty cache (cold), with the cache of the run before (warm), and without a network from that cache (offline). Prints
-medians of wall time, processor time and peak memory, and the ratio to uv. By default the configured index is asked; with `--mirror`
-a server on loopback, filled in a first pass from that index, gives the same pages compressed, with ETag, Cache-Control and PEP 658
-metadata, and waits `--delay` milliseconds before each answer. Items that uv cannot solve are timed to its answer "no". cudnn-resolve's
-tables are compiled beforehand, as after any first use; `tables` says what that first use costs.
+Each item runs with an empty cache (cold), with the cache of the previous run (warm), and offline from that cache. Prints medians of wall
+time, processor time and peak memory, and the ratio to uv. By default the configured index is used; with `--mirror` a server on loopback,
+filled from that index in a first pass, serves the same pages compressed, with ETag, Cache-Control and PEP 658 metadata, and waits
+`--delay` milliseconds before each response. Items that uv cannot solve are timed up to its "no". The tables of cudnn-resolve are compiled
+beforehand, as after any first use; the line `tables` gives the cost of that first use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -32,7 +31,8 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import LAUNCHER
+from environments import find_uv
+from measure import Run, measure
 
 FACTS = {
     "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
@@ -108,7 +108,7 @@ SCIENCE = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Item:
-    """Requirements for both programs: `ours` names frameworks, `theirs` the same with the extras that bring CUDA."""
+    """Requirements for both programs: `ours` names frameworks, `theirs` the same with the extras that install CUDA."""
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
@@ -118,7 +118,7 @@ class Item:
 
 
 def same(*names: str, python: str = "3.11", more: tuple[str, ...] = ()) -> Item:
-    """An item whose requirements are written alike for both."""
+    """Item with the same requirements for both programs."""
     return Item(ours=names, theirs=names, python=python, more=more)
 
 
@@ -137,36 +137,17 @@ ITEMS = {
     "boto-no": same("torch", more=("boto3", "botocore<1.30", "s3fs>=2024.1")),
     "airflow-no": same("tensorflow", more=("apache-airflow==2.7.3", "protobuf<3.20")),
 }
-"""The last ones take a search that learns from what it tried; `-no` have no answer."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """What one run took."""
-
-    wall_ms: float
-    processor_ms: float
-    peak_mib: float
-    code: int
-
-
-def measure(argv: list[str], environment: dict[str, str]) -> Run:
-    """What running the command took."""
-    command = [sys.executable, "-I", "-S", "-c", LAUNCHER, *argv]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
-    wall, processor, peak_kib, code = said.split()
-    return Run(wall_ms=float(wall) * 1000, processor_ms=float(processor) * 1000, peak_mib=int(peak_kib) / 1024, code=int(code))
+"""The last ones need a search that learns from failed attempts; those in `-no` have no solution."""
 
 
 class Bench:
-    """The commands of all programs over one index and one folder."""
+    """Command lines of all programs for one index and one folder."""
 
     def __init__(self, scratch: Path, index: str | None) -> None:
         self.scratch = scratch
         self.index = index
-        beside = Path(sys.executable).parent
-        self.uv = str(beside / "uv") if (beside / "uv").exists() else shutil.which("uv")
-        self.own = str(beside / "cudnn-resolve")
+        self.uv = find_uv()
+        self.own = str(Path(sys.executable).parent / "cudnn-resolve")
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
         self.environment |= {"PIP_CONFIG_FILE": os.devnull, "XDG_CACHE_HOME": str(scratch / "cache"), "HOME": str(scratch), "NO_COLOR": "1"}
         self.environment["UV_PYTHON_DOWNLOADS"] = "never"
@@ -175,7 +156,7 @@ class Bench:
             self.environment["PIP_CERT"] = certificate
 
     def argv(self, program: str, name: str, mode: str) -> list[str]:
-        """The command line of a program for an item."""
+        """Command line of a program for an item."""
         item = ITEMS[name]
         wanted = self.scratch / f"{name}.{program}.in"
         offline = ["--offline"] if mode == "offline" else []
@@ -201,7 +182,7 @@ class Bench:
         return [sys.executable, "-m", "pip", "lock", "-q", "-r", str(wanted), "-o", str(self.scratch / "pip.toml"), *index]
 
     def forget(self, program: str) -> None:
-        """Empties the cache of a program; compiled tables stay, they are no cache of the index."""
+        """Empty the index cache of a program; compiled tables stay."""
         if program == "ours":
             for folder in (self.scratch / "cache" / "cudnn-resolve").glob("*"):
                 if not folder.name.startswith("tables"):
@@ -213,7 +194,7 @@ class Bench:
 
 
 class Mirror:
-    """An index on loopback that gives what the configured one gives, as fast as it is told to."""
+    """Index on loopback that serves the content of the configured one, with a given delay."""
 
     def __init__(self, delay_ms: float) -> None:
         self.delay_ms = delay_ms
@@ -230,14 +211,14 @@ class Mirror:
                 mirror.answer(self)
 
             def do_HEAD(self) -> None:
-                """The size of a file; any will do, nothing is downloaded."""
+                """Send any file size; nothing is downloaded."""
                 time.sleep(mirror.delay_ms / 1000)
                 self.send_response(200)
                 self.send_header("Content-Length", "1000000")
                 self.end_headers()
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-                """Nothing."""
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
+                """Print nothing."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -245,7 +226,7 @@ class Mirror:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
-        """One page or one METADATA file."""
+        """Send a page or a METADATA file."""
         time.sleep(self.delay_ms / 1000)
         path = urllib.parse.unquote(handler.path)
         found = self.pages.get(path) or self._fill(path)
@@ -302,29 +283,29 @@ class Mirror:
 
 
 def fetch(url: str) -> bytes:
-    """The body at an address."""
+    """Body of the page at a URL."""
     if not url.startswith("https://"):
-        raise SystemExit(f"bench: the index {url} is none that can be mirrored")
-    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - looked at above
+        raise SystemExit(f"bench: cannot mirror the index {url}: it is not served by https")
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - checked above
         return bytes(answer.read())
 
 
 def upstream_index() -> str:
-    """The index that pip here is configured with."""
+    """Index that pip is configured for here."""
     from cudnn_resolve.index.config import Options, read_settings
 
     return read_settings(Options(), os.environ, prefix=sys.prefix).indexes[0].url.rstrip("/")
 
 
-def run(bench: Bench, options: argparse.Namespace) -> None:
-    """Measures every item, mode and program, and prints a line for each."""
+def measure_items(bench: Bench, options: argparse.Namespace) -> None:
+    """Measure every item, mode and program, and print a line for each."""
     programs = ["ours", *(["uv"] if bench.uv else []), *(["pip"] if options.pip else [])]
     print(f"{'item':<14}{'mode':<9}{'program':<8}{'wall ms':>9}{'min':>8}{'max':>8}{'cpu ms':>8}{'MiB':>7}{'x uv':>7}  exit")
     for name in options.items.split(",") if options.items else ITEMS:
         runs: dict[tuple[str, str], list[Run]] = {}
         if bench.index:
             for program in programs:
-                measure(bench.argv(program, name, "cold"), bench.environment)  # the mirror learns what it will be asked
+                measure(bench.argv(program, name, "cold"), bench.environment)  # fills the mirror
         for _ in range(options.rounds):
             for mode in ("cold", "warm", "offline"):
                 for program in programs:
@@ -334,12 +315,12 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
                         bench.forget(program)
                     runs.setdefault((mode, program), []).append(measure(bench.argv(program, name, mode), bench.environment))
         for (mode, program), some in runs.items():
-            wall = sorted(one.wall_ms for one in some)
+            wall = sorted(run.wall_ms for run in some)
             median = statistics.median(wall)
-            peer = statistics.median(one.wall_ms for one in runs[mode, "uv"]) if (mode, "uv") in runs else None
+            peer = statistics.median(run.wall_ms for run in runs[mode, "uv"]) if (mode, "uv") in runs else None
             ratio = f"{median / peer:.2f}" if peer else "-"
-            processor, peak = statistics.median(one.processor_ms for one in some), max(one.peak_mib for one in some)
-            codes = "/".join(sorted({str(one.code) for one in some}))
+            processor, peak = statistics.median(run.processor_ms for run in some), max(run.peak_mib for run in some)
+            codes = "/".join(sorted({str(run.code) for run in some}))
             times = f"{median:>9.0f}{wall[0]:>8.0f}{wall[-1]:>8.0f}{processor:>8.0f}"
             print(f"{name:<14}{mode:<9}{program:<8}{times}{peak:>7.0f}{ratio:>7}  {codes}", flush=True)
 
@@ -347,12 +328,12 @@ def run(bench: Bench, options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each command runs (5)")
-    parser.add_argument("--items", help=f"of {', '.join(ITEMS)} (all)")
-    parser.add_argument("--mirror", action="store_true", help="ask a server on loopback that gives what the index gives, with PEP 658")
-    parser.add_argument("--delay", type=float, default=0.0, metavar="MS", help="milliseconds before each answer of the mirror (0)")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each command (5)")
+    parser.add_argument("--items", help=f"comma-separated, from {', '.join(ITEMS)} (all)")
+    parser.add_argument("--mirror", action="store_true", help="use a server on loopback with the content of the index and PEP 658")
+    parser.add_argument("--delay", type=float, default=0.0, metavar="MS", help="milliseconds before each response of the mirror (0)")
     parser.add_argument(
-        "--pip", action="store_true", help="measure `pip lock`, too; it downloads whole wheels from an index without PEP 658"
+        "--pip", action="store_true", help="also measure `pip lock`, which downloads whole wheels from an index without PEP 658"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cudnn-resolve-bench-") as folder:
@@ -360,10 +341,10 @@ def main() -> None:
         bench = Bench(Path(folder), mirror.url if mirror else None)
         tables = [bench.own, "plan", "-q", "--offline", "--python-version", "3.11", "-f", "torch"]
         first, second = measure(tables, bench.environment), measure(tables, bench.environment)
-        where = f"a mirror on loopback, {options.delay:g} ms before each answer" if mirror else "the configured index"
+        where = f"a mirror on loopback, {options.delay:g} ms before each response" if mirror else "the configured index"
         print(f"{options.rounds} rounds, {os.cpu_count()} cores, Python {sys.version.split()[0]}, {where}")
         print(f"tables: a first use takes {first.wall_ms - second.wall_ms:.0f} ms more than a second one\n")
-        run(bench, options)
+        measure_items(bench, options)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Breaks real environments with real wheels, has `cudnn-resolve doctor` look at what they print, and carries its remedy out.
+"""Break real environments with real wheels, diagnose their output with `cudnn-resolve doctor`, and apply its remedy.
 
 usage: broken_environments.py [--jobs N] [--record FOLDER] [NAME ...]
 
-Each environment is made in a temporary folder from the configured package index, its command is run, and the log goes to `doctor`
-together with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then the commands of
-that finding are carried out as they are printed, in their order, until the command succeeds. Nothing needs a GPU; what apt and dpkg do
-happens in a mount namespace of its own (root). `--record` writes each log with its cause, as the tests read them. Takes minutes, a
-network and about 15 GB of disk.
+Each environment is made in a temporary folder from the configured package index, its command is run, and `doctor` gets the log together
+with the facts of that environment. The first finding must be the expected cause, with a line of evidence; then its commands are run as
+printed, in order, until the failing command succeeds. Nothing needs a GPU; apt and dpkg run in a mount namespace of their own (root).
+`--record` writes each log with its cause, as the tests read them. Takes minutes, a network and about 15 GB of disk.
 """
 
 from __future__ import annotations
@@ -27,27 +26,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from environments import find_python, uv_program
 
-HERE = Path(__file__).resolve().parent.parent
-DOCTOR = [sys.executable, "-m", "cudnn_resolve", "doctor"]
-UV = [sys.executable, "-m", "uv"]
-BOUND = "".join(
+from cudnn_resolve.matrix.toml import decode
+
+ROOT = Path(__file__).resolve().parents[1]
+BIND_MOUNTS = "".join(
     f"mkdir -p $TMP/root{place} && mount --bind $TMP/root{place} {place} && "
     for place in ("/etc/apt", "/var/lib/apt", "/var/lib/dpkg", "/var/cache/apt", "/var/log", "/usr/share/doc")
 )
 NEVER = re.compile(r"\b(reboot|rmmod|modprobe|systemctl|dkms|docker|nvidia-smi|ubuntu-drivers|nvidia-bug-report|nvidia-ctk)\b")
-"""What is not carried out on the machine that this runs on."""
+"""Commands that must not run on this machine."""
 LOOKS = re.compile(r"^(cudnn-resolve (plan|matrix|detect)|apt-mark showhold|\S+ -m pip index)")
-"""Commands that only show something."""
+"""Commands that only print information."""
 
 
 @dataclass
 class Broken:
-    """One environment: what is installed, what is run, what it must be found to be, and what cures it."""
+    """An environment: what is installed, the command that fails, and the expected cause."""
 
     name: str
     cause: str
@@ -55,39 +51,38 @@ class Broken:
     """Shell command; $PY is the interpreter, $ENV its folder, $SITE its site-packages, $TMP a folder for anything else."""
     python: str = "3.11"
     install: Sequence[str] = ()
-    """Each a line of arguments for `uv pip install`."""
+    """Lines of arguments for `uv pip install`."""
     prepare: str = ""
-    """Shell command after that."""
+    """Shell command after the installation, or the name of one in the table `prepare`."""
     replaces: bool = False
-    """True where the command is an installation for which the remedy has a better one: that one must succeed in its place."""
+    """True if the command is an installation that the remedy replaces by a better one, which must succeed instead."""
     then: str = ""
-    """What the command may say once its cause is gone, since there is no GPU here: a regular expression."""
+    """Regular expression of output that is accepted once the cause is gone, since there is no GPU."""
     apt: bool = False
-    """True where apt and dpkg are at work: in a mount namespace, with directories of their own."""
+    """True to run apt and dpkg in a mount namespace, with their own directories."""
     also: Sequence[str] = ()
-    """Causes that the facts of the machine may make of it: in a container the driver is missing because no GPU was passed on."""
+    """Other accepted causes, depending on the machine: in a container the driver is missing because no GPU was passed through."""
     gone: bool = True
-    """False where the failure cannot go away on a machine without a GPU."""
+    """False if the failure persists on a machine without a GPU."""
     env: dict[str, str] = field(default_factory=dict)
 
 
 def cases() -> tuple[list[Broken], dict[str, str]]:
-    """The environments of the table beside this file, and the longer preparations that they name."""
-    with Path(__file__).with_suffix(".toml").open("rb") as file:
-        table = tomllib.load(file)
+    """Return the environments of the TOML file next to this one, and the preparations that they name."""
+    table = decode(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     rows: list[dict[str, Any]] = table["environment"]
     return [Broken(**row) for row in rows], table["prepare"]
 
 
 def environment(case: Broken, folder: Path) -> dict[str, str]:
-    """The variables of a case's commands."""
+    """Return the environment variables of a case's commands."""
     env, tmp = folder / "env", folder / "tmp"
     own = {
         "PY": str(env / "bin/python"),
         "ENV": str(env),
         "SITE": str(env / f"lib/python{case.python}/site-packages"),
         "TMP": str(tmp),
-        "UV": shlex.join(UV),
+        "UV": shlex.quote(uv_program()),
         "PATH": f"{env}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(folder),
         "LC_ALL": "C.UTF-8",
@@ -103,27 +98,19 @@ def environment(case: Broken, folder: Path) -> dict[str, str]:
     return own
 
 
-def python_of(version: str) -> str:
-    """An interpreter of that version."""
-    for place in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")):
-        return str(place)
-    found = subprocess.run([*UV, "python", "find", "--no-project", version], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or version
-
-
 def shell(command: str, env: dict[str, str], *, apt: bool = False) -> tuple[int, str]:
-    """Exit status and what was printed; whatever is asked is answered with yes."""
+    """Run a shell command, answering yes to every question, and return its exit code and output."""
     words = ["bash", "-c", f"cd {shlex.quote(env['TMP'])}; {command}"]
     if apt:
-        words[2] = f"{BOUND}{words[2]}"
+        words[2] = f"{BIND_MOUNTS}{words[2]}"
         words = ["unshare", "-m", *words]
     answers = b"y\n" * 20
     done = subprocess.run(words, env=env, input=answers, capture_output=True, check=False, timeout=1200)
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
-def levelled(text: str, env: dict[str, str]) -> str:
-    """A log without the places of this machine."""
+def anonymized(text: str, env: dict[str, str]) -> str:
+    """Return a log without the paths and indexes of this machine."""
     for name in ("SITE", "ENV", "TMP", "HOME"):
         text = text.replace(os.path.realpath(env[name]), f"/srv/{name.lower()}").replace(env[name], f"/srv/{name.lower()}")
     text = re.sub(r"/[^\s\"']{1,80}/\.pyenv/versions/[\d.]+/", "/usr/", text)
@@ -134,44 +121,43 @@ def levelled(text: str, env: dict[str, str]) -> str:
     return text[-20_000:]
 
 
-def doctor(log: str, env: dict[str, str]) -> list[dict[str, Any]]:
-    """The findings."""
-    words = [*DOCTOR, "-", "--format", "json", "--python", env["PY"]]
-    clean = {**os.environ, "PYTHONPATH": str(HERE)}
-    clean.update({name: env[name] for name in ("LD_LIBRARY_PATH",) if name in env})
-    done = subprocess.run(words, input=log, env=clean, capture_output=True, text=True, check=False, timeout=300)
+def doctor(log: str, *options: str, library_path: str | None = None) -> list[dict[str, Any]]:
+    """Return the findings of `doctor` for a log."""
+    argv = [sys.executable, "-m", "cudnn_resolve", "doctor", "-", "--format", "json", *options]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)} | ({"LD_LIBRARY_PATH": library_path} if library_path is not None else {})
+    done = subprocess.run(argv, input=log, env=env, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode not in (0, 1):
         raise RuntimeError(f"doctor: exit {done.returncode}: {done.stderr[-400:]}")
     findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
     return findings
 
 
-def cured(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> list[str] | None:
-    """The finding's own commands after which the failure is gone; None where it is not. A finding that takes its place is followed, too."""
+def findings_in(env: dict[str, str], log: str) -> list[dict[str, Any]]:
+    """Return the findings for a log of an environment, together with its facts."""
+    return doctor(log, "--python", env["PY"], library_path=env.get("LD_LIBRARY_PATH"))
+
+
+def cure(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> list[str] | None:
+    """Run the commands of a finding, and of findings that replace it; return those that removed the failure, or None."""
     done: list[str] = []
-    kept: list[str] = []
+    exports: list[str] = []
     for _ in range(6):  # one library after the other
-        for one in finding["remedy"]:
-            command = one["command"]
-            if (
-                not command
-                or command in done
-                or NEVER.search(command)
-                or LOOKS.match(command)
-                or re.search(r"\b[A-Z]{5,}\b(?!=)", placeless(command))
-            ):
+        for remedy in finding["remedy"]:
+            command = remedy["command"]
+            if not command or command in done or not is_runnable(command):
                 continue
-            lasting = "; ".join(each for each in kept if each != command)
-            code, log = shell(f"{lasting or ':'}; {command}" + ("" if case.replaces else f" ; {case.run}"), env, apt=case.apt)
-            findings = [] if code == 0 and case.replaces else doctor(log, env)
-            left = bool(case.replaces and code) or told(case.cause, log) or (code != 0 and not (case.then and re.search(case.then, log)))
+            before = "; ".join(export for export in exports if export != command)
+            code, log = shell(f"{before or ':'}; {command}" + ("" if case.replaces else f" ; {case.run}"), env, apt=case.apt)
+            findings = [] if code == 0 and case.replaces else findings_in(env, log)
+            accepted = code == 0 or bool(not case.replaces and case.then and re.search(case.then, log))
+            left = not accepted or shows(case.cause, log)
             if left and (not findings or findings[0]["summary"] == finding["summary"] or findings[0]["severity"] == "info"):
                 continue
             done.append(command)
             if not left:
                 return done
             if re.search(r"\b(export|unset) ", command):
-                kept.append(command)
+                exports.append(command)
             finding = findings[0]
             break
         else:
@@ -179,37 +165,35 @@ def cured(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> list[st
     return None
 
 
-def placeless(command: str) -> str:
-    """A command without paths and variables: what is left in capitals is a place that a reader must fill."""
-    return re.sub(r"\$\{?\w+|\S*/\S*|LD_LIBRARY_PATH", "", command)
+def is_runnable(command: str) -> bool:
+    """False for commands that must not run here, only print information, or contain a placeholder in capitals."""
+    bare = re.sub(r"\$\{?\w+|\S*/\S*|LD_LIBRARY_PATH", "", command)
+    return not (NEVER.search(command) or LOOKS.match(command) or re.search(r"\b[A-Z]{5,}\b(?!=)", bare))
 
 
-def told(cause: str, log: str) -> bool:
-    """True where the log tells of the cause."""
-    words = [*DOCTOR, "-", "--format", "json", "--no-facts"]
-    clean = {**os.environ, "PYTHONPATH": str(HERE)}
-    done = subprocess.run(words, input=log, env=clean, capture_output=True, text=True, check=False, timeout=300)
-    causes = {one["cause"] for one in json.loads(done.stdout)["findings"] if one["severity"] != "info"}
+def shows(cause: str, log: str) -> bool:
+    """True if the log alone shows the cause."""
+    causes = {finding["cause"] for finding in doctor(log, "--no-facts") if finding["severity"] != "info"}
     families = ({"cudnn_missing", "lib_not_on_path", "cudnn_major_mismatch"}, {"cuda_runtime_missing", "lib_not_on_path"})
-    return bool(causes & next((one for one in families if cause in one), {cause}))
+    return bool(causes & next((family for family in families if cause in family), {cause}))
 
 
 @dataclass
 class Outcome:
-    """How an environment went."""
+    """Result for one environment."""
 
     text: str
     broken: bool = False
     diagnosed: bool = False
     cured: bool | None = None
-    """None where it cannot be cured here."""
+    """None if it cannot be cured here."""
 
 
-def work(case: Broken, folder: Path, record: Path | None, prepared: dict[str, str]) -> Outcome:
-    """Make it, break it, have it looked at, cure it."""
+def try_case(case: Broken, folder: Path, record: Path | None, prepared: dict[str, str]) -> Outcome:
+    """Make an environment, break it, diagnose it and cure it."""
     env = environment(case, folder)
     (folder / "tmp").mkdir(parents=True)
-    words = [*UV, "venv", "-q", "--seed", "--python", python_of(case.python), env["ENV"]]
+    words = [uv_program(), "venv", "-q", "--seed", "--python", find_python(case.python), env["ENV"]]
     made = subprocess.run(words, capture_output=True, text=True, check=False)
     if made.returncode:
         return Outcome(f"no environment: {made.stderr[-200:]}")
@@ -224,41 +208,41 @@ def work(case: Broken, folder: Path, record: Path | None, prepared: dict[str, st
             return Outcome(f"cannot be prepared: {log[-300:]}")
     code, log = shell(case.run, env, apt=case.apt)
     if record is not None:
-        (record / f"{case.name}.log").write_text(f"cause: {case.cause}\n{levelled(log, env)}", "utf-8")
-    return judged(case, env, log, doctor(log, env))
+        (record / f"{case.name}.log").write_text(f"cause: {case.cause}\n{anonymized(log, env)}", "utf-8")
+    return judge(case, env, log, findings_in(env, log))
 
 
-def judged(case: Broken, env: dict[str, str], log: str, findings: list[dict[str, Any]]) -> Outcome:
-    """Whether the findings are right, and whether what they say helps."""
-    loud = [one for one in findings if one["severity"] != "info"]
+def judge(case: Broken, env: dict[str, str], log: str, findings: list[dict[str, Any]]) -> Outcome:
+    """Check the findings, then their remedy."""
+    reported = [finding["cause"] for finding in findings if finding["severity"] != "info"]
     if case.cause == "harmless":
-        return Outcome("quiet, as it should be" if not loud else f"WRONG: said {loud[0]['cause']}")
+        return Outcome("quiet, as it should be" if not reported else f"WRONG: found {reported[0]}")
     if not findings or findings[0]["cause"] not in (case.cause, *case.also):
-        said = findings[0]["cause"] if findings else "nothing"
-        return Outcome(f"WRONG: said {said} instead of {case.cause}: {log[-300:]!r}", broken=True)
-    if not any(one["line"] for one in findings[0]["evidence"]):
+        found = findings[0]["cause"] if findings else "nothing"
+        return Outcome(f"WRONG: found {found} instead of {case.cause}: {log[-300:]!r}", broken=True)
+    if not any(evidence["line"] for evidence in findings[0]["evidence"]):
         return Outcome("WRONG: without a line of evidence", broken=True)
     if not findings[0]["remedy"]:
         return Outcome("WRONG: without a remedy", broken=True)
     if not case.gone:
         return Outcome("diagnosed; its remedy needs a GPU or a driver", broken=True, diagnosed=True)
-    how = cured(case, env, findings[0])
-    if how is None:
-        commands = [one["command"] for one in findings[0]["remedy"]]
-        return Outcome(f"WRONG: not cured by {commands}", broken=True, diagnosed=True, cured=False)
-    return Outcome(f"cured: {' && '.join(how)}", broken=True, diagnosed=True, cured=True)
+    commands = cure(case, env, findings[0])
+    if commands is None:
+        tried = [remedy["command"] for remedy in findings[0]["remedy"]]
+        return Outcome(f"WRONG: not cured by {tried}", broken=True, diagnosed=True, cured=False)
+    return Outcome(f"cured: {' && '.join(commands)}", broken=True, diagnosed=True, cured=True)
 
 
 def quoted(line: str) -> str:
-    """A line of requirements for a shell; variables stay."""
+    """Quote the words of a line for a shell, leaving variables to expand."""
     return " ".join(f'"{word}"' for word in line.split())
 
 
-def tried(case: Broken, record: Path | None, prepared: dict[str, str]) -> Outcome:
-    """How an environment went, printed; nothing of it is left."""
+def run_case(case: Broken, record: Path | None, prepared: dict[str, str]) -> Outcome:
+    """Try an environment in a temporary folder, and print the outcome."""
     folder = Path(tempfile.mkdtemp(prefix="broken-"))
     try:
-        outcome = work(case, folder, record, prepared)
+        outcome = try_case(case, folder, record, prepared)
     except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
         outcome = Outcome(f"WRONG: {type(error).__name__}: {error}")
     finally:
@@ -268,27 +252,27 @@ def tried(case: Broken, record: Path | None, prepared: dict[str, str]) -> Outcom
 
 
 def main() -> int:
-    """The number of environments that went wrong, 1 at most."""
+    """Return 1 if any environment went wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--record", type=Path, help="write the logs there")
-    parser.add_argument("--jobs", type=int, default=1, help="environments at a time")
+    parser.add_argument("--record", type=Path, help="folder for the logs")
+    parser.add_argument("--jobs", type=int, default=1, help="environments in parallel")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     found, prepared = cases()
     unknown = set(args.names) - {case.name for case in found}
     if unknown:
-        parser.error(f"no environment is named {', '.join(sorted(unknown))}; there are {', '.join(case.name for case in found)}")
+        parser.error(f"unknown environments: {', '.join(sorted(unknown))}; choose from {', '.join(case.name for case in found)}")
     chosen = [case for case in found if not args.names or case.name in args.names]
     with ThreadPoolExecutor(args.jobs) as pool:
-        outcomes = list(pool.map(lambda case: tried(case, args.record, prepared), chosen))
-    broken = [one for one in outcomes if one.broken]
-    diagnosed = [one.cured for one in broken if one.diagnosed]
+        outcomes = list(pool.map(lambda case: run_case(case, args.record, prepared), chosen))
+    broken = [outcome for outcome in outcomes if outcome.broken]
+    diagnosed = [outcome.cured for outcome in broken if outcome.diagnosed]
     print(
-        f"{len(broken)} broken, {len(diagnosed)} diagnosed, {diagnosed.count(True)} cured by the finding's own command, "
+        f"{len(broken)} broken, {len(diagnosed)} diagnosed, {diagnosed.count(True)} cured by the command of the finding, "
         f"{diagnosed.count(None)} cannot be cured here, {diagnosed.count(False)} not cured; "
         f"{len(outcomes) - len(broken)} harmless or not set up"
     )
-    return 1 if any(not one.text.startswith(("cured", "diagnosed", "quiet")) for one in outcomes) else 0
+    return 1 if any(not outcome.text.startswith(("cured", "diagnosed", "quiet")) for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

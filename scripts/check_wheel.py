@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Builds the wheel and the sdist from this checkout and says what is wrong with them; exit 1 where something is.
+"""Build the wheel and the sdist from this checkout and print what is wrong with them; exit 1 if anything is.
 
-usage: check_wheel.py [FOLDER]      FOLDER keeps what was built; without it nothing is kept
+usage: check_wheel.py [FOLDER]      keep the built files in FOLDER
 
-The environment must hold `build` and `hatchling` (scripts/install sees to that): nothing is downloaded.
+The environment must have `build` and `hatchling` (scripts/install provides them): nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ SDIST_PARTS = (
     "tests/conftest.py",
     "hatch_build.py",
 )
-"""What an unpacked sdist needs so that one can build and test from it, besides the package and the tables."""
+"""Files needed to build and test from an unpacked sdist, besides the package and the tables."""
 
 
 def build(checkout: Path, folder: Path, *kinds: str) -> list[Path]:
-    """The files that hatchling makes of the checkout, one for each kind (`wheel`, `sdist`), in that order."""
+    """Build the checkout with hatchling and return one file for each kind (`wheel`, `sdist`), in that order."""
     made = []
     for kind in kinds:
         argv = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(folder), str(checkout)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise SystemExit(f"the {kind} cannot be built:\n{done.stdout}{done.stderr}")
+            raise SystemExit(f"cannot build the {kind}:\n{done.stdout}{done.stderr}")
         pattern = "*.whl" if kind == "wheel" else "*.tar.gz"
         made.append(max(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns))
     return made
 
 
 def wheel_content(wheel: Path) -> dict[str, bytes]:
-    """Name and bytes of every file in the wheel."""
+    """Return the name and content of every file in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
 
 
 def sdist_content(sdist: Path) -> dict[str, bytes]:
-    """Name, without the top folder, and bytes of every file in the sdist."""
+    """Return the name, without the top folder, and content of every file in the sdist."""
     content = {}
     with tarfile.open(sdist) as archive:
         for member in archive.getmembers():
@@ -66,7 +66,7 @@ def sdist_content(sdist: Path) -> dict[str, bytes]:
 
 
 def files(checkout: Path, folder: str) -> dict[str, bytes]:
-    """Path relative to the folder and bytes of every file of the checkout below it, but for caches."""
+    """Return the relative path and content of every file in a folder of the checkout, except caches."""
     base = checkout / folder
     return {
         path.relative_to(base).as_posix(): path.read_bytes()
@@ -77,7 +77,7 @@ def files(checkout: Path, folder: str) -> dict[str, bytes]:
 
 @lru_cache(maxsize=1)
 def copies(checkout: Path) -> dict[str, bytes]:
-    """Name and bytes of the compiled copy of every table."""
+    """Return the name and content of the compiled copy of every table."""
     from cudnn_resolve.host.tablecache import SHIPPED, Copies
     from cudnn_resolve.host.tables import DirectoryTables
 
@@ -87,17 +87,15 @@ def copies(checkout: Path) -> dict[str, bytes]:
 
 
 def differences(what: str, wanted: dict[str, bytes], found: dict[str, bytes]) -> list[str]:
-    """A line for each file that lacks, differs or has no business there."""
+    """Return a line for each missing, unexpected or different file."""
     lines = [f"{what}: {name} is missing" for name in sorted(wanted.keys() - found.keys())]
-    lines += [f"{what}: {name} does not belong there" for name in sorted(found.keys() - wanted.keys())]
-    lines += [
-        f"{what}: {name} is not the file of the checkout" for name in sorted(wanted.keys() & found.keys()) if wanted[name] != found[name]
-    ]
+    lines += [f"{what}: {name} is unexpected" for name in sorted(found.keys() - wanted.keys())]
+    lines += [f"{what}: {name} differs from the checkout" for name in sorted(wanted.keys() & found.keys()) if wanted[name] != found[name]]
     return lines
 
 
 def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
-    """What is wrong with the wheel: it holds the package, the tables and their compiled copies, licence and metadata, and nothing else."""
+    """Return faults of the wheel: it must have the package, the tables, their compiled copies, licence and metadata, and nothing else."""
     found = wheel_content(wheel)
     info = next((name.partition("/")[0] for name in found if name.endswith(".dist-info/METADATA")), None)
     if info is None:
@@ -114,14 +112,14 @@ def wheel_faults(checkout: Path, wheel: Path) -> list[str]:
         faults.append("wheel: there is no command cudnn-resolve")
     for line in ("Name: cudnn-resolve", "License-Expression: Apache-2.0", "Requires-Python: >=3.10"):
         if line not in about["METADATA"].decode().splitlines():
-            faults.append(f"wheel: its metadata does not say {line!r}")
+            faults.append(f"wheel: the metadata lacks {line!r}")
     if not any(name.endswith(".toml") for name in files(checkout, "matrices")):
-        faults.append("checkout: matrices/ holds no tables")
+        faults.append("checkout: matrices/ has no tables")
     return faults
 
 
 def sdist_faults(checkout: Path, sdist: Path) -> list[str]:
-    """What is wrong with the sdist: it holds the package, the tables, and all that building and testing need."""
+    """Return faults of the sdist, which must have the package, the tables, and everything needed to build and test."""
     found = sdist_content(sdist)
     faults = [f"sdist: {name} is missing" for name in SDIST_PARTS if name not in found]
     for folder in (PACKAGE, "matrices"):
@@ -131,13 +129,13 @@ def sdist_faults(checkout: Path, sdist: Path) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """The exit status: 0 where nothing is wrong."""
+    """Return 0 if nothing is wrong."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(argv[0]) if argv else Path(scratch)
         wheel, sdist = build(ROOT, folder, "wheel", "sdist")
         faults = wheel_faults(ROOT, wheel) + sdist_faults(ROOT, sdist)
         size_kib = wheel.stat().st_size // 1024
-    print("\n".join(faults) or f"{wheel.name} ({size_kib} KiB) and {sdist.name} hold what they should")
+    print("\n".join(faults) or f"{wheel.name} ({size_kib} KiB) and {sdist.name} are as they should be")
     return bool(faults)
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Let every system call of `apply` that changes something fail, one after the other, and look whether the next command mends it.
+"""Make every modifying system call of `apply` fail, one at a time, and check that the next command recovers.
 
     scripts/fault_apply.py [--installer uv|pip] [--during apply|undo|resume] [--mode kill|EIO|ENOSPC]
                            [--thin N] [--seldom N] [--results FILE]
 
-The real command line installs ten small wheels, removes one package and replaces four. A seccomp filter stops each call that changes a
-file system, of the program and of all its children, static ones such as uv too; the call of the number that is due kills every process,
-answers an input/output error, or finds the disk full from then on. Afterwards the environment must be as it was or as planned, or the
-exit code must say otherwise; then, by turns, `apply` again, an undo, or the journal's own `recover.py` must leave exactly the planned or
-the former environment. `--thin N` takes every Nth call only of those that no environment and no journal can notice: caches, temporary
-folders, and what is laid out before the change; `--seldom N` goes on with `apply`, which takes longest,
-after every Nth of those. With `--results` it goes on where it was stopped. Exit code 1 where anything is wrong.
+The real command line installs ten small wheels, removes one package and replaces four. A seccomp filter intercepts each call that changes
+a file system, of the program and all its children, including static ones such as uv. The selected call kills every process, fails with
+an input/output error, or finds the disk full from then on. Afterwards the environment must be as before or as planned, or the exit code
+must say otherwise; then, in turn, another `apply`, an undo, or the journal's own `recover.py` must leave exactly the planned or the former
+environment. `--thin N` takes only every Nth of the calls that neither the environment nor the journal can notice: caches, temporary
+folders, and files staged before the change; `--seldom N` continues with `apply`, the slowest, only after every Nth of those. With
+`--results` an interrupted run continues where it stopped. Exit code 1 if anything is wrong.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tests.index_server import IndexServer
 
 _THEN = ("undo", "apply", "recover.py")
 _UNSEEN = ("cache", "staging")
-"""Places where neither the environment nor the journal can notice what is missing."""
+"""Places in which neither the environment nor the journal can notice a failed call."""
 
 
 def main() -> int:
-    """Run every trial that is not in the results yet; 1 where one of them left something else."""
+    """Run every trial without a result; return 1 if one left something else."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--installer", choices=("pip", "uv"), default="uv")
     parser.add_argument("--during", choices=("apply", "undo", "resume"), default="apply")
@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, metavar="FILE")
     args = parser.parse_args()
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - far faster, and no disk is worn
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - much faster, and spares the disk
     home = Path(tempfile.mkdtemp(prefix="fault-apply-", dir=memory))
     rows = _rows(args.results)
     try:
@@ -68,23 +68,23 @@ def _rows(results: Path | None) -> list[dict[str, object]]:
 
 
 def due(points: list[Point], mode: str, thin: int) -> list[Point]:
-    """The calls that are to fail: of those that nothing can notice every Nth, and for a full disk those that need room."""
-    out, unseen = [], 0
-    for one in points:
-        if mode == "ENOSPC" and not one.room:
+    """Return the calls to fail: every Nth of the unnoticeable ones, and for a full disk those that need space."""
+    chosen, unseen = [], 0
+    for point in points:
+        if mode == "ENOSPC" and not point.room:
             continue
-        if one.place in _UNSEEN:
+        if point.place in _UNSEEN:
             unseen += 1
             if unseen % thin:
                 continue
-        out.append(one)
-    return out
+        chosen.append(point)
+    return chosen
 
 
 def _strike(trial: Trial, args: argparse.Namespace, done: set[object]) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     chosen = due(trial.points, args.mode, args.thin)
-    random.Random(0).shuffle(chosen)  # noqa: S311 - so that a run that is stopped has tried some of everything
+    random.Random(0).shuffle(chosen)  # noqa: S311 - so that an interrupted run has tried some of everything
     print(f"{len(trial.points)} calls, {len(chosen)} of them to fail", flush=True)
     for turn, point in enumerate(chosen):
         if point.number in done:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Feed one door of the program with valid inputs that were mutated, until the time is up.
+"""Feed mutated valid inputs to one entry point of the program for some time.
 
 usage: fuzz.py {lock,facts,outputs,requirements,lists,matrix,logs,wheels,cli} [--minutes N] [--count N] [--seed S]
 
-Inputs are trees, lines or words that the program accepts, with one to three places changed, so that most pass the first check and reach
-what stands behind it. Each must end in an answer or in an error of the program's own (message and code): a traceback, ten seconds of
-processor time, 500 MB of memory, or a value that does not survive being written and read again is a finding. It is printed with its
-seed, by which `--seed S --count 1` makes it again. Ends with 1 where anything was found.
+Inputs are trees, lines or words that the program accepts, with one to three changes, so that most pass the first check and reach the code
+behind it. Each must give a result or a proper error (message and code): a traceback, ten seconds of processor time, 500 MB of memory, or
+a value that does not survive a round trip is a finding. It is printed with its seed; `--seed S --count 1` reproduces it. Exit code 1 if
+there are findings.
 """
 
 from __future__ import annotations
@@ -34,51 +34,46 @@ from xml.etree import ElementTree as ET
 import tomli_w
 import yaml
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from fuzz_chance import BOOK, SAMPLES, WORDS, Chance
+from fuzz_wheel import wheel
 
-HERE = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(HERE))
+from cudnn_resolve.cli.main import main
+from cudnn_resolve.cli.parser import Parser
+from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.match import Reader
+from cudnn_resolve.errors import CudnnResolveError
+from cudnn_resolve.evidence.link_check import Site, broken_links, explain
+from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary
+from cudnn_resolve.execution.environment import KINDS, Environment
+from cudnn_resolve.execution.wheel import read_wheel as read_for_installation
+from cudnn_resolve.facts.codec import decode, encode
+from cudnn_resolve.facts.output import read_output
+from cudnn_resolve.host.archive import bad_wheel
+from cudnn_resolve.host.libraries import wheel_declared, wheel_libraries
+from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.index.remote_wheel import WheelError, read_contents, read_wheel_metadata
+from cudnn_resolve.locking.read_pylock import read as read_lock
+from cudnn_resolve.locking.write_pylock import write as write_lock
+from cudnn_resolve.matrix.toml import decode as decode_toml
+from cudnn_resolve.operations.package_set import subject_of_file
+from cudnn_resolve.operations.verdict import machine_name, verdict_on
+from cudnn_resolve.planning.from_lock import plan_of_lock
+from cudnn_resolve.report import check as verdicts
+from cudnn_resolve.report.doctor import markdown, render
+from cudnn_resolve.report.document import DoctorDocument, document
+from cudnn_resolve.report.text import Style, clean
+from cudnn_resolve.requirement.file import read_requirements
+from cudnn_resolve.requirement.machine import machine_of
 
-from fuzz_chance import BOOK, SAMPLES, WORDS, Chance  # noqa: E402
-from fuzz_wheel import wheel  # noqa: E402
-
-from cudnn_resolve.cli.main import main  # noqa: E402
-from cudnn_resolve.cli.parser import Parser  # noqa: E402
-from cudnn_resolve.diagnosis.diagnose import diagnose  # noqa: E402
-from cudnn_resolve.diagnosis.match import Reader  # noqa: E402
-from cudnn_resolve.errors import CudnnResolveError  # noqa: E402
-from cudnn_resolve.evidence.link_check import Site, broken_links, explain  # noqa: E402
-from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary  # noqa: E402
-from cudnn_resolve.execution.environment import KINDS, Environment  # noqa: E402
-from cudnn_resolve.execution.wheel import read_wheel as read_for_installation  # noqa: E402
-from cudnn_resolve.facts.codec import decode, encode  # noqa: E402
-from cudnn_resolve.facts.output import read_output  # noqa: E402
-from cudnn_resolve.host.archive import bad_wheel  # noqa: E402
-from cudnn_resolve.host.libraries import wheel_declared, wheel_libraries  # noqa: E402
-from cudnn_resolve.host.tables import open_book  # noqa: E402
-from cudnn_resolve.index.remote_wheel import WheelError, read_contents, read_wheel_metadata  # noqa: E402
-from cudnn_resolve.locking.read_pylock import read as read_lock  # noqa: E402
-from cudnn_resolve.locking.write_pylock import write as write_lock  # noqa: E402
-from cudnn_resolve.operations.package_set import subject_of_file  # noqa: E402
-from cudnn_resolve.operations.verdict import machine_name, verdict_on  # noqa: E402
-from cudnn_resolve.planning.from_lock import plan_of_lock  # noqa: E402
-from cudnn_resolve.report import check as verdicts  # noqa: E402
-from cudnn_resolve.report.doctor import markdown, render  # noqa: E402
-from cudnn_resolve.report.document import DoctorDocument, document  # noqa: E402
-from cudnn_resolve.report.text import Style, clean  # noqa: E402
-from cudnn_resolve.requirement.file import read_requirements  # noqa: E402
-from cudnn_resolve.requirement.machine import machine_of  # noqa: E402
-
+ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 10
 MOST_BYTES = 500 << 20
-MACHINES = [json.loads(path.read_text("utf-8")) for path in sorted((HERE / "tests/machines").glob("*.json"))]
-LOCKS = [path.read_text("utf-8") for path in sorted((HERE / "tests/golden").glob("*.pylock.toml"))]
-OUTPUTS = [path.read_text("utf-8") for path in sorted((HERE / "tests/outputs").iterdir())]
+MACHINES = [json.loads(path.read_text("utf-8")) for path in sorted((ROOT / "tests/machines").glob("*.json"))]
+LOCKS = [path.read_text("utf-8") for path in sorted((ROOT / "tests/golden").glob("*.pylock.toml"))]
+OUTPUTS = [path.read_text("utf-8") for path in sorted((ROOT / "tests/outputs").iterdir())]
 LISTS = [
-    *(path.read_text("utf-8") for path in sorted((HERE / "tests/lists").iterdir())),
+    *(path.read_text("utf-8") for path in sorted((ROOT / "tests/lists").iterdir())),
     *LOCKS,
     "Package Version\n------- -------\ntorch 2.6.0\nnvidia-cudnn-cu12 9.1.0.70\n",
     '[{"name": "torch", "version": "2.6.0"}, {"name": "tensorflow", "version": "2.18.0"}]',
@@ -86,7 +81,7 @@ LISTS = [
     '[[package]]\nname = "torch"\nversion = "2.6.0"\nmarkers = "python_version > \'3\'"\n[metadata]\nlock-version = "2.1"\n',
     '[metadata]\nlock_version = "4.5.0"\n[[package]]\nname = "torch"\nversion = "2.6.0"\ngroups = ["default"]\n',
 ]
-TABLES = sorted(path for path in (HERE / "matrices").rglob("*.toml") if path.stat().st_size < 400_000)
+TABLES = sorted(path for path in (ROOT / "matrices").rglob("*.toml") if path.stat().st_size < 400_000)
 REQUIREMENTS = (
     *("torch==2.6.0", "numpy<2", "jax[cuda12]>=0.4", "transformers==4.36.2", "pandas; python_version >= '3.9'", "--pre", "-c limits.txt"),
     *("demo @ https://host.example/demo-1.0-py3-none-any.whl#sha256=" + "0" * 64, "./here", "-e .", "--hash=sha256:" + "a" * 64, "# words"),
@@ -103,25 +98,25 @@ SITE = Environment(python="/env/bin/python", version="3.11", prefix="/env", sche
 
 
 class TooLongError(BaseException):
-    """An input that took too much time; nothing may catch it on the way."""
+    """An input took too much time; a BaseException, so that nothing catches it on the way."""
 
 
 def run(*words: str) -> str:
-    """What the program prints for a command line; AssertionError where it fails in an unforeseen way."""
+    """Run a command line and return its output; AssertionError for an unexpected failure."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(words)
-        gc.unfreeze()  # `main` is for a process of its own
+        gc.unfreeze()  # `main` expects to have the process to itself
         gc.collect()
-    said = err.getvalue()
-    assert "error: internal error" not in said, f"{shlex.join(words)}: {said}"
-    assert "s3cr3t" not in said + out.getvalue(), f"{shlex.join(words)}: a password is shown"
+    errors = err.getvalue()
+    assert "error: internal error" not in errors, f"{shlex.join(words)}: {errors}"
+    assert "s3cr3t" not in errors + out.getvalue(), f"{shlex.join(words)}: a password is shown"
     assert code in (0, 1, 2, 3), f"{shlex.join(words)}: exit code {code}"
     return out.getvalue()
 
 
 def written(name: str, text: str | bytes) -> str:
-    """The path of a file with this content, in the folder of the run."""
+    """Write a file in the folder of the run, and return its path."""
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
     Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_bytes(raw)
@@ -131,10 +126,10 @@ def written(name: str, text: str | bytes) -> str:
 def fuzz_lock(chance: Chance) -> None:
     """A lock: read, written and read again, planned for a machine, checked."""
     text = chance.choice(LOCKS)
-    text = tomli_w.dumps(_toml(chance.changed(tomllib.loads(text)))) if chance.random() < 0.9 else chance.mangled(text)
+    text = tomli_w.dumps(_toml(chance.changed(decode_toml(text)))) if chance.random() < 0.9 else chance.mangled(text)
     lock = read_lock(text)
     again = read_lock(write_lock(lock))
-    assert [(one.name, one.version) for one in again.packages] == [(one.name, one.version) for one in lock.packages]
+    assert [(entry.name, entry.version) for entry in again.packages] == [(entry.name, entry.version) for entry in lock.packages]
     plan_of_lock(lock, "/project", decode(json.dumps(chance.choice(MACHINES))), BOOK)
     if chance.random() < 0.1:
         run("plan", written("pylock.toml", text), "--facts", written("facts.json", json.dumps(chance.choice(MACHINES))))
@@ -142,13 +137,13 @@ def fuzz_lock(chance: Chance) -> None:
 
 
 def fuzz_facts(chance: Chance) -> None:
-    """The facts of a machine: read, written and read again, judged, planned for."""
+    """The facts of a machine: read, written and read again, diagnosed, planned for."""
     tree = chance.changed(json.loads(json.dumps(chance.choice(MACHINES))))
     text = json.dumps(tree) if chance.random() < 0.9 else chance.mangled(json.dumps(tree))
     facts = decode(text)
     assert decode(json.dumps(encode(facts))) == facts
     machine_of(facts, BOOK)
-    _shown(diagnose(None, facts, BOOK))
+    _check_output(diagnose(None, facts, BOOK))
     if chance.random() < 0.05:
         path = written("facts.json", text)
         run(
@@ -163,7 +158,7 @@ def fuzz_facts(chance: Chance) -> None:
 
 
 def fuzz_outputs(chance: Chance) -> None:
-    """What another program says of a machine."""
+    """Output of another program about a machine."""
     text = chance.choice(OUTPUTS)
     if text.startswith("{") and chance.random() < 0.7:
         text = json.dumps(chance.changed(json.loads(text)))
@@ -179,7 +174,7 @@ def fuzz_outputs(chance: Chance) -> None:
 
 
 def fuzz_lists(chance: Chance) -> None:
-    """A lock or list of another program: judged for a machine, and the verdict in every form."""
+    """A lock or list of another program: judged for a machine, with the verdict in every format."""
     text = chance.choice(LISTS)
     if text.startswith(("{", "[{")) and chance.random() < 0.8:
         text = json.dumps(chance.changed(json.loads(text)))
@@ -188,7 +183,7 @@ def fuzz_lists(chance: Chance) -> None:
     elif "\n[[package" not in f"\n{text}" or chance.random() < 0.2:
         text = chance.mangled(text)
     else:
-        text = tomli_w.dumps(_toml(chance.changed(tomllib.loads(text))))
+        text = tomli_w.dumps(_toml(chance.changed(decode_toml(text))))
     facts = decode(json.dumps(chance.choice(MACHINES)))
     machine = machine_of(facts, BOOK)
     name = chance.choice(("-", "\udcff", chance.text().encode("utf-8", "replace").decode() or "x"))
@@ -202,7 +197,7 @@ def fuzz_lists(chance: Chance) -> None:
 
 
 def fuzz_requirements(chance: Chance) -> None:
-    """A requirements file: read, and now and then planned with."""
+    """A requirements file: read, and occasionally planned with."""
     lines = [chance.mangled(line) if chance.random() < 0.3 else line for line in chance.choices(REQUIREMENTS, k=chance.randrange(8))]
     text = chance.choice(("\n", "\n", "\r\n", "\\\n")).join(lines)
     list(read_requirements("r.txt", lambda path, _: (path, text if path == "r.txt" else "numpy<2\n")))
@@ -215,19 +210,19 @@ def fuzz_requirements(chance: Chance) -> None:
 def fuzz_matrix(chance: Chance) -> None:
     """An overlay with some rows of a shipped table: refused with an explanation, or used."""
     source = chance.choice(TABLES)
-    table = tomllib.loads(source.read_text("utf-8"))
+    table = decode_toml(source.read_text("utf-8"))
     for name, rows in table.items():
         if isinstance(rows, list):
             table[name] = [chance.choice(rows)] if rows else []
     chance.changed(table[chance.choice([name for name, rows in table.items() if isinstance(rows, dict | list) and rows])])
     text = tomli_w.dumps(_toml(table)) if chance.random() < 0.9 else chance.mangled(tomli_w.dumps(_toml(table)))
-    name = str(source.relative_to(HERE / "matrices"))
+    name = str(source.relative_to(ROOT / "matrices"))
     written(f"over/{name}", text)
     try:
         book = open_book(("over",))
         if name.startswith("symptom/"):
             sample = "\n".join(chance.choices(SAMPLES, k=3))
-            _shown(diagnose(Reader(book.symptoms()).read([sample.encode("utf-8", "replace")]), None, book))
+            _check_output(diagnose(Reader(book.symptoms()).read([sample.encode("utf-8", "replace")]), None, book))
         for verb in chance.sample(
             (("list",), ("show", "torch"), ("show", "cudnn", "9"), ("show", "gpu", "T4"), ("check",)), k=chance.random() < 0.1
         ):
@@ -239,8 +234,8 @@ def fuzz_matrix(chance: Chance) -> None:
 
 
 def fuzz_logs(chance: Chance) -> None:
-    """A log of mangled messages, in any encoding and in pieces of any size, with the facts of a machine or without."""
-    lines = [chance.mangled(one) if chance.random() < 0.6 else one for one in chance.choices(SAMPLES, k=chance.randrange(12))]
+    """A log of mangled messages, in any encoding and chunk size, with or without the facts of a machine."""
+    lines = [chance.mangled(line) if chance.random() < 0.6 else line for line in chance.choices(SAMPLES, k=chance.randrange(12))]
     raw = chance.choice(("\n", "\r\n", "\r", "")).join(lines).encode(chance.choice(("utf-8", "utf-8", "utf-16", "latin-1")), "replace")
     raw = chance.choice((b"", b"", b"\0" * 5000)) + raw + chance.choice((b"", b"", chance.randbytes(400)))
     size = chance.choice((1, 7, 64, 4096, 1 << 20)) if len(raw) < 5000 else 4096
@@ -249,13 +244,13 @@ def fuzz_logs(chance: Chance) -> None:
     if chance.random() < 0.4:
         with contextlib.suppress(CudnnResolveError):
             facts = decode(json.dumps(chance.changed(json.loads(json.dumps(chance.choice(MACHINES))))))
-    _shown(diagnose(reader, facts, BOOK))
+    _check_output(diagnose(reader, facts, BOOK))
     if chance.random() < 0.1:
         run("doctor", written("log", raw), "--no-facts", "--format", chance.choice(("text", "json", "markdown")))
 
 
 def fuzz_wheels(chance: Chance) -> None:
-    """A wheel: its evidence, its members and its metadata as an index serves them, what apply reads of it, and the link check."""
+    """A wheel: its evidence, its members and metadata as served by an index, what `apply` reads of it, and the link check."""
     content = wheel(chance)
     name = "sight-1.0-cp311-cp311-linux_x86_64.whl"
     path = os.path.abspath(written(name, content))
@@ -267,7 +262,7 @@ def fuzz_wheels(chance: Chance) -> None:
     for read in (read_contents, lambda stream: read_wheel_metadata(stream, 1 << 20)):
         try:
             read(io.BytesIO(content))
-        except WheelError as error:  # noqa: PERF203 - each on its own
+        except WheelError as error:  # noqa: PERF203 - each independently
             refused.append(error)
     try:
         found = read_for_installation(path, "sight", "1.0", "0" * 64, SITE)
@@ -283,9 +278,9 @@ def fuzz_wheels(chance: Chance) -> None:
 
 
 def fuzz_cli(chance: Chance) -> None:
-    """A command line: options that a verb has, with values that they take or nearly take."""
+    """A command line: options of a verb with valid and nearly valid values."""
     verb = chance.choice(("plan", "plan", "why", "lock", "doctor", "matrix"))
-    words = [verb, *_arguments(verb, chance), *_stated(verb, chance)]
+    words = [verb, *_arguments(verb, chance), *_drawn_options(verb, chance)]
     if chance.random() < 0.5:
         at = chance.randrange(1, len(words) + 1)
         words[at : at + 1] = [chance.mangled(words[at])] if at < len(words) else [chance.text()]
@@ -296,7 +291,7 @@ def fuzz_cli(chance: Chance) -> None:
 
 
 def _arguments(verb: str, chance: Chance) -> list[str]:
-    """What a verb takes besides options."""
+    """Return arguments of a verb."""
     if verb == "matrix":
         names = ("torch", "cudnn", "gpu", "driver", "cuda", "2.6", "T4", "550")
         return [chance.choice(("list", "show", "show", "show")), *chance.sample(names, k=chance.randrange(3))]
@@ -311,8 +306,8 @@ def _arguments(verb: str, chance: Chance) -> list[str]:
     )
 
 
-def _stated(verb: str, chance: Chance) -> list[str]:
-    """Some of its options, with values."""
+def _drawn_options(verb: str, chance: Chance) -> list[str]:
+    """Return some options of a verb with values."""
     words = []
     for option, action in chance.sample(sorted(_options(verb).items()), k=chance.randrange(5)):
         words.append(option)
@@ -326,13 +321,13 @@ def _options(verb: str) -> Mapping[str, argparse.Action]:
 
     parser = Parser(prog="fuzz", description="")
     import_module(f"cudnn_resolve.cli.{verb}").add_arguments(parser)
-    left_out = {"--fix", "--yes", "-y", "--python", "--output", "-o"}  # they change something, or ask this machine
-    actions = parser._actions  # noqa: SLF001 - nothing public lists them
+    left_out = {"--fix", "--yes", "-y", "--python", "--output", "-o"}  # they change something, or probe this machine
+    actions = parser._actions  # noqa: SLF001 - not public in argparse
     return {name: action for action in actions for name in action.option_strings if name not in left_out}
 
 
 def _values(option: str) -> tuple[str, ...]:
-    """Values that an option may well have."""
+    """Return plausible values of an option."""
     known = {
         "--gpu": ("T4", "sm_90", "A100", "9.0"),
         "--driver": ("550.54.15", "535", "five", "999.99"),
@@ -351,23 +346,23 @@ def _values(option: str) -> tuple[str, ...]:
 
 
 def _toml(value: Any) -> Any:
-    """A tree without what TOML cannot write."""
+    """Return a tree without values that TOML cannot express."""
     if isinstance(value, dict):
-        return {str(key).encode("utf-8", "replace").decode(): _toml(one) for key, one in value.items() if one is not None}
+        return {str(key).encode("utf-8", "replace").decode(): _toml(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_toml(one) for one in value if one is not None]
+        return [_toml(item) for item in value if item is not None]
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def _shown(diagnosis: Any) -> None:
-    """Draw the findings; AssertionError where a terminal escape comes through, or a word of the input that a shell would run."""
+def _check_output(diagnosis: Any) -> None:
+    """Render the findings; AssertionError for a terminal escape, or input that a shell would execute."""
     json.dumps(document(DoctorDocument, diagnosis))
     for text in (render(diagnosis, style=Style(), width=80), markdown(diagnosis)):
         assert "\x1b" not in text
         assert "\0" not in text
-    for command in (one.command for finding in diagnosis.findings for one in finding.remedy if one.command):
+    for command in (remedy.command for finding in diagnosis.findings for remedy in finding.remedy if remedy.command):
         shlex.split(command)
-        bare = re.sub(r"'[^']*'", "", command.replace("'\"'\"'", ""))  # how shlex writes a quote within quotes
+        bare = re.sub(r"'[^']*'", "", command.replace("'\"'\"'", ""))  # shlex's form of a quote within quotes
         assert "$(id)" not in bare, command
         assert "`" not in bare, command
 
@@ -386,14 +381,14 @@ TARGETS: dict[str, Callable[[Chance], None]] = {
 
 
 def one_input(target: str, seed: int) -> str | None:
-    """Feed one input; the finding in lines, None where it was borne, and "refused" where the program refused it."""
+    """Feed one input; return the finding, None if it was accepted, or "refused" if the program refused it."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         TARGETS[target](Chance(seed))
     except CudnnResolveError as error:
         return "refused" if error.message and error.code else f"an error without a message or a code: {error!r}"
-    except (Exception, TooLongError):  # noqa: BLE001 - whatever it is, it is what is looked for
+    except (Exception, TooLongError):  # noqa: BLE001 - any exception is a finding
         signal.setitimer(signal.ITIMER_PROF, 0)
         return traceback.format_exc()
     finally:
@@ -404,7 +399,7 @@ def one_input(target: str, seed: int) -> str | None:
 
 @contextlib.contextmanager
 def in_folder() -> Iterator[None]:
-    """A folder of its own, with a home in it, and time that runs out."""
+    """Work in a temporary folder and home, with a time limit for each input."""
 
     def too_long(*_: object) -> None:
         raise TooLongError(f"more than {SECONDS} seconds")
@@ -424,12 +419,12 @@ def in_folder() -> Iterator[None]:
 
 
 def command_line() -> int:
-    """1 where an input was not borne."""
+    """Return 1 if there are findings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--count", type=int, default=None, help="stop after so many inputs")
-    parser.add_argument("--seed", type=int, default=None, help="the first input; each one has a number of its own")
+    parser.add_argument("--count", type=int, default=None, help="stop after N inputs")
+    parser.add_argument("--seed", type=int, default=None, help="number of the first input")
     args = parser.parse_args()
     seed = args.seed if args.seed is not None else time.time_ns() % 10**9 * 1000
     end = time.monotonic() + args.minutes * 60

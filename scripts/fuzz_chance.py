@@ -1,4 +1,4 @@
-"""What changes an input of the fuzzer: words of the trade, odd characters, and a chance that is made again from its seed."""
+"""Random changes for the fuzzer: domain words, odd characters, and a generator that is reproducible from its seed."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ WORDS: tuple[str, ...] = (
 
 
 class Chance(random.Random):
-    """What changes an input; made again from its seed."""
+    """Random source of changes, reproducible from its seed."""
 
     def text(self) -> str:
-        """A word of the trade, an odd character, a sample of a message, or letters."""
+        """Return a domain word, an odd character, a sample message, or random characters."""
         kind = self.random()
         if kind < 0.6:
             return self.choice(WORDS)
         return self.choice(SAMPLES) if kind < 0.75 else "".join(self.choices(string.printable, k=self.randrange(60)))
 
     def mangled(self, text: str) -> str:
-        """A text with a piece cut, doubled, replaced or pumped up."""
+        """Return the text with a part cut, repeated, replaced or inflated."""
         at, end = sorted((self.randrange(len(text) + 1), self.randrange(len(text) + 1)))
         how = self.randrange(6)
         if how == 0:
@@ -90,7 +90,7 @@ class Chance(random.Random):
         elif how == 2:
             text = text[:at] + self.text() + text[end:]
         elif how == 3:
-            text = "".join(self.choice("0123456789") if one.isdigit() else one for one in text)
+            text = "".join(self.choice("0123456789") if char.isdigit() else char for char in text)
         elif how == 4:
             text = text[:at] + self.choice(ODD) * self.choice((1, 50)) + text[at:]
         else:
@@ -98,7 +98,7 @@ class Chance(random.Random):
         return text[:60_000]
 
     def changed(self, tree: Any) -> Any:
-        """The tree with one to three values, at any depth, removed, repeated, moved or replaced."""
+        """Remove, repeat, move or replace one to three values of the tree, at any depth."""
         for _ in range(self.choice((1, 1, 1, 1, 2, 3))):
             self._change(tree)
         return tree

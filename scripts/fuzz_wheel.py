@@ -1,4 +1,4 @@
-"""Wheels for the fuzzer: archives whose directory lies, and libraries whose headers, tables, sections and GPU code do."""
+"""Wheels for the fuzzer: corrupt archives, and libraries with corrupt headers, tables, sections and GPU code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = {
 
 
 def damaged(chance: Chance, content: bytes, *, at_end: bool = False) -> bytes:
-    """The bytes with numbers that lie, with a piece cut, doubled or emptied; most of it near the front, or `at_end`."""
+    """Return the bytes with false numbers, or parts cut, repeated or zeroed; mostly near the start, or `at_end`."""
     made = bytearray(content)
     for _ in range(chance.choice((0, 1, 1, 2, 4, 8))):
         near = min(len(made), chance.choice((64, 400, 4000, len(made))))
@@ -47,12 +47,12 @@ def damaged(chance: Chance, content: bytes, *, at_end: bool = False) -> bytes:
 
 
 def _text(chance: Chance) -> str:
-    """A text that a string table can hold."""
+    """Return a text that fits into a string table."""
     return chance.text().encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def library(chance: Chance) -> bytes:
-    """A library: a real one, one that says only what it needs, or one with GPU code, damaged or whole."""
+    """Return a library: a real one, one with only a dynamic section, or one with GPU code, damaged or intact."""
     kind = chance.random()
     if kind < 0.3:
         made = REAL
@@ -87,10 +87,10 @@ def library(chance: Chance) -> bytes:
 
 
 def wheel(chance: Chance) -> bytes:
-    """A wheel with such libraries and with texts, its archive damaged or whole."""
+    """Return a wheel with such libraries and text files, damaged or intact."""
     made = io.BytesIO()
     names = ("sight/_C.so", "sight/libloop.so.1", "sight.libs/libcudart.so.12", "sight-1.0.data/purelib/x.so", "../../x.so", _text(chance))
-    warnings.filterwarnings("ignore", message="Duplicate name")  # that is what some of them are about
+    warnings.filterwarnings("ignore", message="Duplicate name")  # intended in some of them
     with zipfile.ZipFile(made, "w", chance.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED, zipfile.ZIP_LZMA))) as archive:
         for name in chance.choices(names, k=chance.choice((0, 1, 2, 4))):
             archive.writestr(zipfile.ZipInfo(name), library(chance))

@@ -3,25 +3,25 @@
 # requires-python = ">=3.10"
 # dependencies = ["packaging>=23.1", "pip", "requests>=2.31", "rich>=13.4", "tomli>=2; python_version < '3.11'"]
 # ///
-"""Writes matrices/wheel/: what the configured package index holds of the packages that harvest_packages.toml lists.
+"""Write matrices/wheel/: the releases on the configured package index of the packages listed in harvest_packages.toml.
 
-Per release: version, day of upload, Requires-Python, wheel tags and Requires-Dist. The index is pip's (`pip config`, PIP_INDEX_URL) or
---index-url. Wheels are never downloaded, only their metadata, which is kept in a cache outside the repository, so that a second
-run reads pages and nothing else, and an interrupted one goes on where it was. A table whose rows are as they were is not touched.
-With --new, what a release requires stays as its table says, cache or no cache, unless its files are others than then.
+Per release: version, upload day, Requires-Python, wheel tags and Requires-Dist. The index is pip's (`pip config`, PIP_INDEX_URL) or
+--index-url. Wheels are never downloaded, only their metadata, which is cached outside the repository, so that a second run reads only
+pages, and an interrupted one continues where it stopped. A table with unchanged rows is not rewritten. With --new, the requirements of a
+release stay as in its table, whatever is cached, unless its files have changed.
 
-The form of a release row:
+A release row:
 
-    version          as PEP 440 normalizes it; pre-releases where the list wants them or the package has nothing else
+    version          normalized by PEP 440; pre-releases only if the list asks for them or the package has nothing else
     date             of the first upload
-    yanked           true where every file is
-    requires_python  as the index says
+    yanked           true if every file is
+    requires_python  as on the index
     tags             compressed tag sets: the wheels of one interpreter and ABI joined over their platforms, manylinux names as
-                     PEP 600 spells them, of one wheel only the lowest glibc; x86_64, aarch64 and any, Linux with glibc only;
-                     ["sdist"] where there is a source archive and no such wheel; a release with neither is left out
-    metadata         id of the [[metadata]] with its Requires-Dist, or one for each architecture where they differ; that of the newest
-                     Python's wheel, or with `each_python` of all of them, told apart by markers; or of a source archive that is small
-                     and says it; left out where it is not known
+                     in PEP 600, only the lowest glibc of a wheel; x86_64, aarch64 and any, Linux with glibc only;
+                     ["sdist"] if there is a source archive and no such wheel; a release with neither is left out
+    metadata         id of the [[metadata]] with its Requires-Dist, or one per architecture if they differ; from the wheel for the
+                     newest Python, or with `each_python` from all, distinguished by markers; or from a small source archive with
+                     static metadata; left out if unknown
 
 Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read: the tables of
 those packages stay as they are.
@@ -30,7 +30,6 @@ those packages stay as they are.
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,105 +39,88 @@ from operator import itemgetter
 from typing import Any
 
 from harvest_archive import Metadata
-from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, ask_names_once, configured_index
+from harvest_command import command_line, parse_toml, read_table, read_toml, today, write_table
+from harvest_index import CONNECTIONS, Index, IndexFailure, RemoteFile, cache_name_lookups, configured_index
 from harvest_marker import ARCHITECTURES
-from harvest_progress import told
+from harvest_progress import progress
 from harvest_table import Content, Release, Span, Table, plain_row, releases, table
 from harvest_text import expanded, rendered
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-LIST = os.path.join(HERE, "harvest_packages.toml")
-MATRICES = os.path.join(os.path.dirname(HERE), "matrices", "wheel")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Group:
-    """Packages that are read alike."""
+    """Packages with the same settings."""
 
     packages: tuple[str, ...]
     architectures: tuple[str, ...] = ARCHITECTURES
-    """Whose wheels are asked for metadata."""
+    """Architectures whose wheels are read for metadata."""
     span: Span = field(default_factory=Span)
     newest: int | None = None
-    """So many releases are asked for metadata; None = all."""
+    """Number of newest releases read for metadata; None = all."""
     content: Content = field(default_factory=Content)
 
 
 @dataclass(kw_only=True, slots=True)
 class Harvest:
-    """What one run has read."""
+    """Results of one run."""
 
     releases: dict[str, list[Release]] = field(default_factory=dict)
     metadata: dict[str, Metadata] = field(default_factory=dict)
-    """By the URL of the file."""
+    """Metadata by URL of the file."""
     kept: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
-    """By package and version, what releases require on each architecture that need not be asked for it."""
+    """Package, version and architecture to the metadata entry of releases that need not be read."""
     unread: set[str] = field(default_factory=set)
-    """Packages of which something could not be read; their tables stay as they are."""
+    """Packages with a file that could not be read; their tables stay as they are."""
     failures: list[str] = field(default_factory=list)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status of the program."""
+    """Return the exit code of the program."""
     options = _options(argv)
-    with open(options.list, "rb") as stream:
-        listed = tomllib.load(stream)
-    groups = _groups(listed, options.package)
+    groups = _groups(read_toml(options.list), options.package)
     index = Index(options.index_url or configured_index(), options.cache)
     harvest = Harvest()
     _read_pages(index, groups, harvest)
     if options.new:
         for group in groups:
             for name in group.packages:
-                harvest.kept[name] = _kept(os.path.join(options.out, f"{name}.toml"), harvest.releases.get(name, ()), group.content)
+                harvest.kept[name] = _known_entries(
+                    os.path.join(options.out, f"{name}.toml"), harvest.releases.get(name, ()), group.content
+                )
     wanted = dict(_wanted(groups, harvest))
     if len(wanted) > options.most:
-        print(f"harvest: {len(wanted)} files to ask, more than --most {options.most}", file=sys.stderr)
+        print(f"harvest: {len(wanted)} files to read, more than --most {options.most}", file=sys.stderr)
         return 2
     _read_metadata(index, wanted, harvest)
     changes = 0
-    for name, group in sorted(((name, one) for one in groups for name in one.packages), key=itemgetter(0)):
+    for name, group in sorted(((name, each) for each in groups for name in each.packages), key=itemgetter(0)):
         found = harvest.releases.get(name)
         if found and name not in harvest.unread:
             rows = table(name, found, lambda file: harvest.metadata.get(file.url), group.content, harvest.kept.get(name))
-            changes += _settle(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
+            changes += _update(rows, os.path.join(options.out, f"{name}.toml"), write=not options.check)
     if options.missing:
         print(*_missing(options.out), sep="\n")
     for failure in harvest.failures:
         print(f"harvest: {failure}", file=sys.stderr)
-    print(f"{len(harvest.releases)} packages, {len(wanted)} files asked, {changes} tables {'to change' if options.check else 'written'}")
+    print(f"{len(harvest.releases)} packages, {len(wanted)} files read, {changes} tables {'to change' if options.check else 'written'}")
     return 2 if harvest.failures else int(options.check and changes > 0)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    parser = argparse.ArgumentParser(prog="harvest", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--package", action="append", metavar="NAME", help="only this package of the list; may be repeated")
-    parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
-    parser.add_argument("--new", action="store_true", help="ask only for the metadata of releases that the tables do not have like this")
-    parser.add_argument("--missing", action="store_true", help="name what the newest releases require and no table holds")
-    parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
-    parser.add_argument(
-        "--cache", metavar="DIR", default=os.path.join(home, "cudnn-resolve-harvest"), help="metadata read before (%(default)s)"
-    )
-    parser.add_argument("--most", type=int, metavar="N", default=30_000, help="refuse to ask for the metadata of more files (%(default)s)")
-    parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
-    parser.add_argument("--out", metavar="DIR", default=MATRICES, help=argparse.SUPPRESS)
+    new = "read only the metadata of releases that are new or have changed files"
+    parser = command_line("harvest", __doc__, listed="harvest_packages.toml", tables="wheel", new=new)
+    parser.add_argument("--missing", action="store_true", help="list the requirements of the newest releases that have no table")
+    parser.add_argument("--most", type=int, metavar="N", default=30_000, help="refuse to read the metadata of more files (%(default)s)")
     return parser.parse_args(argv)
 
 
 def _groups(listed: dict[str, Any], only: Sequence[str] | None) -> list[Group]:
-    groups = [_group(one, listed["drop_extras"]) for one in listed["group"]]
+    groups = [_group(given, listed["drop_extras"]) for given in listed["group"]]
     if not only:
         return groups
-    names = {canonicalize_name(name) for name in only}
+    names = set(only)
     unknown = names.difference(*(group.packages for group in groups))
     if unknown:
         raise SystemExit(f"harvest: not in the list: {', '.join(sorted(unknown))}")
@@ -161,7 +143,7 @@ def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
     }
     unknown = given.keys() - known
     if unknown:
-        raise SystemExit(f"harvest: no such key of a group: {', '.join(sorted(unknown))}")
+        raise SystemExit(f"harvest: unknown keys of a group: {', '.join(sorted(unknown))}")
     keep = given.get("keep_extras")
     return Group(
         packages=tuple(given["packages"]),
@@ -178,7 +160,7 @@ def _group(given: dict[str, Any], drop_extras: Sequence[str]) -> Group:
 
 
 def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None:
-    asked = [(name, group) for group in groups for name in group.packages]
+    packages = [(name, group) for group in groups for name in group.packages]
 
     def read(pair: tuple[str, Group]) -> list[RemoteFile] | IndexFailure:
         try:
@@ -187,7 +169,7 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
             return failure
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for (name, group), files in told(zip(asked, pool.map(read, asked), strict=True), "pages", len(asked)):
+        for (name, group), files in progress(zip(packages, pool.map(read, packages), strict=True), "pages", len(packages)):
             if isinstance(files, IndexFailure):
                 harvest.failures.append(str(files))
             else:
@@ -195,17 +177,17 @@ def _read_pages(index: Index, groups: Sequence[Group], harvest: Harvest) -> None
 
 
 def _wanted(groups: Iterable[Group], harvest: Harvest) -> Iterator[tuple[str, tuple[str, RemoteFile]]]:
-    """The files whose metadata is needed, each with its package, by URL."""
+    """Yield the URL, package and file of needed metadata."""
     for group in groups:
         for name in group.packages:
             found = harvest.releases.get(name, [])
             for release in found if group.newest is None else found[-group.newest :]:
                 if str(release.version) in harvest.kept.get(name, ()):
                     continue
-                served = {arch: release.speakers(arch, each_python=group.content.each_python) for arch in ARCHITECTURES}
-                asked = [arch for arch in group.architectures if served[arch]]
-                for arch in asked or ARCHITECTURES:
-                    yield from ((file.url, (name, file)) for _, file in served[arch])
+                sources = {arch: release.metadata_files(arch, each_python=group.content.each_python) for arch in ARCHITECTURES}
+                available = [arch for arch in group.architectures if sources[arch]]
+                for arch in available or ARCHITECTURES:
+                    yield from ((file.url, (name, file)) for _, file in sources[arch])
 
 
 def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harvest: Harvest) -> None:
@@ -216,7 +198,7 @@ def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harv
             return failure
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        for url, known in told(zip(wanted, pool.map(read, wanted.values()), strict=True), "files", len(wanted)):
+        for url, known in progress(zip(wanted, pool.map(read, wanted.values()), strict=True), "files", len(wanted)):
             if isinstance(known, IndexFailure):
                 harvest.failures.append(str(known))
                 harvest.unread.add(wanted[url][0])
@@ -224,79 +206,69 @@ def _read_metadata(index: Index, wanted: dict[str, tuple[str, RemoteFile]], harv
                 harvest.metadata[url] = known
 
 
-def _kept(path: str, found: Iterable[Release], chosen: Content) -> dict[str, dict[str, Any]]:
-    """What the table says that releases require on each architecture, of those whose files are as it says."""
-    try:
-        with open(path, "rb") as stream:
-            before = expanded(tomllib.load(stream))
-    except FileNotFoundError:
-        return {}
-    entries = {one["id"]: {key: value for key, value in one.items() if key != "id"} for one in before["metadata"]}
-    kept = {}
+def _known_entries(path: str, found: Iterable[Release], chosen: Content) -> dict[str, dict[str, Any]]:
+    """Return the metadata entries in a table, by version and architecture, of releases whose files are unchanged."""
+    before = expanded(read_table(path))
+    entries = {entry["id"]: {key: value for key, value in entry.items() if key != "id"} for entry in before["metadata"]}
+    known = {}
     rows = {row["version"]: {**row, **({"date": row["date"].isoformat()} if "date" in row else {})} for row in before["release"]}
     for release in found:
         row = rows.get(str(release.version), {})
         ids = row.pop("metadata", {})
         if row == plain_row(release, dates=chosen.dates):
             numbers = ids if isinstance(ids, dict) else dict.fromkeys(ARCHITECTURES, ids)
-            kept[str(release.version)] = {arch: entries[number] for arch, number in numbers.items()}
-    return kept
+            known[str(release.version)] = {arch: entries[number] for arch, number in numbers.items()}
+    return known
 
 
-def _settle(rows: Table, path: str, *, write: bool) -> bool:
-    """True where the file does not hold these rows; then says what is new and, if told so, writes them."""
-    try:
-        with open(path, "rb") as stream:
-            before = expanded(tomllib.load(stream))
-    except FileNotFoundError:
-        before = {}
-    today = dt.datetime.now(dt.timezone.utc).date().isoformat()
-    text = rendered(rows, today)
-    after = expanded(tomllib.loads(text))
+def _update(rows: Table, path: str, *, write: bool) -> bool:
+    """Replace a table whose rows differ, printing what is new, and return whether they do."""
+    before = expanded(read_table(path))
+    text = rendered(rows, today())
+    after = expanded(parse_toml(text))
     if {**before, "read": None} == {**after, "read": None}:
         return False
     print(f"{rows.package}: {_difference(before, after)}")
     if write:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        write_table(path, text)
     return True
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """In words: releases that came, went and changed."""
-    old, new = ({row["version"]: _meant(row, one) for row in one.get("release", ())} for one in (before, after))
+    """Describe releases that were added, removed and changed."""
+    old, new = ({row["version"]: _resolved(row, table) for row in table.get("release", ())} for table in (before, after))
     parts = (
         ("new", [version for version in new if version not in old]),
         ("gone", [version for version in old if version not in new]),
         ("changed", [version for version in new if version in old and old[version] != new[version]]),
     )
-    told = [f"{len(versions)} {word} ({', '.join(versions[-5:])})" for word, versions in parts if versions]
-    return "; ".join(told) or "written otherwise"
+    return "; ".join(f"{len(versions)} {word} ({', '.join(versions[-5:])})" for word, versions in parts if versions) or "reformatted"
 
 
-def _meant(row: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
-    """A release with its requirements in place of their ids, which may all move."""
-    entries = {entry["id"]: entry.get("requires") for entry in one.get("metadata", ())}
+def _resolved(row: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """Return a release with its requirements in place of their ids, which may change."""
+    entries = {entry["id"]: entry.get("requires") for entry in table.get("metadata", ())}
     ids = row.get("metadata")
     return {**row, "metadata": {arch: entries.get(number) for arch, number in ids.items()} if isinstance(ids, dict) else entries.get(ids)}
 
 
 def _missing(out: str) -> list[str]:
-    """Names in the Requires-Dist of the newest five releases of any table, without an extra, that have no table."""
+    """Return the packages without a table that the newest five releases of any table require without an extra."""
     known = {name.removesuffix(".toml") for name in os.listdir(out)}
     wanted: set[str] = set()
     for name in known:
-        with open(os.path.join(out, f"{name}.toml"), "rb") as stream:
-            one = expanded(tomllib.load(stream))
-        ids = {row.get("metadata") for row in one["release"][-5:] if not isinstance(row.get("metadata"), dict)}
-        ids.update(number for row in one["release"][-5:] if isinstance(row.get("metadata"), dict) for number in row["metadata"].values())
-        for entry in one.get("metadata", ()):
+        found = expanded(read_toml(os.path.join(out, f"{name}.toml")))
+        ids = {number for row in found["release"][-5:] for number in _ids(row.get("metadata"))}
+        for entry in found["metadata"]:
             lines = [Requirement(line) for line in entry.get("requires", ())] if entry["id"] in ids else []
             wanted.update(canonicalize_name(line.name) for line in lines if "extra" not in str(line.marker or ""))
     return sorted(wanted - known)
 
 
+def _ids(metadata: int | dict[str, int] | None) -> Iterable[int | None]:
+    return metadata.values() if isinstance(metadata, dict) else (metadata,)
+
+
 if __name__ == "__main__":
-    ask_names_once()
+    cache_name_lookups()
     sys.exit(main())

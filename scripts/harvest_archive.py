@@ -1,4 +1,4 @@
-"""What a source archive requires, where it says so without being built."""
+"""Requirements of a source archive that can be read without building it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,20 @@ STATIC = Version("2.2")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metadata:
-    """What is kept of a METADATA, as it stands there."""
+    """The parts of a METADATA file that are used, unchanged."""
 
     requires: tuple[str, ...]
     extras: tuple[str, ...]
 
 
 def parse_metadata(text: str) -> Metadata:
-    """The requirements and extras of a METADATA or PKG-INFO."""
+    """Return the requirements and extras of a METADATA or PKG-INFO."""
     headers = HeaderParser().parsestr(text)
     return Metadata(requires=tuple(headers.get_all("Requires-Dist", [])), extras=tuple(headers.get_all("Provides-Extra", [])))
 
 
 def archive_metadata(data: bytes) -> Metadata | None:
-    """What a source archive requires by its PKG-INFO, or by the requires.txt that setuptools leaves; None where it does not say.
-
-    None, too, where the archive is damaged.
-    """
+    """Return the requirements in PKG-INFO, or in the requires.txt of setuptools; None if there are none, or the archive is damaged."""
     try:
         members = dict(_members(data))
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError):
@@ -53,14 +50,14 @@ def archive_metadata(data: bytes) -> Metadata | None:
 
 
 def _members(data: bytes) -> Iterator[tuple[str, str]]:
-    """Path and text of the members that count."""
+    """Yield path and text of the relevant members."""
     wanted = re.compile(r"[^/]+/(PKG-INFO|(.*/)?[^/]+\.egg-info/(PKG-INFO|requires\.txt))")
     if data.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            for one in archive.infolist():
-                if wanted.fullmatch(one.filename):
-                    with archive.open(one) as stream:
-                        yield one.filename, stream.read(LARGEST_MEMBER_BYTES).decode("utf-8", "replace")
+            for member in archive.infolist():
+                if wanted.fullmatch(member.filename):
+                    with archive.open(member) as stream:
+                        yield member.filename, stream.read(LARGEST_MEMBER_BYTES).decode("utf-8", "replace")
         return
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         for entry in tar:
@@ -71,7 +68,7 @@ def _members(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _parse_requires(text: str) -> Metadata:
-    """Requirements of setuptools' requires.txt, whose sections are `[extra]`, `[extra:marker]` and `[:marker]`."""
+    """Parse setuptools' requires.txt, whose sections are `[extra]`, `[extra:marker]` and `[:marker]`."""
     requires, extras, condition = [], [], ""
     for plain in text.splitlines():
         line = plain.strip()

@@ -3,13 +3,13 @@
 # requires-python = ">=3.10"
 # dependencies = ["cudnn-resolve", "packaging>=23.1", "pip", "requests>=2.31", "tomli>=2; python_version < '3.11'"]
 # ///
-"""Writes matrices/measured/: CUDA, cuDNN and GPU code of the builds of frameworks, read out of their wheels.
+"""Write matrices/measured/: CUDA, cuDNN and GPU code of framework builds, read out of their wheels.
 
-Of each release one wheel for each architecture is read, that of the newest Python: the members of harvest_builds.toml, by range
-requests, unpacked one at a time. `matrix check` holds the builds of the framework tables against it. What was read is kept in a cache
-outside the repository, so that an interrupted run goes on where it was. The newest releases come first; with --stated only the small
-members are read, which takes minutes, and a wheel whose libraries were not read yet has no GPU code in the table. With --new, a wheel of
-which the table tells the GPU code stays as it says, cache or no cache.
+Of each release one wheel per architecture is read, that of the newest Python: the members listed in harvest_builds.toml, by range
+requests, unpacked one at a time. `matrix check` compares the framework tables with the result. Results are cached outside the repository,
+so that an interrupted run continues where it stopped. The newest releases come first; with --stated only small members are read, which
+takes minutes, and a wheel whose libraries were not read yet has no GPU code in the table. With --new, a wheel whose GPU code is in the
+table keeps its row, whatever is cached.
 
 Exit: 0 done, or with --check nothing to change; 1 with --check something to change; 2 something could not be read.
 """
@@ -17,41 +17,31 @@ Exit: 0 done, or with --check nothing to change; 1 with --check something to cha
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
 import requests
-from harvest_evidence import CACHE, asked_for, settle, spokesman
+from harvest_command import command_line, exit_code, read_table, read_toml, rows_text, selected, update_rows
 from harvest_index import TIMEOUT_S, Index, IndexFailure, Positioned, RemoteFile, configured_index, remote_archive
 from harvest_marker import ARCHITECTURES
-from harvest_progress import told
+from harvest_progress import progress
 from harvest_table import Span, releases
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 from urllib3.exceptions import HTTPError
 
 from cudnn_resolve.evidence.binary import read_binary
 from cudnn_resolve.evidence.elf import ElfError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-OUT = os.path.join(os.path.dirname(HERE), "matrices", "measured")
-LIST = os.path.join(HERE, "harvest_builds.toml")
 BLOCK = 1 << 20
 Read = Callable[[RemoteFile, str], dict[str, Any]]
 CUDA = re.compile(
@@ -61,154 +51,134 @@ CUDNN = re.compile(r"""\bcudnn(?:_version)?["']?\s*[:=]\s*(?:\{\s*["']version["'
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status of the program."""
-    options = _options(argv)
-    with open(options.list, "rb") as stream:
-        groups = tomllib.load(stream)["group"]
+    """Return the exit code of the program."""
+    new = "read only wheels without GPU code in the table"
+    parser = command_line("harvest_builds", __doc__, listed="harvest_builds.toml", tables="measured", new=new)
+    parser.add_argument("--stated", action="store_true", help="read no libraries that are not cached")
+    parser.add_argument("--newest", type=int, metavar="N", help="read uncached libraries of the N newest releases only")
+    options = parser.parse_args(argv)
     index = Index(options.index_url or configured_index(), options.cache)
     failures = changes = 0
-    for name, group in told(asked := asked_for(groups, options.package), "packages", len(asked)):
+    packages = selected(read_toml(options.list)["group"], options.package)
+    for name, group in progress(packages, "packages", len(packages)):
         path = os.path.join(options.out, f"{name}.toml")
-        rows: list[dict[str, Any]] = []
         try:
-            for row in _rows(index, name, group, options, _kept(path) if options.new else {}):
-                rows.insert(0, row)
+            rows = list(_rows(index, name, group, options, _known_rows(path) if options.new else {}))
         except (IndexFailure, zipfile.BadZipFile, zlib.error, EOFError) as error:
             print(f"harvest: {name}: {error}", file=sys.stderr)
             failures += 1
             continue
-        rows = [one for one in rows if one["cuda"] or one["cudnn"] or one["code"]]
-        changes += settle(name, rows, path, _table(name, rows), write=not options.check)
-    print(f"{changes} tables {'to change' if options.check else 'written'}, {failures} packages not read")
-    return 2 if failures else int(options.check and changes > 0)
+        rows = [row for row in reversed(rows) if row["cuda"] or row["cudnn"] or row["code"]]
+        changes += update_rows(name, (row["version"] for row in rows), path, _table(name, rows), write=not options.check)
+    return exit_code(options, changes, failures)
 
 
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="harvest_builds", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--package", action="append", metavar="NAME", type=canonicalize_name, help="only this package; may be repeated")
-    parser.add_argument("--check", action="store_true", help="say what would change, write nothing")
-    parser.add_argument("--new", action="store_true", help="read only wheels of which the table tells no GPU code")
-    parser.add_argument("--stated", action="store_true", help="read no library that was not read before")
-    parser.add_argument("--newest", type=int, metavar="N", help="read new libraries of the N newest releases only")
-    parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
-    parser.add_argument("--cache", metavar="DIR", default=CACHE, help="what was read before (%(default)s)")
-    parser.add_argument("--list", metavar="FILE", default=LIST, help=argparse.SUPPRESS)
-    parser.add_argument("--out", metavar="DIR", default=OUT, help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
-
-
-def _kept(path: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The entries of a table with GPU code, by version and architecture."""
-    try:
-        with open(path, "rb") as stream:
-            rows = tomllib.load(stream)["build"]
-    except FileNotFoundError:
-        return {}
-    told = [
-        {"cuda": None, "cudnn": None, **row, "version": one, "arch": arch} for row in rows for one in row["version"] for arch in row["arch"]
-    ]
-    return {(one["version"], one["arch"]): one for one in told if "code" in one}
+def _known_rows(path: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the rows of a table that have GPU code, by version and architecture."""
+    return {
+        (version, arch): {"cuda": None, "cudnn": None, **row, "version": version, "arch": arch}
+        for row in read_table(path).get("build", ())
+        if "code" in row
+        for version in row["version"]
+        for arch in row["arch"]
+    }
 
 
 def _rows(
-    index: Index, name: str, group: dict[str, str], options: argparse.Namespace, kept: dict[tuple[str, str], dict[str, Any]]
+    index: Index, name: str, group: dict[str, str], options: argparse.Namespace, known_rows: dict[tuple[str, str], dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """One entry for each release and architecture with a wheel for Linux, newest first; those that are `kept` are not read."""
+    """Yield a row for each release and architecture with a wheel for Linux, newest first; known rows are not read again."""
     for number, release in enumerate(reversed(releases(name, index.files(name), Span()))):
         reads = not options.stated and (options.newest is None or number < options.newest)
         for arch in reversed(ARCHITECTURES):
-            wheel = spokesman(release, arch)
+            wheel = release.best_wheel(arch)
             if wheel is None:
                 continue
-            if (known_already := kept.get((str(release.version), arch))) is not None:
-                yield known_already
+            if (known := known_rows.get((str(release.version), arch))) is not None:
+                yield known
                 continue
-            said = _cached(options.cache, wheel.file, "stated", group["states"], partial(_stated, index)) or {}
-            known = _cached(options.cache, wheel.file, "code", group["code"], _code if reads else None) or {"libraries": {}}
-            own = [one for path, one in known["libraries"].items() if not re.fullmatch(group.get("beside", "none"), path)]
-            compiled = {one["cuda"] for one in own if one["cuda"]}
+            stated = _cached(index, wheel.file, "stated", group["states"], partial(_stated, index)) or {}
+            libraries = (_cached(index, wheel.file, "code", group["code"], _code if reads else None) or {"libraries": {}})["libraries"]
+            own = [library for path, library in libraries.items() if not re.fullmatch(group.get("beside", "none"), path)]
+            compiled = {library["cuda"] for library in own if library["cuda"]}
             pins = _pins(index, wheel.file, arch)
             yield {
                 "version": str(release.version),
                 "arch": arch,
-                "cuda": said.get("cuda") or (compiled.pop() if len(compiled) == 1 else None),
-                "cudnn": pins.pop() if len(pins) == 1 else said.get("cudnn"),
-                "code": sorted({target for one in own for target in one["code"]}, key=_natural),
+                "cuda": stated.get("cuda") or (compiled.pop() if len(compiled) == 1 else None),
+                "cudnn": pins.pop() if len(pins) == 1 else stated.get("cudnn"),
+                "code": sorted({target for library in own for target in library["code"]}, key=_code_key),
             }
 
 
-def _natural(target: str) -> tuple[bool, int, str]:
+def _code_key(target: str) -> tuple[bool, int, str]:
     return target.startswith("compute"), int(re.sub(r"\D", "", target)), target
 
 
 def _pins(index: Index, file: RemoteFile, arch: str) -> set[str]:
-    """Releases of cuDNN that the wheel pins on that architecture."""
+    """Return the cuDNN releases that the wheel pins on an architecture."""
     metadata = index.metadata(file)
     found = set()
     for line in metadata.requires if metadata else ():
         with suppress(InvalidRequirement):
-            one = Requirement(line)
-            place = {"platform_system": "Linux", "sys_platform": "linux", "platform_machine": arch, "extra": "and-cuda"}
-            if re.fullmatch(r"nvidia-cudnn-cu\d+", one.name) and (one.marker is None or one.marker.evaluate(place)):
-                found |= {spec.version for spec in one.specifier if spec.operator == "=="}
+            requirement = Requirement(line)
+            machine = {"platform_system": "Linux", "sys_platform": "linux", "platform_machine": arch, "extra": "and-cuda"}
+            if re.fullmatch(r"nvidia-cudnn-cu\d+", requirement.name) and (
+                requirement.marker is None or requirement.marker.evaluate(machine)
+            ):
+                found |= {clause.version for clause in requirement.specifier if clause.operator == "=="}
     return found
 
 
-def _cached(cache: str, file: RemoteFile, kind: str, pattern: str, read: Read | None) -> dict[str, Any] | None:
-    """What was read of a wheel, from the cache where it was before; None where it was not and `read` is None."""
-    key = hashlib.sha256(f"{file.url} {kind} {pattern}".encode()).hexdigest()
-    path = os.path.join(cache, "builds", key + ".json")
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return json.load(stream)["said"]  # type: ignore[no-any-return]
-    except (OSError, ValueError, KeyError):
-        if read is None:
-            return None
-    said: dict[str, Any] = read(file, pattern)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump({"file": file.name, "kind": kind, "said": said}, stream)
-    os.replace(path + ".part", path)
-    return said
+def _cached(index: Index, file: RemoteFile, kind: str, pattern: str, read: Read | None) -> dict[str, Any] | None:
+    """Return what `read` gives for a wheel, cached; None if it is not cached and `read` is None."""
+    key = f"{file.url} {kind} {pattern}"
+    cached = index.cache.get("builds", key)
+    if cached is not None and "said" in cached:
+        return cached["said"]  # type: ignore[no-any-return]
+    if read is None:
+        return None
+    found = read(file, pattern)
+    index.cache.put("builds", key, {"file": file.name, "kind": kind, "said": found})
+    return found
 
 
 def _stated(index: Index, file: RemoteFile, pattern: str) -> dict[str, Any]:
-    """CUDA and cuDNN as the modules of the wheel state them."""
+    """Return CUDA and cuDNN as stated by modules of the wheel."""
     with remote_archive(index, file) as archive:
-        texts = [archive.read(one).decode("utf-8", "replace") for one in archive.infolist() if re.fullmatch(pattern, one.filename)]
-    text = "\n".join(texts)
-    cudas = {one[1] or one[2] for one in CUDA.finditer(text)}
+        members = [member for member in archive.infolist() if re.fullmatch(pattern, member.filename)]
+        text = "\n".join(archive.read(member).decode("utf-8", "replace") for member in members)
+    cudas = {found[1] or found[2] for found in CUDA.finditer(text)}
     cudnns = set(CUDNN.findall(text))
     return {"cuda": cudas.pop() if len(cudas) == 1 else None, "cudnn": cudnns.pop() if len(cudnns) == 1 else None}
 
 
 def _code(file: RemoteFile, pattern: str) -> dict[str, Any]:
-    """GPU code, toolkit and needed libraries of the framework's own libraries, each with its name."""
+    """Return GPU code, toolkit and needed libraries of the framework's own libraries, by path."""
     found: dict[str, Any] = {}
     with zipfile.ZipFile(_Stream(file.url)) as archive:
         for member in archive.infolist():
             if not re.fullmatch(pattern, member.filename):
                 continue
             with archive.open(member) as source, tempfile.TemporaryFile() as copy:
-                while piece := source.read(BLOCK):
-                    copy.write(piece)
+                shutil.copyfileobj(source, copy, BLOCK)
                 try:
-                    one = read_binary(copy, member.filename)
+                    binary = read_binary(copy, member.filename)
                 except ElfError as error:
                     print(f"  {file.name}: {member.filename}: {error}", file=sys.stderr)
                     continue
             found[member.filename] = {
-                "code": [str(target) for target in one.code if target not in one.strays],
-                "cuda": str(one.cuda) if one.cuda else None,
-                "needed": list(one.needed),
-                "opens": list(one.opens),
+                "code": [str(target) for target in binary.code if target not in binary.strays],
+                "cuda": str(binary.cuda) if binary.cuda else None,
+                "needed": list(binary.needed),
+                "opens": list(binary.opens),
             }
     print(f"  {file.name}: {len(found)} libraries", file=sys.stderr)
     return {"libraries": found}
 
 
 class _Stream(Positioned):
-    """A remote file for `zipfile`: what is read one after the other comes in one answer."""
+    """Remote file for `zipfile` that reads sequentially from one response."""
 
     def __init__(self, url: str) -> None:
         self._url, self._next = url, -1
@@ -239,11 +209,11 @@ class _Stream(Positioned):
             span = {"Range": f"bytes={self._at}-", "Accept-Encoding": "identity", "User-Agent": "cudnn-resolve-harvest"}
             self._answer = requests.get(self._url, stream=True, timeout=TIMEOUT_S, headers=span)
             if self._answer.status_code != requests.codes.partial_content:
-                raise IndexFailure(f"{self._url.rsplit('/', 1)[-1]}: the index answers {self._answer.status_code} to a range request")
+                raise IndexFailure(f"{self._url.rsplit('/', 1)[-1]}: the index returned {self._answer.status_code} to a range request")
         return bytes(self._answer.raw.read(wanted))
 
     def close_answer(self) -> None:
-        """End the answer that is being read."""
+        """Close the current response."""
         if self._answer is not None:
             self._answer.close()
             self._answer = None
@@ -254,20 +224,12 @@ class _Stream(Positioned):
 
 
 def _table(name: str, rows: list[dict[str, Any]]) -> str:
-    """The TOML text: releases that are alike share a row."""
-    shared: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for one in rows:
-        fields = {key: one[key] for key in ("cuda", "cudnn", "code") if one[key]}
-        if fields:
-            fields = {"arch": [one["arch"]], **fields}
-            shared.setdefault(json.dumps(fields), (fields, []))[1].append(one["version"])
-    lines = [
-        f"  {{version = {json.dumps(versions)}, " + ", ".join(f"{key} = {json.dumps(value)}" for key, value in fields.items()) + "},\n"
-        for fields, versions in shared.values()
-    ]
-    today = datetime.now(timezone.utc).date()
-    head = f'origin = "harvested"\nscript = "scripts/harvest_builds.py"\nread = {today}\npackage = "{name}"\n\nbuild = [\n'
-    return head + "".join(lines) + "]\n"
+    """Render a table: releases with equal columns share a row."""
+    shared: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        fields = {"arch": [row["arch"]], **{key: row[key] for key in ("cuda", "cudnn", "code") if row[key]}}
+        shared.setdefault(json.dumps(fields), {"version": [], **fields})["version"].append(row["version"])
+    return rows_text("harvest_builds.py", name, "build", shared.values())
 
 
 if __name__ == "__main__":

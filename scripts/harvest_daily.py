@@ -3,14 +3,13 @@
 # requires-python = ">=3.10"
 # dependencies = ["cudnn-resolve", "packaging>=23.1", "pip", "requests>=2.31", "tomli>=2; python_version < '3.11'"]
 # ///
-"""Takes what is new on the package index into the tables, or with --check says what that is.
+"""Update the tables with what is new on the package index, or with --check print what that is.
 
 usage: harvest_daily.py [--check] [--index-url URL] [--cache DIR]
 
-The wheel tables are harvested again (harvest.py --new), then the wheels of releases that are newer than the evidence
-(harvest_evidence.py --new): what is known stays known, so that pages and new releases are all that is read, with or without a cache.
-One line for each package tells what is new, gone or changed. A new release of a framework needs no row of its own: a plan makes a
-provisional one of its metadata.
+Harvests the wheel tables (harvest.py --new), then the wheels of releases newer than the evidence (harvest_evidence.py --new). Known rows
+are kept, so only pages and new releases are read, with or without a cache. Prints one line per package with what is new, gone or changed.
+A new release of a framework needs no row: a plan derives a provisional one from its metadata.
 
 Exit: 0 done, or with --check nothing new; 1 with --check something new; 2 something could not be read: the tables of those packages
 stay as they are, the others are written.
@@ -24,33 +23,36 @@ from collections.abc import Sequence
 
 import harvest
 import harvest_evidence
-from harvest_index import ask_names_once
+from harvest_command import INDEX_HELP
+from harvest_index import cache_name_lookups
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status of the program."""
+    """Return the exit code of the program."""
     parser = argparse.ArgumentParser(prog="harvest_daily", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="say what is new, and write nothing; wheels are not read")
-    parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
-    parser.add_argument("--cache", metavar="DIR", help="what was read before")
+    parser.add_argument("--check", action="store_true", help="print what is new, write nothing, read no wheels")
+    parser.add_argument("--index-url", metavar="URL", help=INDEX_HELP)
+    parser.add_argument("--cache", metavar="DIR", help="cache of earlier runs")
     for name in ("lists", "out"):
         parser.add_argument(f"--{name}", metavar="DIR", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    words = [
-        word for name in ("index_url", "cache") if (value := getattr(options, name)) for word in (f"--{name.replace('_', '-')}", value)
-    ]
-    status = harvest.main([*words, *_places(options, "packages", "wheel"), "--new", *(["--check"] if options.check else [])])
+    words = ["--new"]
+    for name in ("index_url", "cache"):
+        if value := getattr(options, name):
+            words += [f"--{name.replace('_', '-')}", value]
+    check = ["--check"] if options.check else []
+    status = harvest.main([*words, *check, *_folders(options, "packages", "wheel")])
     if options.check:
         return status
-    return max(status, harvest_evidence.main([*words, *_places(options, "evidence", "evidence"), "--new"]))
+    return max(status, harvest_evidence.main([*words, *_folders(options, "evidence", "evidence")]))
 
 
-def _places(options: argparse.Namespace, listed: str, tables: str) -> list[str]:
-    """The list and the folder of the tables, where they are not those of the repository."""
-    found = ["--list", f"{options.lists}/harvest_{listed}.toml"] if options.lists else []
-    return [*found, "--out", f"{options.out}/{tables}"] if options.out else found
+def _folders(options: argparse.Namespace, listed: str, tables: str) -> list[str]:
+    """Return the options for a list and tables outside the repository."""
+    words = ["--list", f"{options.lists}/harvest_{listed}.toml"] if options.lists else []
+    return [*words, "--out", f"{options.out}/{tables}"] if options.out else words
 
 
 if __name__ == "__main__":
-    ask_names_once()
+    cache_name_lookups()
     sys.exit(main())

@@ -1,15 +1,13 @@
-"""What a package index tells: the files of a project, and the metadata of a wheel without the wheel.
+"""Client of a package index: the files of a project, and the metadata of a wheel without downloading it.
 
-Pages are asked for as JSON (PEP 691) and as HTML (PEP 503), whichever the index has. Metadata comes from the file beside the wheel
-(PEP 658) where it answers, announced or not, else out of the wheel by range requests.
+Pages are requested as JSON (PEP 691) or HTML (PEP 503), whichever the index has. Metadata comes from the file next to the wheel (PEP 658)
+if there is one, announced or not, otherwise from the wheel by range requests.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
-import json
 import os
 import re
 import socket
@@ -26,44 +24,42 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import requests
 from harvest_archive import Metadata, archive_metadata, parse_metadata
+from harvest_cache import Cache
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 CONNECTIONS = 16
-"""At once; more of them gained nothing when it was measured."""
+"""Concurrent connections; more were not faster when measured."""
 TIMEOUT_S = (10, 60)
-"""To connect, to read."""
+"""For connecting, and for reading."""
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.2"
 TAIL_BYTES = 16 * 1024
-"""Of a wheel, read first: the whole central directory of most of them."""
+"""End of a wheel that is read first; for most it contains the whole central directory."""
 BLOCK_BYTES = 8 * 1024
 LARGEST_READ_BYTES = 64 * 1024 * 1024
 LARGEST_METADATA_BYTES = 4 * 1024 * 1024
 LARGEST_ARCHIVE_BYTES = 2 * 1024 * 1024
-"""A source archive beyond is not read for what it requires."""
+"""Largest source archive read for its requirements."""
 
 
-class IndexFailure(Exception):  # noqa: N818 - what the index did, not a fault in here
-    """A page or a wheel that could not be read; the text says which and why."""
+class IndexFailure(Exception):  # noqa: N818 - a failure of the index, not of the program
+    """A page or a wheel could not be read; the text says which and why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteFile:
-    """One file of a project as its page shows it."""
+    """One file of a project, as listed on its page."""
 
     name: str
     url: str
     requires_python: str | None = None
     yanked: bool = False
     day: str | None = None
-    """Of its upload, `2024-08-01`."""
+    """Day of its upload, `2024-08-01`."""
 
 
 def configured_index() -> str:
-    """The URL of the simple API that pip is configured for, else pip's own default, which its help names.
-
-    SystemExit where pip says neither.
-    """
+    """Return the simple API that pip is configured for, or pip's default from its help; SystemExit if pip gives neither."""
     pip = [sys.executable, "-m", "pip"]
     done = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False)
     configured = dict(re.findall(r"^(\S+)\.index-url='(.*)'$", done.stdout, re.MULTILINE))
@@ -73,30 +69,30 @@ def configured_index() -> str:
     done = subprocess.run([*pip, "install", "--help"], capture_output=True, text=True, check=False)
     found = re.search(r"--index-url\b.*?\(default\s+(\S+?)\)", done.stdout, re.DOTALL)
     if found is None:
-        raise SystemExit("harvest: pip names no index; say which one: --index-url URL")
+        raise SystemExit("harvest: pip has no index configured; use --index-url URL")
     return found[1]
 
 
-def ask_names_once() -> None:
-    """Makes every later name look-up of this process answer from the first one: many at once overrun some resolvers."""
-    plain, lock, known = socket.getaddrinfo, threading.Lock(), {}
+def cache_name_lookups() -> None:
+    """Cache the name look-ups of this process; many at once overload some resolvers."""
+    getaddrinfo, lock, known = socket.getaddrinfo, threading.Lock(), {}
 
-    def remembered(*asked: Any, **named: Any) -> Any:
-        key = (asked, tuple(sorted(named.items())))
+    def cached(*args: Any, **named: Any) -> Any:
+        key = (args, tuple(sorted(named.items())))
         with lock:
             if key not in known:
-                known[key] = plain(*asked, **named)
+                known[key] = getaddrinfo(*args, **named)
             return known[key]
 
-    socket.getaddrinfo = remembered
+    socket.getaddrinfo = cached
 
 
 class Index:
-    """One simple API. Its methods may be called from several threads."""
+    """One simple API with its cache. May be used from several threads."""
 
     def __init__(self, url: str, cache: str) -> None:
         self.url = url.rstrip("/") + "/"
-        self._cache = cache
+        self.cache = Cache(cache)
         self._session = requests.Session()
         self._session.headers["User-Agent"] = "cudnn-resolve-harvest"
         retry = Retry(total=5, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), raise_on_status=False)
@@ -105,10 +101,10 @@ class Index:
             self._session.mount(scheme, adapter)
 
     def files(self, project: str) -> list[RemoteFile]:
-        """The files of a project, in the order of its page; IndexFailure where there is no page."""
+        """Return the files of a project, in page order; IndexFailure if there is no page."""
         answer = self._get(f"{self.url}{project}/", {"Accept": ACCEPT})
         if answer.status_code != requests.codes.ok:
-            raise IndexFailure(f"{project}: the index answers {answer.status_code}")
+            raise IndexFailure(f"{project}: the index returned {answer.status_code}")
         if "json" in answer.headers.get("Content-Type", ""):
             return [_from_json(entry, answer.url) for entry in answer.json()["files"]]
         page = _Page(answer.url)
@@ -116,18 +112,15 @@ class Index:
         return page.files
 
     def metadata(self, file: RemoteFile) -> Metadata | None:
-        """What a wheel requires, or a source archive that is small and says it; None where it does not.
+        """Return the metadata of a wheel or small source archive, cached since files on an index never change.
 
-        From the cache where it was read before, for a file on an index never changes. IndexFailure where it cannot be read.
+        None if a source archive does not contain it. IndexFailure if the file cannot be read.
         """
-        kept = os.path.join(self._cache, "metadata", hashlib.sha256(file.url.encode()).hexdigest() + ".json")
-        try:
-            with open(kept, encoding="utf-8") as stream:
-                entry = json.load(stream)
-        except (OSError, ValueError):
+        entry = self.cache.get("metadata", file.url)
+        if entry is None:
             known = self._wheel_metadata(file) if file.name.endswith(".whl") else self._archive_metadata(file)
             entry = {"file": file.name, **({"requires": known.requires, "extras": known.extras} if known else {})}
-            _write(kept, json.dumps(entry))
+            self.cache.put("metadata", file.url, entry)
         return Metadata(requires=tuple(entry["requires"]), extras=tuple(entry["extras"])) if "requires" in entry else None
 
     def _wheel_metadata(self, file: RemoteFile) -> Metadata:
@@ -145,14 +138,14 @@ class Index:
         return archive_metadata(answer.content) if whole else None
 
     def range(self, url: str, span: str) -> requests.Response:
-        """A part of a file, `0-99` or `-100`; IndexFailure where the server would send all of it."""
+        """Request a part of a file, `0-99` or `-100`; IndexFailure if the server would send all of it."""
         answer = self._get(url, {"Range": f"bytes={span}", "Accept-Encoding": "identity"})
         if answer.status_code not in (requests.codes.partial_content, requests.codes.requested_range_not_satisfiable):
-            raise IndexFailure(f"{url.rsplit('/', 1)[-1]}: the index answers {answer.status_code} to a range request")
+            raise IndexFailure(f"{url.rsplit('/', 1)[-1]}: the index returned {answer.status_code} to a range request")
         return answer
 
     def _get(self, url: str, headers: dict[str, str] | None = None) -> requests.Response:
-        """An answer with its body, which is not read where a range was asked for and the whole would come."""
+        """Send a request and read the body, unless a range was requested and the whole file would come."""
         try:
             answer = self._session.get(url, headers=headers, timeout=TIMEOUT_S, stream=True)
             if headers and "Range" in headers and answer.status_code == requests.codes.ok:
@@ -165,25 +158,25 @@ class Index:
 
 
 class Positioned(io.RawIOBase):
-    """A remote file of a known size with a place in it, for `zipfile`; how it is read is left to its kinds."""
+    """Base of remote files for `zipfile`: size and position; subclasses read."""
 
     _size: int
     _at = 0
 
     def seekable(self) -> bool:
-        """Say that any place can be read."""
+        """Return True."""
         return True
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Return the place of the next byte that is read."""
+        """Return the position."""
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to another place, and return it."""
+        """Change the position, and return it."""
         to = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         if to < 0:
             raise OSError(errno.EINVAL, "before the start of the file")
@@ -192,13 +185,13 @@ class Positioned(io.RawIOBase):
 
 
 class _RangeFile(Positioned):
-    """A remote file for `zipfile`, read in ranges: the tail first, then what is asked for, a block at least."""
+    """Remote file for `zipfile`, read in ranges: first the tail, then what is needed, at least a block."""
 
     def __init__(self, index: Index, url: str) -> None:
         self._index, self._url = index, url
         answer = index.range(url, f"-{TAIL_BYTES}")
         self._size = int(answer.headers["Content-Range"].rpartition("/")[2])
-        if answer.status_code != requests.codes.partial_content:  # shorter than the tail, and the server minds
+        if answer.status_code != requests.codes.partial_content:  # shorter than the tail, which some servers reject
             answer = index.range(url, f"0-{self._size - 1}")
         self._parts = [(self._size - len(answer.content), answer.content)]
 
@@ -209,7 +202,7 @@ class _RangeFile(Positioned):
         return len(data)
 
     def part(self, start: int, length: int) -> bytes:
-        """`length` bytes from `start`, fewer where the file ends."""
+        """Return `length` bytes from `start`, fewer at the end of the file."""
         length = min(length, self._size - start)
         if length <= 0:
             return b""
@@ -218,20 +211,20 @@ class _RangeFile(Positioned):
                 return data[start - first : start - first + length]
         last = min(self._size, start + max(length, BLOCK_BYTES)) - 1
         if last - start > LARGEST_READ_BYTES:
-            raise zipfile.BadZipFile("its central directory is too large")
+            raise zipfile.BadZipFile("the central directory is too large")
         self._parts.append((start, self._index.range(self._url, f"{start}-{last}").content))
         return self._parts[-1][1][:length]
 
 
 def remote_archive(index: Index, file: RemoteFile) -> zipfile.ZipFile:
-    """A wheel on the index, of which only what is read is fetched."""
+    """Open a wheel on the index, fetching only what is read."""
     return zipfile.ZipFile(_RangeFile(index, file.url))
 
 
 def _metadata_member(file: _RangeFile) -> bytes:
-    """The METADATA of a wheel; KeyError where it has none, BadZipFile where it is no zip."""
+    """Return the METADATA of a wheel; KeyError if it has none, BadZipFile if it is not a zip."""
     with zipfile.ZipFile(file) as archive:
-        members = [one for one in archive.infolist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", one.filename)]
+        members = [member for member in archive.infolist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", member.filename)]
         if not members:
             raise KeyError("no METADATA inside")
         file.part(members[0].header_offset, min(members[0].compress_size, LARGEST_METADATA_BYTES) + 1024)
@@ -250,7 +243,7 @@ def _from_json(entry: dict[str, Any], base: str) -> RemoteFile:
 
 
 class _Page(HTMLParser):
-    """The anchors of a PEP 503 page."""
+    """Parser of a PEP 503 page."""
 
     def __init__(self, base: str) -> None:
         super().__init__()
@@ -273,12 +266,3 @@ class _Page(HTMLParser):
                 day=(named.get("data-upload-time") or "")[:10] or None,
             )
         )
-
-
-def _write(path: str, text: str) -> None:
-    """Writes a file whole or not at all."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    partial = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    with open(partial, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(partial, path)

@@ -1,4 +1,4 @@
-"""Which requirements a Linux machine can be asked for, and how that is said shortest."""
+"""Markers of requirements reduced to what matters on Linux."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ARCHITECTURES = ("x86_64", "aarch64")
 
 @functools.cache
 def on_linux(marker: str, dropped: frozenset[str]) -> str | None:
-    """A marker that says the same of the machines in ENVIRONMENTS, shorter if there is one; empty if it always holds, None if never.
+    """Return an equivalent marker for the machines in ENVIRONMENTS, shorter if possible; "" if it always holds, None if never.
 
-    It never holds, too, where only a dropped extra makes it hold.
+    A marker that only a dropped extra satisfies counts as never.
     """
     named = re.findall(r"""extra\s*[=!]=\s*["']([^"']+)["']|["']([^"']+)["']\s*[=!]=\s*extra""", marker)
     extras = sorted({canonicalize_name(extra) for pair in named for extra in pair if extra} - dropped)
@@ -27,15 +27,15 @@ def on_linux(marker: str, dropped: frozenset[str]) -> str | None:
     shorter = [
         " and ".join(filter(None, (machine, f'extra == "{extra}"' if extra else ""))) for extra in ("", *extras) for machine in machines
     ]
-    return next((one for one in shorter if _truths(one, ("", *extras)) == plain), marker)
+    return next((candidate for candidate in shorter if _truths(candidate, ("", *extras)) == plain), marker)
 
 
 def _truths(marker: str, extras: Sequence[str]) -> list[bool]:
-    """Whether the marker holds, machine by machine, each without an extra and with each of `extras`."""
+    """Evaluate the marker on each machine with each of the extras."""
     if not marker:
         return [True] * (len(ENVIRONMENTS) * len(extras))
     parsed = Marker(marker)
-    return [parsed.evaluate({**one, "extra": extra}) for one in ENVIRONMENTS for extra in extras]
+    return [parsed.evaluate({**machine, "extra": extra}) for machine in ENVIRONMENTS for extra in extras]
 
 
 ENVIRONMENTS: tuple[dict[str, str], ...] = tuple(
@@ -56,4 +56,4 @@ ENVIRONMENTS: tuple[dict[str, str], ...] = tuple(
     for minor in range(6, 21)
     for micro in (0, 1, 4, 99)
 )
-"""The machines that the program may be asked about: Linux, CPython from 3.6 on."""
+"""Supported machines: Linux, CPython from 3.6 on."""

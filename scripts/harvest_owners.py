@@ -3,10 +3,10 @@
 # requires-python = ">=3.10"
 # dependencies = ["cudnn-resolve", "packaging>=23.1", "pip", "requests>=2.31", "tomli>=2; python_version < '3.11'"]
 # ///
-"""Says which packages install the same files with other content, and which of these matrices/package/slot.toml does not know yet.
+"""Find packages that install the same files with different content, and those missing from matrices/package/slot.toml.
 
-Of each package below the wheel of its newest release for x86_64 is looked at, and with --oldest that of its oldest one: the list of its
-files with their sums, by ranges, so that no wheel is fetched whole. Licences and what every build of a package shares do not count.
+Compares the wheels of the newest releases for x86_64, with --oldest also those of the oldest: the names and checksums of their files, read
+by range requests, so that no wheel is downloaded whole. Licences and other files without code do not count.
 
 Exit: 0 every collision is known; 1 one is not; 2 something could not be read.
 """
@@ -14,14 +14,15 @@ Exit: 0 every collision is known; 1 one is not; 2 something could not be read.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from harvest_cache import DEFAULT_CACHE
+from harvest_command import INDEX_HELP
 from harvest_index import Index, IndexFailure, configured_index, remote_archive
-from harvest_progress import told
-from harvest_table import Span, Wheel, releases
+from harvest_progress import progress
+from harvest_table import Span, releases
 
 from cudnn_resolve.host.tables import open_book
 
@@ -58,26 +59,25 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
     ("nvidia-nvtiff-cu11", "nvidia-nvtiff-cu12", "nvidia-nvtiff-cu13"),
     *(tuple(f"{name}-cu{major}" for major in (11, 12, 13)) for name in _RAPIDS),
 )
-"""Packages of which two may lie over one another."""
-_OF_ALL = ("license", "licence", "copying", "notice", "readme", "py.typed", "authors")
+"""Packages that may overwrite one another."""
+_WITHOUT_CODE = ("license", "licence", "copying", "notice", "readme", "py.typed", "authors")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status of the program."""
+    """Return the exit code of the program."""
     parser = argparse.ArgumentParser(prog="harvest_owners", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--index-url", metavar="URL", help="simple API to ask (that of pip)")
-    parser.add_argument("--oldest", action="store_true", help="look at the oldest release of each package, too")
+    parser.add_argument("--index-url", metavar="URL", help=INDEX_HELP)
+    parser.add_argument("--oldest", action="store_true", help="also compare the oldest release of each package")
     options = parser.parse_args(argv)
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    index = Index(options.index_url or configured_index(), os.path.join(home, "cudnn-resolve-harvest"))
+    index = Index(options.index_url or configured_index(), DEFAULT_CACHE)
     book = open_book(())
     failures = unknown = 0
-    for family in told(FAMILIES, "families", len(FAMILIES)):
+    for family in progress(FAMILIES, "families", len(FAMILIES)):
         found: dict[str, dict[str, int]] = {}
         for name in family:
             try:
                 found |= _files(index, name, oldest=options.oldest)
-            except IndexFailure as error:  # noqa: PERF203 - the others are read all the same
+            except IndexFailure as error:  # noqa: PERF203 - the others are still read
                 print(f"harvest: {name}: {error}", file=sys.stderr)
                 failures += "404" not in str(error)
         for one, two in combinations(found, 2):
@@ -89,14 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             slot = book.slot(first, one.partition(" ")[2])
             known = slot is not None and slot == book.slot(second, two.partition(" ")[2])
             unknown += not known
-            said = f"{len(differing)} of {len(shared)} files differ, such as {differing[0]}"
-            print(f"{'known' if known else 'NEW'}: {one} and {two}: {said}")
+            print(f"{'known' if known else 'NEW'}: {one} and {two}: {len(differing)} of {len(shared)} files differ, such as {differing[0]}")
     return 2 if failures else int(unknown > 0)
 
 
 def _files(index: Index, name: str, *, oldest: bool) -> dict[str, dict[str, int]]:
-    """`NAME VERSION` to the files of its wheel, each with its sum; those that say nothing about the code left out."""
-    served = [(release, wheel) for release in releases(name, index.files(name), Span()) if (wheel := _wheel(release.wheels)) is not None]
+    """Return `NAME VERSION` to the code files of its wheel with their checksums."""
+    found = releases(name, index.files(name), Span())
+    served = [(release, wheel) for release in found if (wheel := release.best_wheel("x86_64")) is not None]
     out = {}
     for release, wheel in dict.fromkeys((served[0], served[-1]) if oldest and served else served[-1:]):
         with remote_archive(index, wheel.file) as archive:
@@ -104,16 +104,11 @@ def _files(index: Index, name: str, *, oldest: bool) -> dict[str, dict[str, int]
     return out
 
 
-def _wheel(wheels: Sequence[Wheel]) -> Wheel | None:
-    served = sorted((one for one in wheels if one.serves("x86_64")), key=Wheel.rank)
-    return served[-1] if served else None
-
-
 def _members(infos: Sequence[object]) -> Iterator[tuple[str, int]]:
     for info in infos:
         path, checksum = str(getattr(info, "filename", "")), int(getattr(info, "CRC", 0))
         file = path.rpartition("/")[2].lower()
-        if file and ".dist-info/" not in path and not file.startswith(_OF_ALL) and file != "__init__.py":
+        if file and ".dist-info/" not in path and not file.startswith(_WITHOUT_CODE) and file != "__init__.py":
             yield path, checksum
 
 

@@ -1,4 +1,4 @@
-"""How far a harvest is: a bar with rate and remaining time on a terminal, and a line now and then elsewhere."""
+"""Progress of a harvest: a bar on a terminal, an occasional line elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 T = TypeVar("T")
 LINE_SECONDS = 10.0
-"""Between two lines where there is no terminal."""
+"""Between two lines, without a terminal."""
 
 
 class _Rate(ProgressColumn):
@@ -21,12 +21,12 @@ class _Rate(ProgressColumn):
         return Text(_rate(task.speed) if task.speed else "")
 
 
-def _rate(each_second: float) -> str:
-    return f"{each_second:.1f}/s" if each_second >= 0.5 else f"{each_second * 60:.1f}/min"
+def _rate(per_second: float) -> str:
+    return f"{per_second:.1f}/s" if per_second >= 0.5 else f"{per_second * 60:.1f}/min"
 
 
-def told(items: Iterable[T], what: str, total: int) -> Iterator[T]:
-    """The items, of which there are so many; standard error hears how many were taken."""
+def progress(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+    """Yield the items, reporting their number on standard error."""
     if sys.stderr.isatty():
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn(), TimeRemainingColumn())
         console = Console(stderr=True, highlight=False)

@@ -1,4 +1,4 @@
-"""From the files of a project to the text of its wheel table."""
+"""Wheel table of a project, made from its files on the index."""
 
 from __future__ import annotations
 
@@ -18,76 +18,84 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, canonica
 from packaging.version import Version
 
 LEGACY = {"manylinux1": "manylinux_2_5", "manylinux2010": "manylinux_2_12", "manylinux2014": "manylinux_2_17"}
-"""PEP 600: the names of before, and the glibc that they stand for."""
+"""Legacy platform names by PEP 600."""
 OLDEST_PYTHON = Version("3.6")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """A wheel that a Linux machine with glibc may take."""
+    """A wheel for Linux with glibc."""
 
     file: RemoteFile
     interpreters: str
     abis: str
     platforms: tuple[str, ...]
     build: tuple[int, str] | tuple[()] = ()
-    """Of two otherwise equal wheels the installer takes the one with the higher build tag."""
+    """Build tag; of two otherwise equal wheels the installer takes the higher one."""
 
     def python(self) -> str:
-        """The one Python that it is for, `3.11`; empty where it is for several."""
+        """Return the only Python that it is for, `3.11`; empty if it is for several."""
         found = re.fullmatch(r"cp(\d)(\d+)", self.interpreters)
         return f"{found[1]}.{found[2]}" if found and self.abis != "abi3" else ""
 
     def rank(self) -> tuple[object, ...]:
-        """Orders the wheels of a release by how well they stand for it: its own platform, newest Python, plain ABI, newest build."""
+        """Return a sort key for how well it represents its release: own platform, newest Python, plain ABI, newest build."""
         return "any" not in self.platforms, _natural(self.interpreters), -len(self.abis), self.build
 
     def serves(self, arch: str) -> bool:
-        """True for the architecture's own wheels and for those of any platform."""
+        """True for wheels of the architecture or of any platform."""
         return any(platform == "any" or platform.endswith(f"_{arch}") for platform in self.platforms)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Release:
-    """The files of one version that count: its wheels, or where there are none its source archive."""
+    """Usable files of one version: its wheels, or its source archive if there are none."""
 
     version: Version
     files: tuple[RemoteFile, ...]
     wheels: tuple[Wheel, ...]
     has_archive: bool = False
-    """True where there is a source archive, too."""
+    """True if there is a source archive, too."""
 
-    def speakers(self, arch: str, *, each_python: bool = False) -> list[tuple[str, RemoteFile]]:
-        """The files whose metadata stands for the architecture, each with its Python; none where no file serves it.
+    def best_wheel(self, arch: str) -> Wheel | None:
+        """Return the wheel that represents the release on an architecture: of its own platform, for the newest Python."""
+        served = sorted((wheel for wheel in self.wheels if wheel.serves(arch)), key=Wheel.rank)
+        return served[-1] if served else None
 
-        One file without a Python, the best wheel or where there is no wheel at all the source archive; with `each_python`, where
-        the best wheel is for one Python only, that of each Python from 3.6 on, oldest first.
+    def metadata_files(self, arch: str, *, each_python: bool = False) -> list[tuple[str, RemoteFile]]:
+        """Return the files with the metadata for an architecture, each with its Python; empty if no file serves it.
+
+        Usually one file without a Python: the best wheel, or the source archive of a release without wheels. With `each_python`, if the
+        best wheel is for a single Python, one wheel for each Python from 3.6 on, oldest first.
         """
-        served = sorted((one for one in self.wheels if one.serves(arch)), key=Wheel.rank)
-        if not served:
+        best = self.best_wheel(arch)
+        if best is None:
             return [] if self.wheels else [("", self.files[-1])]
-        if not each_python or not served[-1].python():
-            return [("", served[-1].file)]
-        best = {one.python(): one.file for one in served}
-        return [(python, file) for python, file in best.items() if python and Version(python) >= OLDEST_PYTHON] or [("", served[-1].file)]
+        if each_python and best.python():
+            served = sorted((wheel for wheel in self.wheels if wheel.serves(arch)), key=Wheel.rank)
+            by_python = {wheel.python(): wheel.file for wheel in served}
+            found = [(python, file) for python, file in by_python.items() if python and Version(python) >= OLDEST_PYTHON]
+            if found:
+                return found
+        return [("", best.file)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
-    """Which releases count."""
+    """Selection of releases."""
 
     placeholders: frozenset[str] = frozenset()
-    """Versions that hold nothing."""
+    """Versions without content."""
     versions: tuple[str, ...] = ()
-    """PEP 440 specifiers, of which a version meets one; empty = any version."""
+    """PEP 440 specifiers, of which a version must meet one; empty = any version."""
     since: str = ""
-    """Day of the first upload, `2014-01-01`; releases whose day the index does not say count."""
+    """Earliest upload day, `2014-01-01`; releases without a known day are included."""
     prereleases: bool = False
-    """Whether they count where there is something else."""
+    """True to include them even if there are final releases."""
 
 
 def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Release]:
-    """The releases that Linux can install, oldest first; pre-releases where the span says so or where there is nothing else."""
+    """Return the releases that Linux can install, oldest first; pre-releases if the span includes them or there are no others."""
     allowed = [SpecifierSet(text, prereleases=True) for text in span.versions or ("",)]
     wheels: dict[Version, list[Wheel]] = {}
     archives: dict[Version, list[RemoteFile]] = {}
@@ -100,14 +108,16 @@ def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Rele
         elif wheel := _wheel(file):
             wheels.setdefault(version, []).append(wheel)
     found = {
-        version for version in (*wheels, *archives) if str(version) not in span.placeholders and any(version in one for one in allowed)
+        version
+        for version in (*wheels, *archives)
+        if str(version) not in span.placeholders and any(version in specifier for specifier in allowed)
     }
     kept = {version for version in found if span.prereleases or not version.is_prerelease} or found
     every = (
         Release(
             version=version,
             wheels=tuple(wheels.get(version, ())),
-            files=tuple(one.file for one in wheels.get(version, ())) or tuple(archives[version]),
+            files=tuple(wheel.file for wheel in wheels.get(version, ())) or tuple(archives[version]),
             has_archive=version in archives,
         )
         for version in sorted(kept)
@@ -116,7 +126,7 @@ def releases(project: str, files: Iterable[RemoteFile], span: Span) -> list[Rele
 
 
 def _identity(name: str) -> tuple[str, Version | None]:
-    """Project and version of a wheel or source archive; no version for eggs, installers and names of before PEP 427, as in pip."""
+    """Return project and version of a wheel or source archive; no version for eggs, installers and names older than PEP 427, as in pip."""
     try:
         if name.endswith(".whl"):
             return parse_wheel_filename(name)[:2]
@@ -128,7 +138,7 @@ def _identity(name: str) -> tuple[str, Version | None]:
 
 
 def _wheel(file: RemoteFile) -> Wheel | None:
-    """The wheel of a file; None where it is for other systems."""
+    """Return the wheel of a file; None if it is for other systems."""
     interpreters, abis, platforms = file.name.removesuffix(".whl").rsplit("-", 3)[1:]
     lowest: dict[str, tuple[list[tuple[int, str]], str]] = {}
     for plain in platforms.split("."):
@@ -144,9 +154,9 @@ def _wheel(file: RemoteFile) -> Wheel | None:
 
 
 def tags(release: Release) -> list[str]:
-    """Compressed tag sets, the wheels of one interpreter and ABI joined over their platforms.
+    """Return compressed tag sets, with the wheels of one interpreter and ABI joined over their platforms.
 
-    `sdist` stands where there is a source archive and no wheel, or none for Python 3 (clang 5.0).
+    Includes `sdist` if there is a source archive and no wheel for Python 3 (clang 5.0).
     """
     joined: dict[tuple[str, str], set[str]] = {}
     for wheel in release.wheels:
@@ -158,14 +168,14 @@ def tags(release: Release) -> list[str]:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """A sort key in which cp39 stands before cp310."""
+    """Return a sort key that puts cp39 before cp310."""
     spaced = re.sub(r"(?<=[a-z])([23])(\d+)", r"\1 \2", text)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", spaced)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A wheel table, decoded: `release` and `metadata` rows."""
+    """A wheel table: `release` and `metadata` rows."""
 
     package: str
     release: list[dict[str, Any]]
@@ -174,18 +184,18 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Content:
-    """What is written of a release."""
+    """Selection of what is written of a release."""
 
     drop_extras: frozenset[str] = frozenset()
-    """Left out with their requirements."""
+    """Extras left out together with their requirements."""
     keep_extras: frozenset[str] | None = None
-    """The only ones that are not; None = all that are not dropped."""
+    """The only extras kept; None = all that are not dropped."""
     dates: bool = True
     each_python: bool = False
-    """Whether the wheels of the Pythons may differ in what they require."""
+    """True if the requirements may differ between the wheels of the Pythons."""
 
     def dropped(self, declared: Iterable[str]) -> frozenset[str]:
-        """Those that a package loses of the extras that it declares."""
+        """Return the extras to leave out, of those that a package declares."""
         if self.keep_extras is None:
             return self.drop_extras
         return self.drop_extras | (frozenset(map(canonicalize_name, declared)) - self.keep_extras)
@@ -198,9 +208,9 @@ def table(
     chosen: Content,
     kept: Mapping[str, Mapping[str, dict[str, Any]]] | None = None,
 ) -> Table:
-    """The table of a project; `metadata` gives that of a file, None where it is not wanted or cannot be read.
+    """Return the table of a project; `metadata` returns that of a file, or None if it is unwanted or unreadable.
 
-    `kept` are entries of releases that are known already, by version and architecture.
+    `kept` has the entries of known releases, by version and architecture.
     """
     ids: dict[str, int] = {}
     rows: list[dict[str, Any]] = []
@@ -211,8 +221,9 @@ def table(
             if kept is not None and str(release.version) in kept:
                 entry = kept[str(release.version)].get(arch)
             else:
-                said = {python: metadata(file) for python, file in release.speakers(arch, each_python=chosen.each_python)}
-                entry = merged({python: _entry(known, chosen.dropped(known.extras)) for python, known in said.items() if known})
+                files = release.metadata_files(arch, each_python=chosen.each_python)
+                read = {python: known for python, file in files if (known := metadata(file))}
+                entry = merged({python: _entry(known, chosen.dropped(known.extras)) for python, known in read.items()})
             if entry is None:
                 continue
             number = ids.setdefault(json.dumps(entry), len(ids) + 1)
@@ -224,51 +235,48 @@ def table(
 
 
 def merged(entries: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """One entry for the wheels of several Pythons, oldest first: what only some of them require gets a marker that says which.
-
-    None where there is none.
-    """
+    """Merge the entries of wheels for several Pythons, oldest first, marking what only some require; None without entries."""
     if not entries:
         return None
     lines = {python: entry.get("requires", []) for python, entry in entries.items()}
     newest_first = [line for python in reversed(lines) for line in lines[python]]
     requires = []
     for line in dict.fromkeys(newest_first):
-        asking = [python for python in lines if line in lines[python]]
-        requires.append(line if len(asking) == len(lines) else _narrowed(line, asking, list(lines)))
+        requiring = [python for python in lines if line in lines[python]]
+        requires.append(line if len(requiring) == len(lines) else _narrowed(line, requiring, list(lines)))
     extras = sorted({extra for entry in entries.values() for extra in entry.get("extras", [])})
     return {**({"requires": requires} if requires else {}), **({"extras": extras} if extras else {})}
 
 
-def _narrowed(line: str, asking: Sequence[str], pythons: Sequence[str]) -> str:
-    """The requirement for some of the Pythons only."""
-    if list(asking) == list(pythons[-len(asking) :]):
-        condition = f'python_version >= "{asking[0]}"'
-    elif list(asking) == list(pythons[: len(asking)]):
-        condition = f'python_version <= "{asking[-1]}"'
+def _narrowed(line: str, requiring: Sequence[str], pythons: Sequence[str]) -> str:
+    """Return the requirement limited to some of the Pythons."""
+    if list(requiring) == list(pythons[-len(requiring) :]):
+        condition = f'python_version >= "{requiring[0]}"'
+    elif list(requiring) == list(pythons[: len(requiring)]):
+        condition = f'python_version <= "{requiring[-1]}"'
     else:
-        condition = " or ".join(f'python_version == "{python}"' for python in asking)
+        condition = " or ".join(f'python_version == "{python}"' for python in requiring)
     requirement = Requirement(line)
     requirement.marker = Marker(f"({requirement.marker}) and ({condition})" if requirement.marker else condition)
     return str(requirement)
 
 
 def plain_row(release: Release, *, dates: bool) -> dict[str, Any]:
-    """What the page of the index says of a release."""
+    """Return the columns of a release that come from the page of the index."""
     row: dict[str, Any] = {"version": str(release.version)}
     days = [file.day for file in release.files if file.day]
     if dates and days:
         row["date"] = min(days)
     if all(file.yanked for file in release.files):
         row["yanked"] = True
-    asked = [text for file in release.files if (text := _specifier(file.requires_python))]
-    if asked:
-        row["requires_python"] = asked[-1]
+    specifiers = [text for file in release.files if (text := _specifier(file.requires_python))]
+    if specifiers:
+        row["requires_python"] = specifiers[-1]
     return {**row, "tags": tags(release)}
 
 
 def _specifier(text: str | None) -> str:
-    """Without blanks; empty where it is none, which pip passes over, too."""
+    """Strip a specifier of spaces; empty if it is invalid, which pip ignores, too."""
     plain = re.sub(r"\s+", "", text or "")
     try:
         SpecifierSet(plain)
@@ -284,14 +292,14 @@ def _numbered(numbers: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _entry(known: Metadata, dropped: frozenset[str]) -> dict[str, Any]:
-    """Requirements in one spelling, without those that no Linux can need and those that only a dropped extra brings."""
-    extras = sorted({canonicalize_name(one) for one in known.extras} - dropped)
+    """Return normalized requirements, without those that do not apply on Linux or only with a dropped extra."""
+    extras = sorted({canonicalize_name(extra) for extra in known.extras} - dropped)
     lines = []
     for text in known.requires:
         try:
             requirement = Requirement(re.sub(r"\s+", " ", text).strip())
         except InvalidRequirement:
-            continue  # pip refuses such a line, too: the release is as good as without it
+            continue  # pip refuses such a line, too
         requirement.name = canonicalize_name(requirement.name)
         marker = on_linux(str(requirement.marker), dropped) if requirement.marker else ""
         if marker is not None:

@@ -1,9 +1,9 @@
-"""The TOML text of a wheel table: releases from the oldest to the newest, in an order that only the data decides.
+"""TOML text of a wheel table: releases from oldest to newest, in an order determined by the data alone.
 
-What several releases say alike is written once: those that differ in version and day alone share a row, Requires-Python and tags stand
-under `files`, requirements under `lines`. Numbers are given in the order in which a thing is said a second time, so that a new release
-adds to a file and moves nothing in it. Tags of one platform are one text, `cp312 cp313 cp313-cp313t-manylinux_2_28_x86_64`, in which an
-ABI that is called as its interpreter is left out. Extras that a requirement names are not listed.
+What several releases share is written once: those that differ only in version and day share a row, Requires-Python and tags are under
+`files`, requirements under `lines`. Ids are assigned in order of the second occurrence, so that a new release extends a file without
+moving anything. Tags of one platform are one string, `cp312 cp313 cp313-cp313t-manylinux_2_28_x86_64`, in which an ABI named like its
+interpreter is left out. Extras named by a requirement are not listed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from harvest_table import Table
 SHARED = ("requires_python", "tags")
 LISTED = ("version", "date")
 MOST_LISTED = 20
-"""So many releases at most share a row, so that a new one changes a short line."""
+"""Most releases per row, so that a new one changes a short line."""
 _EXTRA = re.compile(r'\bextra == "([^"]+)"')
 
 
 def rendered(written: Table, read: str) -> str:
-    """The TOML text of a table that was read on the day `read`; the same rows always give the same text."""
+    """Render a table read on the day `read`; equal rows always give the same text."""
     lines = _repeated(line for entry in written.metadata for line in entry.get("requires", ()))
     releases = [{**row, "tags": _joined_tags(row["tags"])} for row in written.release]
     files = {key: number + 1 for key, number in _repeated(map(_files_of, releases)).items()}
@@ -44,7 +44,7 @@ def rendered(written: Table, read: str) -> str:
             {
                 "id": entry["id"],
                 **({"requires": [lines.get(line, line) for line in entry["requires"]]} if "requires" in entry else {}),
-                **({"extras": extras} if (extras := [one for one in entry.get("extras", ()) if one not in _named(entry)]) else {}),
+                **({"extras": extras} if (extras := [extra for extra in entry.get("extras", ()) if extra not in _named(entry)]) else {}),
             }
             for entry in written.metadata
         ],
@@ -55,29 +55,34 @@ def rendered(written: Table, read: str) -> str:
 
 
 def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A wheel table as `rendered` writes it, parsed, with everything in its place again."""
-    files = {one["id"]: {key: one[key] for key in SHARED if key in one} for one in table.get("files", ())}
-    joined = [{**one, **files.get(one.get("files"), {})} for row in table.get("release", ()) for one in _apart(row)]
-    releases = [{**one, "tags": [tag for text in one["tags"] for tag in _each_tag(text)]} for one in joined]
+    """Undo the sharing of `rendered` in a parsed wheel table; an empty table gets empty arrays."""
+    files = {entry["id"]: {key: entry[key] for key in SHARED if key in entry} for entry in table.get("files", ())}
+    releases = []
+    for row in table.get("release", ()):
+        for release in _split(row):
+            whole = {**release, **files.get(release.get("files"), {})}
+            whole["tags"] = [tag for text in whole["tags"] for tag in _split_tags(text)]
+            releases.append({key: value for key, value in whole.items() if key != "files"})
     lines = table.get("lines", ())
-    metadata = [
-        {**one, **({"requires": [lines[line] if isinstance(line, int) else line for line in one["requires"]]} if "requires" in one else {})}
-        for one in table.get("metadata", ())
-    ]
-    for one in metadata:
-        if extras := sorted({*one.get("extras", ()), *_named(one)}):
-            one["extras"] = extras
+    metadata = []
+    for entry in table.get("metadata", ()):
+        whole = dict(entry)
+        if "requires" in entry:
+            whole["requires"] = [lines[line] if isinstance(line, int) else line for line in entry["requires"]]
+        if extras := sorted({*whole.get("extras", ()), *_named(whole)}):
+            whole["extras"] = extras
+        metadata.append(whole)
     plain = {key: value for key, value in table.items() if key not in ("files", "lines")}
-    return {**plain, "release": [{key: one[key] for key in one if key != "files"} for one in releases], "metadata": metadata}
+    return {**plain, "release": releases, "metadata": metadata}
 
 
 def _named(entry: Mapping[str, Any]) -> set[str]:
-    """Extras that the requirements of an entry name."""
+    """Return the extras named by the requirements of an entry."""
     return {extra for line in entry.get("requires", ()) for extra in _EXTRA.findall(line)}
 
 
 def _joined_tags(tags: Iterable[str]) -> list[str]:
-    """Tags in the order in which they are given, neighbours of one platform in one text."""
+    """Join neighbouring tags of one platform into one string."""
     found = []
     for platform, group in groupby((tag.rpartition("-") for tag in tags), key=lambda parts: parts[2]):
         pairs = [pair for pair, _, _ in group]
@@ -86,7 +91,7 @@ def _joined_tags(tags: Iterable[str]) -> list[str]:
     return found
 
 
-def _each_tag(text: str) -> list[str]:
+def _split_tags(text: str) -> list[str]:
     pairs, _, platform = text.rpartition("-")
     if " " not in pairs:
         return [text]
@@ -94,13 +99,13 @@ def _each_tag(text: str) -> list[str]:
 
 
 def _repeated(values: Iterable[Hashable]) -> dict[Any, int]:
-    """Those that come more than once, numbered from 0 in the order of their second coming."""
+    """Return the repeated values, numbered from 0 in order of their second occurrence."""
     seen: set[Hashable] = set()
     found: dict[Hashable, int] = {}
-    for one in values:
-        if one in seen:
-            found.setdefault(one, len(found))
-        seen.add(one)
+    for value in values:
+        if value in seen:
+            found.setdefault(value, len(found))
+        seen.add(value)
     return found
 
 
@@ -114,7 +119,7 @@ def _release(row: Mapping[str, Any], files: Mapping[Any, int]) -> dict[str, Any]
 
 
 def _joined(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in which neighbours that differ in version and day alone are one, with lists of both."""
+    """Join neighbouring rows that differ only in version and day into one, with lists of both."""
     found: list[dict[str, Any]] = []
     for row in rows:
         alike = found and found[-1].keys() == row.keys() and all(found[-1][key] == row[key] for key in row if key not in LISTED)
@@ -127,8 +132,8 @@ def _joined(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value[0] if key in LISTED and len(value) == 1 else value for key, value in row.items()} for row in found]
 
 
-def _apart(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The releases of a row."""
+def _split(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the releases of a row."""
     if not isinstance(row["version"], list):
         return [row]
     return [{**row, **{key: row[key][number] for key in LISTED if key in row}} for number in range(len(row["version"]))]
@@ -152,11 +157,11 @@ def _value(value: Any) -> str:
         return _text(value)
     if isinstance(value, Mapping):
         return _inline(value)
-    return "[" + ", ".join(_value(one) for one in value) + "]"
+    return "[" + ", ".join(map(_value, value)) + "]"
 
 
 def _text(text: str) -> str:
-    """A literal string where the text has double quotes, else a basic one."""
+    """Quote text as a literal string if it has double quotes, otherwise as a basic one."""
     if '"' in text and "'" not in text and text.isprintable():
         return f"'{text}'"
     return json.dumps(text, ensure_ascii=False)

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Plans frameworks with companions, and installs a drawn number of the plans for real.
+"""Plan frameworks with companion packages, and install a random selection of the plans.
 
 usage: plan_companions.py [--plans N] [--install N] [--seed N] [--results FILE] [--folder DIR] [--cache DIR] [--program PATH]
 
-A combination is a release of a framework, one to three packages that people install beside it, a Python, a GPU and a driver, drawn from the
-lists below, the same for each seed. For each, the real command line makes a plan from the configured index. Told of each: how long it
-took, whether there is an answer, and what is doubtful in it, such as a source archive.
+A combination is a release of a framework, one to three packages that people install with it, a Python, a GPU and a driver, drawn from
+the lists below, reproducible by seed. The real command line plans each from the configured index. Printed for each: time, whether there
+is a solution, and doubtful parts of it, such as a source archive.
 
-Of the plans with an answer some are installed by `uv pip sync`, one after the other, and removed again; not one that says itself that
-something in it is built from source, which needs a compiler or an index that not every machine reaches. The link check and the real loader
-must agree that every library resolves, and the framework and its companions must import on this machine without a GPU. What is done
-stands in the file of results, one line of JSON for each plan and each environment: what stands there is not done again. Exit code 1 where
-there is a fault.
+Some of the solved plans are installed with `uv pip sync`, one after the other, and removed again; not those with packages built from
+source, which need a compiler or an index that not every machine reaches. The link check and the real loader must agree that every library
+resolves, and the framework and its companions must import on this machine without a GPU. Progress is kept in the file of results, one
+line of JSON per plan and environment, and not repeated. Exit code 1 if there is a fault.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -31,19 +29,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+from environments import find_python, uv_program
+from measure import processor_seconds
 
-from install_lock import interpreter  # noqa: E402
-
-from cudnn_resolve.evidence.link_check import broken_links, explain  # noqa: E402
-from cudnn_resolve.host.libraries import SystemLibraries, installed_site  # noqa: E402
-from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
-from cudnn_resolve.host.tables import open_book  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from cudnn_resolve.evidence.link_check import broken_links, explain
+from cudnn_resolve.host.libraries import SystemLibraries, installed_site
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.tables import open_book
 
 LIMIT_SECONDS = 600
 SLOW_SECONDS = 60
-"""Of processor time, which another program on the machine does not change."""
+"""Processor time, which does not depend on other load."""
 FRAMEWORKS = {
     "torch": ("", "", "", "==2.11.0", "==2.9.1", "==2.8.0", "==2.7.1", "==2.6.0", "==2.4.1", "==2.2.2", "==2.0.1", "==1.13.1"),
     "tensorflow": ("", "", "==2.20.0", "==2.18.0", "==2.16.2", "==2.15.1", "==2.13.1"),
@@ -140,11 +137,11 @@ for folder, _, files in os.walk(site):
 ABSENT = re.compile(
     r"libcuda\.so\.1|libnvidia-ml|libnvidia-|libnvcuvid|No CUDA|no NVIDIA|CUDA driver|cuInit|get current device|GPU|FFmpeg is not properly"
 )
-"""What says only that this machine has no GPU, or no FFmpeg, which no wheel brings."""
+"""Messages that only report the lack of a GPU, or of FFmpeg, which no wheel brings."""
 
 
 class Combination(NamedTuple):
-    """What is asked for."""
+    """Targets and machine of one plan."""
 
     framework: str
     companions: tuple[str, ...]
@@ -157,8 +154,8 @@ class Combination(NamedTuple):
 
 
 def draw(count: int, seed: int) -> list[Combination]:
-    """Combinations, no two alike."""
-    dice = random.Random(seed)  # noqa: S311 - it need not be secret
+    """Draw distinct combinations."""
+    dice = random.Random(seed)  # noqa: S311 - need not be secret
     found: dict[Combination, None] = {}
     while len(found) < count:
         name = dice.choice(("torch", "torch", "torch", "tensorflow", "jax", "onnxruntime-gpu"))
@@ -168,53 +165,49 @@ def draw(count: int, seed: int) -> list[Combination]:
     return list(found)
 
 
-def plan(program: str, one: Combination, home: Path) -> tuple[dict[str, Any], float]:
-    """The plan as JSON, and the seconds of processor time that it took."""
-    wanted = home / "requirements.txt"
-    wanted.write_text("\n".join(one.companions) + "\n")
-    machine = ("--gpu", one.gpu, "--driver", one.driver, "--python-version", one.python, "--platform", "linux_x86_64", "--glibc", "2.35")
-    argv = [program, "plan", "-f", one.framework, "-r", str(wanted), *machine, "--no-variant-indexes", "--format", "json"]
-    began = _processor()
+def make_plan(program: str, wanted: Combination, home: Path) -> tuple[dict[str, Any], float]:
+    """Return the plan as JSON and the processor seconds it took."""
+    requirements = home / "requirements.txt"
+    requirements.write_text("\n".join(wanted.companions) + "\n")
+    machine = ["--gpu", wanted.gpu, "--driver", wanted.driver, "--python-version", wanted.python]
+    machine += ["--platform", "linux_x86_64", "--glibc", "2.35", "--no-variant-indexes"]
+    argv = [program, "plan", "-f", wanted.framework, "-r", str(requirements), *machine, "--format", "json"]
+    began = processor_seconds()
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS, cwd=home)
-        told = json.loads(done.stdout)
+        plan = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        told = {"status": "slow"}
+        plan = {"status": "slow"}
     except ValueError:
-        told = {"status": "failed", "why": done.stderr.strip()[-300:]}
-    seconds = _processor() - began
-    return ({"status": "slow"} if seconds > SLOW_SECONDS else told), seconds
+        plan = {"status": "failed", "why": done.stderr.strip()[-300:]}
+    seconds = processor_seconds() - began
+    return ({"status": "slow"} if seconds > SLOW_SECONDS else plan), seconds
 
 
-def _processor() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def doubts(told: dict[str, Any]) -> Iterator[str]:
-    """What an answer should not have without a word."""
-    for warning in told.get("warnings", ()):
+def doubts(plan: dict[str, Any]) -> Iterator[str]:
+    """Yield parts of a plan that need an explanation."""
+    for warning in plan.get("warnings", ()):
         if warning["code"] in ("from-source", "unread"):
             yield f"{warning['code']}: {warning['message'][:160]}"
     majors = {
         found[1]
-        for item in told.get("pip", ())
+        for item in plan.get("pip", ())
         if (found := re.search(r"-cu(1[123])$", item["name"])) and item["name"].startswith("nvidia-")
     }
     if len(majors) > 1:
-        yield f"NVIDIA's wheels are of CUDA {' and '.join(sorted(majors))}"
+        yield f"NVIDIA's wheels are for CUDA {' and '.join(sorted(majors))}"
 
 
-def install(one: Combination, pinned: dict[str, str], home: Path, cache: str | None) -> Iterator[str]:
-    """What is wrong with the environment of a plan; the cache of uv is one of its own where none is given."""
-    uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+def install_faults(wanted: Combination, pinned: dict[str, str], home: Path, cache: str | None) -> Iterator[str]:
+    """Install a plan, by default with a temporary cache of uv, and yield what is wrong with the environment."""
+    uv = uv_program()
     environment = home / "environment"
     shutil.rmtree(environment, ignore_errors=True)
     pins = home / "pins.txt"
     pins.write_text("".join(f"{name}=={version}\n" for name, version in pinned.items()))
     python = str(environment / "bin/python")
     places = {**os.environ, "UV_CACHE_DIR": cache or str(home / "cache")}
-    subprocess.run([uv, "venv", "-q", "--python", interpreter(one.python), str(environment)], check=True, capture_output=True)
+    subprocess.run([uv, "venv", "-q", "--python", find_python(wanted.python), str(environment)], check=True, capture_output=True)
     try:
         done = subprocess.run(
             [uv, "pip", "sync", "-q", "--python", python, str(pins)], env=places, capture_output=True, text=True, check=False
@@ -226,75 +219,74 @@ def install(one: Combination, pinned: dict[str, str], home: Path, cache: str | N
         roots = tuple(map(str, environment.glob("lib/python3*/site-packages")))
         site = installed_site(host, roots, SystemLibraries(host, python), book)
         broken = [explain(site, link, book)[0] for link in broken_links(site) if link.severity == "error"]
-        names = (one.framework.partition("==")[0], *one.companions)
+        names = (wanted.framework.partition("==")[0], *wanted.companions)
         modules = [MODULES.get(name, name.replace("-", "_")) for name in names]
-        seen = subprocess.run([python, "-c", LOADER, *modules], capture_output=True, text=True, check=False, timeout=900).stdout
-        for line in dict.fromkeys(seen.splitlines()):
+        printed = subprocess.run([python, "-c", LOADER, *modules], capture_output=True, text=True, check=False, timeout=900).stdout
+        for line in dict.fromkeys(printed.splitlines()):
             if line.startswith("IMPORT") and not ABSENT.search(line):
                 yield line
-        missed = {found[1] for line in seen.splitlines() if (found := re.search(r"^LOADER \S+ (\S+\.so[.\d]*): cannot", line))}
+        missing = {found[1] for line in printed.splitlines() if (found := re.search(r"^LOADER \S+ (\S+\.so[.\d]*): cannot", line))}
         yield from (f"link check: {text}" for text in broken)
-        told_names = " ".join(broken)
-        unseen = sorted(
-            name for name in missed if re.match(r"lib(?:cu|nv(?:rtc|Jit|infer)|nccl|torch|c10)", name) and name not in told_names
-        )
-        if unseen:
-            yield f"note: the loader alone, before any import, does not find {', '.join(unseen[:6])}"
+        reported = " ".join(broken)
+        cuda = re.compile(r"lib(?:cu|nv(?:rtc|Jit|infer)|nccl|torch|c10)")
+        unreported = sorted(name for name in missing if cuda.match(name) and name not in reported)
+        if unreported:
+            yield f"note: before any import, the loader alone does not find {', '.join(unreported[:6])}"
     finally:
         shutil.rmtree(environment, ignore_errors=True)
         shutil.rmtree(home / "cache", ignore_errors=True)
 
 
 class Results:
-    """What was found of combinations, in memory and in a file."""
+    """Results by combination, in memory and in a file."""
 
     def __init__(self, path: Path | None) -> None:
-        """What an earlier run left in the file."""
+        """Read the results of an earlier run."""
         self.path = path
         self.known: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 self._take(json.loads(line))
 
-    def add(self, one: Combination, **found: Any) -> dict[str, Any]:
-        """Note what was found, and return all that is known of the combination."""
-        line = {"combination": str(one), **found}
+    def add(self, combination: Combination, **found: Any) -> dict[str, Any]:
+        """Add results, and return all results of the combination."""
+        line = {"combination": str(combination), **found}
         self._take(line)
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(line) + "\n")
-        return self.known[str(one)]
+        return self.known[str(combination)]
 
     def _take(self, line: dict[str, Any]) -> None:
         self.known.setdefault(line["combination"], {}).update(line)
 
 
-def planned(results: Results, program: str, one: Combination, home: Path) -> dict[str, Any]:
-    """The entry of a combination; a plan is made and told of where there is none."""
-    entry = results.known.get(str(one), {})
+def planned(results: Results, program: str, wanted: Combination, home: Path) -> dict[str, Any]:
+    """Return the results of a combination, planning it if there are none."""
+    entry = results.known.get(str(wanted), {})
     if "status" in entry:
         return entry
-    told, seconds = plan(program, one, home)
-    found = {item["name"]: item["version"] for item in told.get("pip", ()) if item["action"] != "remove"}
-    conflict = str((told.get("conflict") or told.get("error") or {}).get("message", told.get("why", "")))[:300]
-    doubtful = list(doubts(told))
-    entry = results.add(one, status=told["status"], seconds=round(seconds, 1), pins=found, conflict=conflict, doubts=doubtful)
-    named = " ".join(f"{name} {found.get(name, '-')}" for name in (one.framework.partition("==")[0], *one.companions))
-    print(f"{told['status']:13} {seconds:6.1f} s  {one}: {named if found else conflict}", flush=True)
+    plan, seconds = make_plan(program, wanted, home)
+    pins = {item["name"]: item["version"] for item in plan.get("pip", ()) if item["action"] != "remove"}
+    conflict = str((plan.get("conflict") or plan.get("error") or {}).get("message", plan.get("why", "")))[:300]
+    doubtful = list(doubts(plan))
+    entry = results.add(wanted, status=plan["status"], seconds=round(seconds, 1), pins=pins, conflict=conflict, doubts=doubtful)
+    named = " ".join(f"{name} {pins.get(name, '-')}" for name in (wanted.framework.partition("==")[0], *wanted.companions))
+    print(f"{plan['status']:13} {seconds:6.1f} s  {wanted}: {named if pins else conflict}", flush=True)
     for doubt in doubtful:
         print(f"    {doubt}", flush=True)
     return entry
 
 
 def main() -> int:
-    """1 where a plan is slow, or an installed one is faulty."""
+    """Return 1 if a plan is slow, or an installed one faulty."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plans", type=int, default=300)
     parser.add_argument("--install", type=int, default=0)
     parser.add_argument("--seed", type=int, default=13)
-    parser.add_argument("--results", type=Path, help="what is done; a further run goes on from there")
-    parser.add_argument("--cache", metavar="DIR", help="cache of uv to use and to leave full; without it nothing is left on the disk")
-    parser.add_argument("--folder", help="where to work; one environment takes up to 15 GB for a while")
+    parser.add_argument("--results", type=Path, help="file of results, from which a further run continues")
+    parser.add_argument("--cache", metavar="DIR", help="cache of uv to use and keep (default: a temporary one)")
+    parser.add_argument("--folder", help="working folder; an environment temporarily takes up to 15 GB")
     parser.add_argument("--program", default=str(Path(sys.executable).parent / "cudnn-resolve"))
     args = parser.parse_args()
     results = Results(args.results)
@@ -303,20 +295,20 @@ def main() -> int:
     installed: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         home = Path(folder).resolve()
-        for one in combinations:
-            entry = planned(results, args.program, one, home)
+        for combination in combinations:
+            entry = planned(results, args.program, combination, home)
             if entry["status"] != "ok" or len(installed) >= args.install or any(text.startswith("from-source") for text in entry["doubts"]):
                 continue
             if "wrong" not in entry:
-                entry = results.add(one, wrong=list(install(one, entry["pins"], home, args.cache)))
+                entry = results.add(combination, wrong=list(install_faults(combination, entry["pins"], home, args.cache)))
                 print(
-                    f"installed {one}: {'faulty' if _faults(entry) else 'right'}",
+                    f"installed {combination}: {'faulty' if _faults(entry) else 'right'}",
                     *(f"    {text}" for text in entry["wrong"]),
                     sep="\n",
                     flush=True,
                 )
             installed.append(entry)
-    entries = [results.known[str(one)] for one in combinations]
+    entries = [results.known[str(combination)] for combination in combinations]
     counted = Counter(entry["status"] for entry in entries)
     faulty = sum(_faults(entry) for entry in installed)
     print(f"{len(entries)} plans: {dict(counted)}; {len(installed)} installed: {faulty} faulty")

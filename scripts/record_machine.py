@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Records what this machine answers to `detect` into tests/machines/NAME, from where a test can replay it.
+"""Record the answers of this machine to `detect` in tests/machines/NAME, for replay in tests.
 
 usage: record_machine.py NAME [--python PATH] [--about TEXT] [--replace OLD=NEW]... [--hide PATH]... [--into FOLDER]
 
-The folder gets answers.json (every question with its answer), facts.json (what detect made of them) and about.json. What tells about
-the owner is taken out: the home directory becomes /home/user, UUIDs are numbered, only packages that matter stay in the lists of apt
-and of the linker cache. `--replace` changes any other text, `--hide` leaves out a path and all below it. Look through the folder before
-you give it away: where there is a cuDNN or a framework, pieces of their libraries are in it.
+The folder gets answers.json (every question with its answer), facts.json (the result of detect) and about.json. Private data is removed:
+the home directory becomes /home/user, UUIDs are numbered, and only relevant packages stay in the lists of apt and of the linker cache.
+`--replace` changes any other text, `--hide` leaves out a path and everything below it. Review the folder before you share it: if there is
+a cuDNN or a framework, it contains parts of their libraries.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from cudnn_resolve.facts.codec import encode
+from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache
+from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.host.protocol import Host
+from cudnn_resolve.probe.probe import detect
+from tests.recorded_host import RecordedHost, RecordingHost, write_recording
 
-from cudnn_resolve.facts.codec import encode  # noqa: E402
-from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache  # noqa: E402
-from cudnn_resolve.facts.model import Facts  # noqa: E402
-from cudnn_resolve.host.linux import LinuxHost  # noqa: E402
-from cudnn_resolve.host.protocol import Host  # noqa: E402
-from cudnn_resolve.probe.probe import detect  # noqa: E402
-from tests.recorded_host import RecordedHost, RecordingHost, write_recording  # noqa: E402
-
+ROOT = Path(__file__).resolve().parents[1]
 UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 KEPT_PACKAGES = re.compile(
     r"(?:lib)?(?:cuda|cudnn|cublas|cufft|curand|cusolver|cusparse|nccl|nvinfer|nvidia|tensorrt|npp)|libc6$|zlib1g$|gcc$|bash$"
@@ -49,7 +48,7 @@ X86_64, AARCH64, I686 = 0x0303, 0x0A03, 0x0003
 
 
 def shortened_status(text: str) -> str:
-    """The stanzas of dpkg's status that matter, with the fields that are read."""
+    """Return the relevant stanzas of dpkg's status, with the fields that are read."""
     kept = []
     for stanza in text.split("\n\n"):
         lines = [line for line in stanza.splitlines() if line.startswith(KEPT_FIELDS)]
@@ -59,12 +58,12 @@ def shortened_status(text: str) -> str:
 
 
 def shortened_cache(raw: bytes) -> bytes:
-    """A linker cache with the entries that matter."""
+    """Return a linker cache with the relevant entries."""
     return packed_cache([entry for entry in parse_cache(raw) or () if KEPT_LIBRARIES.match(entry.name)])
 
 
 def packed_cache(entries: list[CacheEntry]) -> bytes:
-    """A linker cache of these entries, as ldconfig writes it today; see facts/ldconfig.py for the layout."""
+    """Return a linker cache of these entries in the current format of ldconfig; see facts/ldconfig.py for the layout."""
     flags = {"x86_64": X86_64, "aarch64": AARCH64, "i686": I686}
     start = 48 + 24 * len(entries)
     table, texts = b"", b""
@@ -78,7 +77,7 @@ def packed_cache(entries: list[CacheEntry]) -> bytes:
 
 
 def shortened(answers: dict[str, Any]) -> dict[str, Any]:
-    """The recording without what no fact depends on."""
+    """Return the recording without content that no fact depends on."""
     for path, text in answers["texts"].items():
         if path.endswith("/dpkg/status") and text:
             answers["texts"][path] = shortened_status(text)
@@ -93,23 +92,23 @@ def shortened(answers: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines_of(text: str, kept: re.Pattern[str]) -> str:
-    """The lines that matter, each once."""
+    """Return the matching lines without duplicates."""
     return "\n".join(dict.fromkeys(line for line in text.splitlines() if kept.match(line))) + "\n"
 
 
 def without(answers: dict[str, Any], hidden: list[str]) -> dict[str, Any]:
-    """The recording as if nothing were at the hidden paths."""
+    """Return the recording as if the hidden paths did not exist."""
     for path in hidden:
         parent, _, name = path.rstrip("/").rpartition("/")
         names = answers["directories"].get(parent or "/", [])
-        answers["directories"][parent or "/"] = [one for one in names if one != name]
+        answers["directories"][parent or "/"] = [entry for entry in names if entry != name]
         for kind in ("texts", "bytes", "directories", "stats", "realpaths"):
             answers[kind] = {key: value for key, value in answers[kind].items() if not f"{key}/".startswith(f"{path.rstrip('/')}/")}
     return answers
 
 
 def redacted(text: str, replacements: list[tuple[str, str]]) -> str:
-    """The text of a recording with the replacements made and every UUID numbered."""
+    """Return the text of a recording with replacements made and every UUID numbered."""
     for old, new in replacements:
         text = text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1])
     numbers: dict[str, str] = {}
@@ -121,7 +120,7 @@ def redacted(text: str, replacements: list[tuple[str, str]]) -> str:
 
 
 def record(host: Host, python: str | None, replacements: list[tuple[str, str]], hidden: list[str] | None = None) -> tuple[str, Facts]:
-    """The recording of a machine, and the facts that come out when it is replayed."""
+    """Record a machine, and return the recording and the facts of its replay."""
     recording = RecordingHost(host)
     detect(recording, python)
     kept = without(shortened(json.loads(recording.answers())), hidden or [])
@@ -131,20 +130,20 @@ def record(host: Host, python: str | None, replacements: list[tuple[str, str]], 
 
 
 def renamed(python: str | None, replacements: list[tuple[str, str]]) -> str | None:
-    """The interpreter that was asked for, under the name that it has in the recording."""
+    """Return the path of the interpreter as it is in the recording."""
     for old, new in replacements:
         python = None if python is None else python.replace(old, new)
     return python
 
 
 def python_of(folder: Path) -> str | None:
-    """The interpreter that a recording in `folder` was made for; None where it was the default."""
-    asked: str | None = json.loads((folder / "about.json").read_text("utf-8"))["python"]
-    return asked
+    """Return the interpreter of a recording; None for the default."""
+    python: str | None = json.loads((folder / "about.json").read_text("utf-8"))["python"]
+    return python
 
 
 def main() -> None:
-    """Records this machine into a folder."""
+    """Record this machine."""
     parser = argparse.ArgumentParser(description="Record what this machine answers to detect, for replay in tests.")
     parser.add_argument("name")
     parser.add_argument("--python")

@@ -1,7 +1,7 @@
-"""Write the JSON Schemas of what users and editors read and write into docs/schema/.
+"""Write the JSON Schemas of the documents that users and editors read and write to docs/schema/.
 
 scripts/schema.py            write them
-scripts/schema.py --check    exit with 1 where one is not as it would be written
+scripts/schema.py --check    exit with 1 if one is outdated
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ DOCUMENTS: dict[str, Any] = {
     "error": document.ErrorDocument,
     "settings": Settings,
 }
-"""Name of each schema, with the types that it describes."""
+"""Types described by each schema."""
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """The schema of that name."""
+    """Return the schema of that name."""
     kind = DOCUMENTS[name]
     kinds = kind.__args__ if hasattr(kind, "__args__") else (kind,)
     found, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     head: dict[str, Any] = found[0] if len(kinds) == 1 else {"anyOf": list(found)}
-    if name == "matrix":  # the name of the schema stands before the fields of the result
-        for one in kinds:
-            own = components[one.__name__]
+    if name == "matrix":  # the schema name comes before the fields of the result
+        for result in kinds:
+            own = components[result.__name__]
             own["properties"] = {"schema": {"const": matrix.SCHEMA}, **own["properties"]}
             own["required"] = ["schema", *own.get("required", ())]
         check = components["MatrixCheckResult"]
@@ -63,29 +63,29 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def text_of(name: str) -> str:
-    """The file of that schema; words of Python's documentation that only say a type's name are left out."""
+    """Return the content of the file of a schema."""
     return json.dumps(_tidy(schema_of(name)), indent=1, ensure_ascii=True, sort_keys=False) + "\n"
 
 
 def _tidy(value: Any) -> Any:
-    """The schema with the ends of its patterns as JSON Schema writes them."""
+    """Return a schema with the ends of its patterns as JSON Schema writes them."""
     if isinstance(value, dict):
-        out = {key: _tidy(one) for key, one in value.items()}
+        out = {key: _tidy(node) for key, node in value.items()}
         if isinstance(out.get("pattern"), str):
             out["pattern"] = out["pattern"].replace("\\Z", "$").replace("$(?!\\n)", "$")
         return out
-    return [_tidy(one) for one in value] if isinstance(value, list) else value
+    return [_tidy(node) for node in value] if isinstance(value, list) else value
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Write or check every schema."""
+    """Write or check all schemas."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args(argv)
     stale = [name for name in DOCUMENTS if not _is_current(name)]
     if args.check:
         for name in stale:
-            print(f"docs/schema/{name}.json is not current: run scripts/schema.py", file=sys.stderr)
+            print(f"docs/schema/{name}.json is outdated: run scripts/schema.py", file=sys.stderr)
         return 1 if stale else 0
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in stale:

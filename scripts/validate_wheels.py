@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds the load check against real wheels: what it says of whole environments, and of faults that are staged in them. Needs no GPU.
+"""Test the load check on real wheels: intact environments, and faults staged in them. Needs no GPU.
 
     python scripts/validate_wheels.py --folder /tmp/wheels            # installs (some 10 GB), checks, prints a table
-    python scripts/validate_wheels.py --folder /tmp/wheels --keep     # leaves the environments there for the next time
+    python scripts/validate_wheels.py --folder /tmp/wheels --keep     # keeps the environments for the next run
 
-Environments are made with uv from the package index that is configured, in a folder of their own below the one that is named, which is
-marked as made here; nothing else is changed or deleted. Exit code 1 where a verdict is not the one that is expected.
+Environments are made with uv from the configured package index, in a marked subfolder of the given folder; nothing else is changed or
+deleted. Exit code 1 if a verdict is not the expected one.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
+from environments import uv_program
 
-from tests.stage import cudnn_folder, environment, view  # noqa: E402 - the folder of this script is no package
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.stage import cudnn_folder, environment, view
 
+ROOT = Path(__file__).resolve().parents[1]
 TORCH, TFJAX = "torch", "tfjax"
 JAX, CUDNN_OF_TFJAX = "0.4.38", "nvidia-cudnn-cu12==9.3.0.75"
 ENVIRONMENTS = {
-    # triton 3.2 imports setuptools, which neither it nor torch 2.6 asks for below Python 3.12.
+    # triton 3.2 imports setuptools, which neither it nor torch 2.6 requires below Python 3.12.
     TORCH: ["torch==2.6.0", "onnxruntime-gpu==1.20.2", "numpy", "setuptools"],
-    # Not jax[cuda12], which wants a newer nvcc than TensorFlow does.
+    # Not jax[cuda12], which requires a newer nvcc than TensorFlow does.
     TFJAX: ["tensorflow[and-cuda]==2.18.0", f"jax=={JAX}", f"jax-cuda12-plugin=={JAX}", f"jax-cuda12-pjrt=={JAX}", CUDNN_OF_TFJAX],
 }
 COPIES = {"old": "nvidia-cudnn-cu12==9.0.0.312", "new": "nvidia-cudnn-cu12==9.2.1.18"}
@@ -47,19 +48,19 @@ class Trial(NamedTuple):
     environment: str
     framework: str
     expected: Mapping[str, str]
-    """Check to the status that it must have."""
+    """Expected status of each check."""
     words: tuple[str, ...] = ()
-    """What must stand in what was observed, somewhere."""
+    """Words that the observations must contain."""
     first: str = ""
-    """What LD_LIBRARY_PATH leads to, below the folder."""
+    """Staged folder on LD_LIBRARY_PATH."""
     copy: str = ""
-    """What PYTHONPATH leads to."""
+    """Staged folder on PYTHONPATH."""
     hidden: str = ""
-    """A part that is really taken away meanwhile: TensorFlow's many libraries do not all look in the copy."""
+    """Part that is really moved away for the trial, since TensorFlow's many libraries do not all look in the copy."""
 
 
 Row = dict[str, Any]
-"""One trial, and what came of it."""
+"""A trial and its result."""
 OK, BAD, LUCK = "passed", "failed", "warning"
 TRIALS = (
     Trial("whole", TORCH, "torch", {"import": OK, "cudnn": OK, "cudnn-parts": OK, "cuda": OK}, ("9.1.0 from ",)),
@@ -86,18 +87,18 @@ TRIALS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the environments, tries everything, prints the table; 1 where a verdict is not the one expected."""
+    """Make the environments, run all trials, print the table; return 1 if a verdict is not the expected one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True, help="where the environments are made")
-    parser.add_argument("--keep", action="store_true", help="leave them there")
-    parser.add_argument("--json", type=Path, help="write every verdict in full into this file")
+    parser.add_argument("--folder", type=Path, required=True, help="where to make the environments")
+    parser.add_argument("--keep", action="store_true", help="keep the environments")
+    parser.add_argument("--json", type=Path, help="write all verdicts in full to this file")
     options = parser.parse_args(arguments)
-    uv = program()
+    uv = uv_program()
     folder = own_folder(options.folder.resolve())
     try:
         install(folder, uv)
         stage(folder)
-        rows = [tried(folder, trial) for trial in TRIALS]
+        rows = [run_trial(folder, trial) for trial in TRIALS]
     finally:
         shutil.rmtree(folder / "staged" if options.keep else folder, ignore_errors=True)
     print_table(rows)
@@ -106,26 +107,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(row["wrong"] for row in rows) else 0
 
 
-def program() -> str:
-    """The path of uv."""
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if uv is None:
-        raise SystemExit("uv is needed: pip install uv")
-    return uv
-
-
 def own_folder(parent: Path) -> Path:
-    """The folder below that one in which everything is made, and which may be deleted: it carries our mark."""
+    """Return the marked subfolder in which everything is made, and which may be deleted."""
     folder = parent / OWN
     if folder.is_symlink() or (folder.exists() and not (folder / MARK).is_file()):
-        raise SystemExit(f"{folder} was not made by this script ({MARK} is not in it): take it away, or name another --folder")
+        raise SystemExit(f"{folder} was not made by this script ({MARK} is missing): remove it, or use another --folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MARK).touch()
     return folder
 
 
 def install(folder: Path, uv: str) -> None:
-    """Makes what is not there yet."""
+    """Make the environments that do not exist yet."""
     quiet = [uv, "pip", "install", "-q"]
     for name, packages in ENVIRONMENTS.items():
         if not (folder / name / "complete").exists():
@@ -141,12 +134,12 @@ def install(folder: Path, uv: str) -> None:
 
 
 def site_of(folder: Path, name: str) -> Path:
-    """The site-packages of an environment."""
+    """Return the site-packages of an environment."""
     return next((folder / name / "lib").glob("python*/site-packages"))
 
 
 def stage(folder: Path) -> None:
-    """Lays out every fault."""
+    """Stage every fault."""
     staged = folder / "staged"
     shutil.rmtree(staged, ignore_errors=True)
     old, new = (folder / name / "nvidia/cudnn/lib" for name in COPIES)
@@ -168,7 +161,7 @@ def stage(folder: Path) -> None:
 
 @contextmanager
 def without(site: Path, part: str) -> Iterator[None]:
-    """Takes a part of cuDNN away for as long as it takes."""
+    """Hide a part of cuDNN temporarily."""
     home = cudnn_folder(site)
     assert home is not None
     files = list((site / home).glob(f"libcudnn_{part}.so*")) if part else []
@@ -181,8 +174,8 @@ def without(site: Path, part: str) -> Iterator[None]:
             file.with_name(f"hidden-{file.name}").rename(file)
 
 
-def tried(folder: Path, trial: Trial) -> Row:
-    """What `validate` says of one trial."""
+def run_trial(folder: Path, trial: Trial) -> Row:
+    """Run `validate` on one trial."""
     env = {name: value for name, value in os.environ.items() if name not in ("LD_LIBRARY_PATH", "PYTHONPATH")}
     env["PYTHONPATH"] = str(ROOT)
     if trial.first:
@@ -194,19 +187,19 @@ def tried(folder: Path, trial: Trial) -> Row:
     before = time.monotonic()
     with without(site_of(folder, trial.environment), trial.hidden):
         done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
-    told: Row = json.loads(done.stdout) if done.stdout else {"checks": [], "status": done.stderr[-500:]}
-    checks = {check["id"].removeprefix(f"{trial.framework}/"): check for check in told["checks"] if check["framework"] == trial.framework}
+    report: Row = json.loads(done.stdout) if done.stdout else {"checks": [], "status": done.stderr[-500:]}
+    checks = {check["id"].removeprefix(f"{trial.framework}/"): check for check in report["checks"] if check["framework"] == trial.framework}
     seen = {name: checks[name]["status"] if name in checks else "absent" for name in trial.expected}
     observed = " | ".join(str(check["observed"]) for check in checks.values())
     wrong = [f"{name} is {seen[name]}, not {status}" for name, status in trial.expected.items() if seen[name] != status]
-    wrong += [f"{words!r} is not said" for words in trial.words if words not in observed]
+    wrong += [f"{words!r} is not observed" for words in trial.words if words not in observed]
     code = 1 if BAD in trial.expected.values() else 0
     wrong += [f"exit code {done.returncode}, not {code}"] if done.returncode != code else []
-    return {"trial": trial._asdict(), "seen": seen, "wrong": wrong, "seconds": round(time.monotonic() - before, 1), "told": told}
+    return {"trial": trial._asdict(), "seen": seen, "wrong": wrong, "seconds": round(time.monotonic() - before, 1), "report": report}
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """A line for each trial."""
+    """Print a line for each trial."""
     print("| framework | fault | verdicts | as expected | s |\n| --- | --- | --- | --- | --- |")
     for row in rows:
         verdicts = ", ".join(f"{name} {status}" for name, status in row["seen"].items())

@@ -84,7 +84,7 @@ def test_installed_wheel_runs_outside_the_checkout(wheel: Path, tmp_path: Path) 
     [
         ("cudnn_resolve/_matrices/", None, "wheel: cudnn_resolve/_matrices/"),
         ("cudnn_resolve/errors.py", None, "wheel: cudnn_resolve/errors.py is missing"),
-        (None, "tests/conftest.py", "wheel: tests/conftest.py does not belong there"),
+        (None, "tests/conftest.py", "wheel: tests/conftest.py is unexpected"),
         (".dist-info/entry_points.txt", None, "wheel: there is no command"),
         (".dist-info/licenses/LICENSE", None, "wheel: the licence is missing"),
         (".dist-info/METADATA", None, "wheel: no METADATA"),

@@ -12,7 +12,7 @@ import re
 import stat as modes
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -22,11 +22,8 @@ from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
-from cudnn_resolve.matrix.table import TABLES, P, Table, Top, decode_part, decode_table, encode, table_type
+from cudnn_resolve.matrix.table import TABLES, PartT, Table, arrays_of, decode_part, decode_table, encode
 from cudnn_resolve.matrix.toml import decode
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Head
 
 LARGEST_FILE_BYTES = 32 * 1024 * 1024
 """Far above any table; a larger file is refused before it is read."""
@@ -161,12 +158,7 @@ class DirectoryTables:
             self._loaded[name] = self._without_root(name, table)
         return faults
 
-    def head(self, name: str) -> Head | None:
-        """Head of a framework's table; the rows are not decoded if there is a copy."""
-        top = self.part(name, Top)
-        return self.load(name).framework if top is None else top.framework
-
-    def part(self, name: str, part: type[P]) -> P | None:
+    def part(self, name: str, part: type[PartT]) -> PartT | None:
         """The fields of a table that a struct has; None if there is no copy to read them from, or the whole table is loaded."""
         return self._from_copy(name, partial(decode_part, part)) if name not in self._loaded else None
 
@@ -213,7 +205,7 @@ class DirectoryTables:
                 for name, path in _toml_files(self.directory):
                     if self._of_project and name.startswith(ROOT_FOLDER):
                         self._ignored.append(f"{printable(name)}.toml")
-                    elif table_type(name) is not None:
+                    elif arrays_of(name):
                         files[name] = path
                     else:
                         message = f"is not a table; the tables are {', '.join(sorted(f'{table}.toml' for table in TABLES))}"

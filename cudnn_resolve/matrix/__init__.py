@@ -1,1 +1,1 @@
-"""The curated tables as typed rows, their rules, and the questions that a resolution may ask."""
+"""Curated tables as typed rows, their rules, and the questions that a resolution may ask of them."""

@@ -1,4 +1,4 @@
-"""Which advisories are about a set of packages on a machine, be they planned or installed."""
+"""Advisories that apply to a set of packages on a machine, planned or installed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 
 def advisories_of(book: Book, packages: Mapping[str, str], gpus: Collection[Capability]) -> Iterator[tuple[str, row.Advisory]]:
-    """Each advisory about these versions of packages on these GPUs, behind the package that it is about."""
+    """Yield each package with an advisory about its version on these GPUs."""
     for name, version in packages.items():
         component = book.component(name)
-        for one in (*book.advisories(name), *(book.advisories("cudnn") if component is not None and component.library == "cudnn" else ())):
-            aimed = not one.capability or any(gpu in one.capability for gpu in gpus)
-            if aimed and _holds(SpecifierSet(one.versions), version) and _is_beside(one, packages):
-                yield name, one
+        of_cudnn = book.advisories("cudnn") if component is not None and component.library == "cudnn" else ()
+        for advisory in (*book.advisories(name), *of_cudnn):
+            affects_gpu = not advisory.capability or any(gpu in advisory.capability for gpu in gpus)
+            if affects_gpu and _contains(SpecifierSet(advisory.versions), version) and _has_companion(advisory, packages):
+                yield name, advisory
 
 
-def _is_beside(one: row.Advisory, packages: Mapping[str, str]) -> bool:
-    wanted = [Requirement(text) for text in one.beside]
-    return not wanted or any(each.name in packages and _holds(each.specifier, packages[each.name]) for each in wanted)
+def _has_companion(advisory: row.Advisory, packages: Mapping[str, str]) -> bool:
+    wanted = [Requirement(text) for text in advisory.beside]
+    return not wanted or any(one.name in packages and _contains(one.specifier, packages[one.name]) for one in wanted)
 
 
-def _holds(specifier: SpecifierSet, version: str) -> bool:
+def _contains(specifier: SpecifierSet, version: str) -> bool:
     try:
         return specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:

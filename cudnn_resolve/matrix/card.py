@@ -1,4 +1,4 @@
-"""Which card a name means: `T4`, `Tesla T4`, `NVIDIA GeForce RTX 4090 Laptop GPU`, `NVIDIA A100-SXM4-40GB`."""
+"""Lookup of a card by name: `T4`, `Tesla T4`, `NVIDIA GeForce RTX 4090 Laptop GPU`, `NVIDIA A100-SXM4-40GB`."""
 
 from __future__ import annotations
 
@@ -16,54 +16,58 @@ _SERIES = frozenset(("tesla", "geforce", "quadro", "gtx", "rtx", "jetson"))
 
 
 def find(cards: Sequence[Card], name: str) -> Card | None:
-    """The card that `name` means; None where the table knows none, or where it could mean cards of different capabilities.
+    """Return the card that a name means; None if it is unknown, or could mean cards of different capabilities.
 
-    Tried in this order: the name or an alias, letter case apart; the same words without vendor words, memory sizes and form
-    factors; the same without the series (`4090`); a card all of whose words are among those of the name, the one with most words.
+    Tried in this order: the name or an alias, ignoring case; the same words without vendor words, memory sizes and form factors;
+    the same without the series (`4090`); the card with the most words, all of which are in the name.
     """
     folded = " ".join(name.casefold().split())
-    if folded.endswith("..."):  # cut off by nvidia-smi: any card whose name begins so is meant
-        beginning = folded.removesuffix("...")
-        return _agreed(card for card in cards if any(one.casefold().startswith(beginning) for one in (card.name, *card.alias)))
+    if folded.endswith("..."):  # truncated by nvidia-smi: matches any card whose name starts like this
+        start = folded.removesuffix("...")
+        return _unambiguous(card for card in cards if any(known.casefold().startswith(start) for known in _names(card)))
     for card in cards:
-        if any(folded == " ".join(known.casefold().split()) for known in (card.name, *card.alias)):
+        if any(folded == " ".join(known.casefold().split()) for known in _names(card)):
             return card
     words = _words(name)
     if not words:
         return None
-    known = [(card, _words(each)) for card in cards for each in (card.name, *card.alias)]
     bare = words - _SERIES
-    for wanted, trimmed in ((words, frozenset[str]()), (bare, _SERIES)):
-        found = [card for card, have in known if wanted and have - trimmed == wanted and _compatible(have, words)]
+    known_words = [(card, _words(known)) for card in cards for known in _names(card)]
+    compatible = [(card, card_words) for card, card_words in known_words if _same_series(card_words, words)]
+    for wanted, ignored in ((words, frozenset[str]()), (bare, _SERIES)):
+        found = [card for card, card_words in compatible if wanted and card_words - ignored == wanted]
         if found:
-            return _agreed(found)
-    parts = [(card, have - _SERIES) for card, have in known if have - _SERIES and have - _SERIES <= bare and _compatible(have, words)]
-    most = max((len(have) for _, have in parts), default=0)
-    return _agreed([card for card, have in parts if len(have) == most])
+            return _unambiguous(found)
+    contained = [(card, card_words - _SERIES) for card, card_words in compatible if card_words - _SERIES and card_words - _SERIES <= bare]
+    most = max((len(card_words) for _, card_words in contained), default=0)
+    return _unambiguous(card for card, card_words in contained if len(card_words) == most)
 
 
 def nearest(cards: Sequence[Card], word: str) -> tuple[str, ...]:
-    """Names of the cards that look most like `word`, at most five."""
+    """Return the names of the cards most similar to `word`, at most five."""
     from difflib import get_close_matches
 
     names = {" ".join(sorted(_words(card.name) - _SERIES)): card.name for card in reversed(cards)}
     wanted = " ".join(sorted(_words(word[:80]) - _SERIES))
-    return tuple(names[one] for one in get_close_matches(wanted, list(names), n=5, cutoff=0.5))
+    return tuple(names[close] for close in get_close_matches(wanted, list(names), n=5, cutoff=0.5))
+
+
+def _names(card: Card) -> tuple[str, ...]:
+    return (card.name, *card.alias)
 
 
 @lru_cache(4096)
 def _words(name: str) -> frozenset[str]:
-    apart = re.sub(r"(rtx|gtx|quadro|tesla|geforce|titan)(?=[a-z\d])", r"\1 ", name.casefold())
-    return frozenset(word for word in re.findall(r"[a-z]+\d*[a-z]*|\d+[a-z]*", apart) if not _NOISE.fullmatch(word))
+    spaced = re.sub(r"(rtx|gtx|quadro|tesla|geforce|titan)(?=[a-z\d])", r"\1 ", name.casefold())
+    return frozenset(word for word in re.findall(r"[a-z]+\d*[a-z]*|\d+[a-z]*", spaced) if not _NOISE.fullmatch(word))
 
 
-def _compatible(have: frozenset[str], words: frozenset[str]) -> bool:
-    """False where the name says a series and the card is of another one: a Quadro P4000 is no GeForce."""
-    ours, theirs = have & _SERIES, words & _SERIES
-    return not ours or not theirs or bool(ours & theirs)
+def _same_series(ours: frozenset[str], theirs: frozenset[str]) -> bool:
+    """False if both name a series and share none: a Quadro P4000 is not a GeForce."""
+    return not ours & _SERIES or not theirs & _SERIES or bool(ours & theirs & _SERIES)
 
 
-def _agreed(found: Iterable[Card]) -> Card | None:
-    """The first card where all have one capability, else None."""
+def _unambiguous(found: Iterable[Card]) -> Card | None:
+    """Return the first card if all have the same capability."""
     cards = list(found)
     return cards[0] if cards and len({card.capability for card in cards}) == 1 else None

@@ -1,7 +1,7 @@
-"""Types of columns: what msgspec checks of a value, and in the description what a right value is, as messages say it.
+"""Column types: constraints that msgspec checks, and a description of valid values for messages.
 
-`extra` holds what msgspec cannot say: the name of a check of `matrix.value`, `single` where one value may stand for a list of one,
-`empty` where a text may be empty, and `written` for how a version is to be written.
+`extra` holds what msgspec cannot express: the name of a check in `matrix.value`, `single` if a bare value may stand for a list of one,
+`empty` if a string may be empty, and `written` for the required spelling of a version.
 """
 
 from typing import Annotated, Literal
@@ -11,21 +11,21 @@ from msgspec import Meta
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 LONGEST_TEXT = 4000
-"""Characters in one value; anything longer is a mistake, not a table."""
+"""Most characters in one value."""
 LONGEST_LIST = 20000
-"""Entries in one list."""
+"""Most entries in one list."""
 
 _DAY = r"^\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?$"
 _COMPARISON = r"^(?:major )?[a-z_]\w{0,29} (?:<|<=|==|!=|>=|>|above|below|among|within) (?:major )?[\w.]{1,60}$"
 _LINE = Meta(pattern=r"^\d{1,2}\.\d{1,2}$", description="a CUDA line such as 12.4")
-_APT_FIELDS = "a text with the fields {major}, {minor} and {release}"
+_APT_FIELDS = "a string with the fields {major}, {minor} and {release}"
 
-Text = Annotated[str, Meta(max_length=LONGEST_TEXT, description="a text", extra={"check": "text"})]
-Lines = Annotated[str, Meta(description=f"a text of at most {LONGEST_TEXT} characters", extra={"check": "lines"})]
+Text = Annotated[str, Meta(max_length=LONGEST_TEXT, description="a string")]
+Lines = Annotated[str, Meta(description=f"a string of at most {LONGEST_TEXT} characters", extra={"check": "lines"})]
 Day = Annotated[str, Meta(pattern=_DAY, description="a date such as 2026-11-21", extra={"check": "day"})]
-Count = Annotated[int, Meta(ge=0, lt=10**9, description="a whole number from 0 on")]
-Percent = Annotated[int, Meta(ge=0, le=100, description="a whole number up to 100")]
-Number = Annotated[Annotated[int, Meta(ge=0, lt=10**9)] | Annotated[float, Meta(ge=0, lt=10**9)], Meta(description="a number from 0 on")]
+Count = Annotated[int, Meta(ge=0, lt=10**9, description="a whole number, 0 or more")]
+Percent = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100")]
+Number = Annotated[Annotated[int, Meta(ge=0, lt=10**9)] | Annotated[float, Meta(ge=0, lt=10**9)], Meta(description="a number, 0 or more")]
 Version = Annotated[str, Meta(description="a version such as 2.15.0", extra={"check": "version"})]
 Specifier = Annotated[str, Meta(description="a version specifier such as '>=2.1,<3'", extra={"check": "specifier", "empty": True})]
 Requirement = Annotated[str, Meta(description="a requirement such as 'numpy<2'", extra={"check": "requirement"})]
@@ -78,5 +78,5 @@ GpuCode = Annotated[
 ]
 
 SINGLE = Meta(extra={"single": True}, extra_json_schema={"type": ["array", "string"]})
-"""Marks a list for which one value may stand by itself."""
+"""Marks a list that may be written as a single bare value."""
 Sources = Annotated[tuple[Identifier, ...], SINGLE]

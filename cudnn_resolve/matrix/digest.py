@@ -1,4 +1,4 @@
-"""What people look up: one line of answers for each build of a framework, put together from several tables."""
+"""Digest of a framework: for each build, the answers that people look up, combined from several tables."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 _INTERPRETER = re.compile(r"(?:cp|py)(\d)(\d*)(t?)")
-_WINDOWED = ("==", "~=", "===", "<", "<=")
-"""Operators that end somewhere; a companion that asks for `>=` alone pairs with everything."""
+_BOUNDED_ABOVE = ("==", "~=", "===", "<", "<=")
+"""Operators with an upper end; a companion that requires only `>=` pairs with everything."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One build with what follows from it."""
+    """A build and what follows from it."""
 
     build: Build
     pythons: tuple[str, ...] = ()
-    """`3.9`, `3.13t`, `3.6+` (stable ABI); empty = not known."""
+    """`3.9`, `3.13t`, `3.6+` (stable ABI); empty = unknown."""
     driver_minor: DriverVersion | None = None
-    """The oldest driver under minor-version compatibility; None for CPU builds and where it is not known."""
+    """Oldest driver under minor-version compatibility; None for CPU builds or if unknown."""
     driver_strict: DriverVersion | None = None
     """The toolkit's own driver."""
     requires: tuple[str, ...] | None = None
-    """Requires-Dist lines of the wheel on x86_64, or on the one architecture that it has; None = not known."""
+    """Requires-Dist lines of the wheel on x86_64, or on its only architecture; None = unknown."""
     companions: tuple[tuple[str, str], ...] = ()
-    """Companion and its newest release that takes this version."""
+    """Each companion with its newest release that accepts this version."""
     date: str | None = None
-    """The day of its release: of its wheel, or of the same version on the default index."""
+    """Release day of its wheel, or of the same version on the default index."""
 
 
 class Digest(Struct, frozen=True, kw_only=True):
@@ -47,85 +47,81 @@ class Digest(Struct, frozen=True, kw_only=True):
 
 
 def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Digest:
-    """The digest of a framework, of the releases in `versions` only where that is given; KeyError for an unknown framework."""
+    """Return the digest of a framework, limited to `versions` if given; KeyError for an unknown framework."""
     framework = book.framework(name)
-    chosen = [one for one in framework.builds if versions is None or versions.contains(one.version, prereleases=True)]
-    pairs = _pairs(book, framework, {one.version for one in chosen})
-    releases = {package: {one.version: one for one in book.releases(package)} for package in {one.package for one in chosen}}
-    entries = [_entry(book, one, releases[one.package], pairs.get(one.version, ())) for one in chosen]
-    # A stable sort: rows of one version stay in the order of the table, which is the order of preference.
-    entries.sort(key=lambda one: Version(one.build.version), reverse=True)
+    builds = [build for build in framework.builds if versions is None or versions.contains(build.version, prereleases=True)]
+    companions = _companions(book, framework, {build.version for build in builds})
+    releases = {
+        package: {release.version: release for release in book.releases(package)} for package in {build.package for build in builds}
+    }
+    entries = [_entry(book, build, releases[build.package], companions[build.version]) for build in builds]
+    # Stable: rows of one version keep the order of the table, which is the order of preference.
+    entries.sort(key=lambda entry: Version(entry.build.version), reverse=True)
     return Digest(framework=framework, entries=tuple(entries))
 
 
 def bounds_for(framework: Framework, version: str) -> tuple[Bound, ...]:
-    """The bounds that one version of the framework has itself."""
+    """Return the bounds of the framework's own packages for one version."""
     from packaging.specifiers import SpecifierSet  # not needed for `matrix list`
 
-    own = (one for one in framework.bounds if one.package in (None, *framework.packages))
-    return tuple(one for one in own if SpecifierSet(one.versions).contains(version, prereleases=True))
+    own = (bound for bound in framework.bounds if bound.package in (None, *framework.packages))
+    return tuple(bound for bound in own if SpecifierSet(bound.versions).contains(version, prereleases=True))
 
 
 def traps_for(book: Book, framework: Framework, version: str) -> tuple[Trap, ...]:
-    """The traps of one version."""
+    """Return the traps of one version."""
     from packaging.specifiers import SpecifierSet
 
-    return tuple(one for one in book.traps(framework.name) if SpecifierSet(one.versions).contains(version, prereleases=True))
+    return tuple(trap for trap in book.traps(framework.name) if SpecifierSet(trap.versions).contains(version, prereleases=True))
 
 
 def capabilities_text(targets: Iterable[CodeTarget], first: Capability | None = None) -> str:
-    """Compute capabilities in few letters: `5.0-9.0`, `3.5-7.5+PTX`, `3.5+ (docs)`; empty where nothing is known."""
+    """Abbreviate compute capabilities: `5.0-9.0`, `3.5-7.5+PTX`, `3.5+ (docs)`; empty if unknown."""
     code = list(targets)
-    cubins = sorted({one.capability for one in code if one.kind == "cubin"})
-    ptx = sorted({one.capability for one in code if one.kind == "ptx"})
     if not code:
         return f"{first}+ (docs)" if first else ""
-    low, high = min((*cubins, *ptx)), max((*cubins, *ptx))
+    low = min(target.capability for target in code)
+    high = max(target.capability for target in code)
+    ptx = any(target.kind == "ptx" for target in code)
     return f"{low if low == high else f'{low}-{high}'}{'+PTX' if ptx else ''}"
 
 
 def pythons_text(pythons: Iterable[str]) -> str:
-    """Python versions in few letters: `3.9-3.12`, `3.7 3.9`; builds without the GIL (`3.13t`) are left out."""
+    """Abbreviate Python versions: `3.9-3.12`, `3.7 3.9`; free-threaded builds (`3.13t`) are left out."""
     known = list(pythons)
-    if any(one.endswith("+") for one in known):
-        return min((one for one in known if one.endswith("+")), key=_python_key)
+    open_ended = [python for python in known if python.endswith("+")]
+    if open_ended:
+        return min(open_ended, key=_python_key)
     runs: list[list[str]] = []
-    for one in sorted((one for one in known if not one.endswith("t")), key=_python_key):
-        major, minor = _python_key(one)
+    for python in sorted((python for python in known if not python.endswith("t")), key=_python_key):
+        major, minor = _python_key(python)
         if runs and _python_key(runs[-1][-1]) == (major, minor - 1):
-            runs[-1].append(one)
+            runs[-1].append(python)
         else:
-            runs.append([one])
+            runs.append([python])
     return " ".join(run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def pythons_of(tags: Iterable[str], arch: Iterable[str] = ()) -> tuple[str, ...]:
-    """The Python versions that compressed wheel tags serve, oldest first; with `arch`, on one of these architectures."""
+    """Return the Python versions that compressed wheel tags support, oldest first; with `arch`, only on these architectures."""
     found: set[str | None] = set()
     wanted = tuple(arch)
     for tag in tags:
         interpreters, _, rest = tag.partition("-")
         abis, _, platforms = rest.partition("-")
-        if wanted and platforms != "any" and not any(one in platforms for one in wanted):
+        if wanted and platforms != "any" and not any(name in platforms for name in wanted):
             continue
-        found.update(_python(one, abis) for one in interpreters.split("."))
-    return tuple(sorted(filter(None, found), key=lambda one: (_python_key(one), one)))
-
-
-def _bounded(pythons: tuple[str, ...], release: WheelRelease | None) -> tuple[str, ...]:
-    """The Python versions; where the files are for every Python 3, from the one on that the metadata asks for."""
-    least = re.search(r">=\s*(3\.\d+)", release.requires_python or "") if release else None
-    if least is None or not any(one.endswith(".0+") for one in pythons):
-        return pythons
-    return tuple(f"{least[1]}+" if one == "3.0+" else one for one in pythons if one != "2.0+")
+        found.update(_python(interpreter, abis) for interpreter in interpreters.split("."))
+    return tuple(sorted(filter(None, found), key=lambda python: (_python_key(python), python)))
 
 
 def _python(interpreter: str, abis: str) -> str | None:
     match = _INTERPRETER.fullmatch(interpreter)
     if match is None:
         return None
-    free = "t" if abis.endswith("t") or match[3] else ""
-    return f"{match[1]}.{match[2] or '0'}{free}{'+' if abis == 'abi3' or (interpreter.startswith('py') and not match[2]) else ''}"
+    free_threaded = "t" if abis.endswith("t") or match[3] else ""
+    open_ended = "+" if abis == "abi3" or (interpreter.startswith("py") and not match[2]) else ""
+    return f"{match[1]}.{match[2] or '0'}{free_threaded}{open_ended}"
 
 
 def _python_key(text: str) -> tuple[int, int]:
@@ -133,20 +129,30 @@ def _python_key(text: str) -> tuple[int, int]:
     return int(major), int(minor or 0)
 
 
+def _from_requires_python(pythons: tuple[str, ...], release: WheelRelease | None) -> tuple[str, ...]:
+    """Raise `3.0+` to the lower bound of Requires-Python, and drop `2.0+` with it."""
+    least = re.search(r">=\s*(3\.\d+)", release.requires_python or "") if release else None
+    if least is None or not any(python.endswith(".0+") for python in pythons):
+        return pythons
+    return tuple(f"{least[1]}+" if python == "3.0+" else python for python in pythons if python != "2.0+")
+
+
 def _entry(book: Book, build: Build, releases: Mapping[str, WheelRelease], companions: tuple[tuple[str, str], ...]) -> Entry:
     release = releases.get(build.wheel_version)
     dated = release or releases.get(build.version)
     harvested = release if build.index == "default" else None
-    given = tuple(filter(None, (_python(one, one) for one in build.pythons)))
+    given = tuple(filter(None, (_python(tag, tag) for tag in build.pythons)))
     strict = book.toolkit_driver(build.cuda) if build.cuda else None
-    floors = [one for one in (strict, book.floor(build.cuda.major) if build.cuda else None) if one is not None]
+    floor = book.floor(build.cuda.major) if build.cuda else None
+    minor = min((driver for driver in (strict, floor) if driver is not None), default=None)
     requires = build.requires
     if requires is None and harvested and harvested.requires:
-        requires = next((harvested.requires[one] for one in (*build.arch, "x86_64", "aarch64") if one in harvested.requires), None)
+        by_arch = harvested.requires
+        requires = next((by_arch[arch] for arch in (*build.arch, "x86_64", "aarch64") if arch in by_arch), None)
     return Entry(
         build=build,
-        pythons=_bounded(given or (pythons_of(harvested.tags, build.arch) if harvested else ()), release),
-        driver_minor=_newest(min(floors, default=None), build.driver),
+        pythons=_from_requires_python(given or (pythons_of(harvested.tags, build.arch) if harvested else ()), release),
+        driver_minor=_newest(minor, build.driver),
         driver_strict=_newest(strict, build.driver),
         requires=requires,
         companions=companions,
@@ -155,34 +161,33 @@ def _entry(book: Book, build: Build, releases: Mapping[str, WheelRelease], compa
 
 
 def _newest(*versions: DriverVersion | None) -> DriverVersion | None:
-    return max((one for one in versions if one is not None), default=None)
+    return max((version for version in versions if version is not None), default=None)
 
 
-def _pairs(book: Book, framework: Framework, versions: set[str]) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """For each version its companions, each with its newest release that takes this version and not any other one as well."""
-    pairs: dict[str, dict[str, str]] = {version: {} for version in versions}
+def _companions(book: Book, framework: Framework, versions: set[str]) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return for each version its companions, each with the newest release that requires this version."""
+    newest: dict[str, dict[str, str]] = {version: {} for version in versions}
     for companion in framework.companions:
-        seen: dict[str, frozenset[str]] = {}
+        accepted: dict[str, frozenset[str]] = {}
         for release in book.releases(companion):
-            for line in _about(framework, release):
-                if line not in seen:
-                    seen[line] = _taken(line, framework, versions)
-                for version in seen[line]:
-                    pairs[version][companion] = release.version
-    return {version: tuple(found.items()) for version, found in pairs.items()}
+            for line in _lines_about(framework, release):
+                if line not in accepted:
+                    accepted[line] = _accepted(line, framework, versions)
+                for version in accepted[line]:
+                    newest[version][companion] = release.version
+    return {version: tuple(found.items()) for version, found in newest.items()}
 
 
-def _about(framework: Framework, release: WheelRelease) -> set[str]:
-    """The lines of a release that speak of the framework, extras apart."""
-    names = tuple(framework.packages)
+def _lines_about(framework: Framework, release: WheelRelease) -> set[str]:
+    """Return the Requires-Dist lines of a release about the framework, without those of extras."""
     every = (line for lines in (release.requires or {}).values() for line in lines)
-    return {line for line in every if line.startswith(names) and "extra" not in line}
+    return {line for line in every if line.startswith(framework.packages) and "extra" not in line}
 
 
-def _taken(line: str, framework: Framework, versions: set[str]) -> frozenset[str]:
+def _accepted(line: str, framework: Framework, versions: set[str]) -> frozenset[str]:
     from packaging.requirements import Requirement
 
-    wanted = Requirement(line)
-    if wanted.name not in framework.packages or not any(one.operator in _WINDOWED for one in wanted.specifier):
+    requirement = Requirement(line)
+    if requirement.name not in framework.packages or not any(clause.operator in _BOUNDED_ABOVE for clause in requirement.specifier):
         return frozenset()
-    return frozenset(version for version in versions if wanted.specifier.contains(version, prereleases=True))
+    return frozenset(version for version in versions if requirement.specifier.contains(version, prereleases=True))

@@ -1,4 +1,4 @@
-"""Questions about evidence/*.toml: what the files inside a wheel ask for."""
+"""Questions about evidence/*.toml: what the files in a wheel need."""
 
 from __future__ import annotations
 
@@ -10,61 +10,82 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
 
-_ASKED_FIRST = frozenset(("cudart", "cublas", "cufft", "cusolver", "cusparse"))
+_OPENED_FIRST = frozenset(("cudart", "cublas", "cufft", "cusolver", "cusparse"))
 """Libraries that a framework opens before it uses a GPU at all."""
-_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
+_JAX_PLUGIN = re.compile(r"jax-cuda\d+-plugin")
 
 
 def evidence_of(book: Book, package: str, version: str, arch: str) -> WheelEvidence | None:
-    """What the files of a release's wheel ask for; None where no wheel of it was read."""
+    """Return the evidence of a release's wheel; None if no wheel of it was read."""
     rows = evidence_rows(book, package)
     return rows.get((version, arch)) or rows.get((version, ""))
 
 
 def evidence_rows(book: Book, package: str) -> Mapping[tuple[str, str], WheelEvidence]:
-    """What is known of every wheel of a package that was read, by release and architecture; that is empty where all are alike."""
-    return book.remember("evidence", package, lambda: _by_release(book, package)) if holds_evidence(book, package) else {}
+    """Return the evidence of all wheels of a package by release and architecture; "" if all architectures are alike."""
+
+    def by_release() -> dict[tuple[str, str], WheelEvidence]:
+        return {(found.version, arch): found for found in book.rows(WheelEvidence, package) for arch in found.arch or ("",)}
+
+    return book.remember("evidence", package, by_release) if holds_evidence(book, package) else {}
 
 
 def holds_evidence(book: Book, package: str) -> bool:
-    """True for a package of which wheels were read: one whose code decides what it can be put beside."""
+    """True if wheels of the package were read, since its code decides what it can be installed with."""
     return f"evidence/{package}" in book.remember("evidence tables", None, lambda: frozenset(book.names()))
 
 
 def cuda_majors(book: Book, soname: str) -> frozenset[int]:
-    """CUDA majors whose library has that name; empty for one that is no library of CUDA."""
+    """Return the CUDA majors with a library of that soname; empty if it is not a CUDA library."""
     return book.remember("majors", None, lambda: _majors(book)).get(soname, frozenset())
 
 
 def wheel_with(book: Book, soname: str, declared: Collection[str] = (), needed: Collection[str] = ()) -> str | None:
-    """The pip package that carries a library of CUDA by that name; None where none does, or several might.
+    """Return the pip package that carries a CUDA library; None if there is none, or several might.
 
-    One that is `declared` comes first, then one of the CUDA major whose libraries are `needed` beside it.
+    Prefers one that is `declared`, then one of the CUDA major of the other `needed` libraries.
     """
     library = library_of(soname)
     if library is None:
         return None
     stem = "cudnn" if library.family == "cudnn" else {"cublasLt": "cublas"}.get(library.component, library.component)
-    fitting = [majors for name in (soname, *needed) if (majors := cuda_majors(book, name))]
-    shared = frozenset.intersection(*fitting) if fitting else {one.cuda.major for one in book.cuda_releases()}
-    found = [one.package for major in sorted(shared, reverse=True) for one in book.components(major) if one.library == stem]
-    return next((name for name in found if name in declared), found[0] if len(found) == 1 or (found and stem != "cudnn") else None)
+    majors_of_each = [majors for name in (soname, *needed) if (majors := cuda_majors(book, name))]
+    known = frozenset(release.cuda.major for release in book.cuda_releases())
+    majors = frozenset.intersection(*majors_of_each) if majors_of_each else known
+    found = [
+        component.package for major in sorted(majors, reverse=True) for component in book.components(major) if component.library == stem
+    ]
+    for package in found:
+        if package in declared:
+            return package
+    return found[0] if len(found) == 1 or (found and stem != "cudnn") else None
 
 
 def opened_names(book: Book, packages: Mapping[str, tuple[str, frozenset[str]]]) -> dict[str, tuple[str, ...]]:
-    """CUDA libraries that frameworks open by name at run time; `packages` has the version of each, and the names that it declares.
+    """Return the CUDA libraries that frameworks open by name at run time, by package.
 
-    They are those of the NVIDIA wheels that a framework declares, where any of these is there, and without which TensorFlow and JAX say
-    that there is no GPU; what is compiled at run time only can do without its compiler.
+    `packages` maps each package to its version and the packages that it declares. A framework opens the libraries of the NVIDIA wheels
+    that it declares, if any of those is installed; without them TensorFlow and JAX report that there is no GPU. Code compiled at run
+    time works without the compiler library.
     """
     found: dict[str, tuple[str, ...]] = {}
     for package, (version, declared) in packages.items():
-        framework = "jax" if _PLUGIN.fullmatch(package) else book.framework_of(package)
-        components = [one for name in declared if (one := book.component(name)) is not None] if framework else []
-        majors = {one.cuda_major for one in components if one.package in packages}
-        wanted = {one.library: one.cuda_major for one in components if one.cuda_major in majors and one.package not in packages}
-        names = {one.soname for one in _sonames(book) if one.library in _ASKED_FIRST & wanted.keys() and _holds(one, wanted[one.library])}
-        if framework and any(one.library == "cudnn" and one.cuda_major in majors for one in components):
+        framework = "jax" if _JAX_PLUGIN.fullmatch(package) else book.framework_of(package)
+        if not framework:
+            continue
+        components = [component for name in declared if (component := book.component(name)) is not None]
+        majors = {component.cuda_major for component in components if component.package in packages}
+        missing = {
+            component.library: component.cuda_major
+            for component in components
+            if component.cuda_major in majors and component.package not in packages
+        }
+        names = {
+            soname.soname
+            for soname in book.rows(row.Soname)
+            if soname.library in _OPENED_FIRST & missing.keys() and _covers(soname, missing[soname.library])
+        }
+        if any(component.library == "cudnn" and component.cuda_major in majors for component in components):
             names.update(_cudnn_of(book, framework, package, version))
         if names:
             found[package] = tuple(sorted(names))
@@ -72,31 +93,23 @@ def opened_names(book: Book, packages: Mapping[str, tuple[str, frozenset[str]]])
 
 
 def _cudnn_of(book: Book, framework: str, package: str, version: str) -> Iterator[str]:
-    """The cuDNN that a framework was built with, by the name that it opens; JAX's plugin stands for JAX."""
-    for one in book.framework(framework).builds:
-        if one.wheel_version != version or one.cuda is None or one.cudnn is None:
+    """Yield the soname of the cuDNN that a framework was built with, if known; JAX's plugin stands for JAX."""
+    for build in book.framework(framework).builds:
+        if build.wheel_version != version or build.cuda is None or build.cudnn is None:
             continue
-        if one.package == package or _PLUGIN.fullmatch(package):
-            yield f"libcudnn.so.{one.cudnn.major}"
+        if build.package == package or _JAX_PLUGIN.fullmatch(package):
+            yield f"libcudnn.so.{build.cudnn.major}"
             return
 
 
-def _sonames(book: Book) -> list[row.Soname]:
-    return [one.row for one in book.placed("cuda/soname", "soname")]
-
-
-def _holds(soname: row.Soname, major: int) -> bool:
+def _covers(soname: row.Soname, major: int) -> bool:
     return soname.first.major <= major and (soname.last is None or soname.last.major >= major)
 
 
-def _by_release(book: Book, package: str) -> dict[tuple[str, str], WheelEvidence]:
-    rows: list[WheelEvidence] = [one.row for one in book.placed(f"evidence/{package}", "wheel")]
-    return {(one.version, arch): one for one in rows for arch in one.arch or ("",)}
-
-
 def _majors(book: Book) -> dict[str, frozenset[int]]:
-    newest = max(one.cuda.major for one in book.cuda_releases())
+    newest = max(release.cuda.major for release in book.cuda_releases())
     found: dict[str, set[int]] = {}
-    for one in _sonames(book):
-        found.setdefault(one.soname, set()).update(range(one.first.major, (one.last.major if one.last else newest) + 1))
-    return {soname: frozenset(majors) for soname, majors in found.items()}
+    for soname in book.rows(row.Soname):
+        last = soname.last.major if soname.last else newest
+        found.setdefault(soname.soname, set()).update(range(soname.first.major, last + 1))
+    return {name: frozenset(majors) for name, majors in found.items()}

@@ -1,296 +1,304 @@
-"""Rules over frameworks and pip packages, for `table_rules.check`."""
+"""Rules about frameworks and pip packages, for `table_rules.check`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_rows
 from cudnn_resolve.matrix.position import Fault, Placed
-from cudnn_resolve.matrix.row import Build, WheelRelease
+from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild
 from cudnn_resolve.version import CodeTarget, CudnnVersion
 
 _TAG = re.compile(r"[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+|sdist")
 
 
+def _release(book: Book, package: str, version: str) -> WheelRelease | None:
+    """Return a harvested release of an equal version (`2.0` for `2.0.0`)."""
+    wanted = Version(version)
+    return next((release for release in book.releases(package) if release.version == version or Version(release.version) == wanted), None)
+
+
+def _head_fault(book: Book, framework: str, message: str) -> Fault:
+    return Fault(file=book.layers[0].path(f"framework/{framework}"), place="framework", message=message)
+
+
 def whole_heads(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
     """Every framework has a head with a name, a title and its packages."""
     for name in sorted(names) if names is not None else book.names():
-        if name.startswith("framework/"):
-            head = book.head(name)
-            missing = [column for column in ("name", "title", "packages") if not head.get(column)]
+        folder, _, framework = name.partition("/")
+        if folder == "framework":
+            head = book.head(framework)
+            missing = [column for column in ("name", "title", "packages") if not getattr(head, column)]
             if missing:
                 file = [layer.path(name) for layer in book.layers if name in layer.names()][-1]
                 yield Fault(file=file, place="framework", message=f"is missing: {', '.join(missing)}")
 
 
 def known_indexes(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
-    """The index of a build or release is `default` or a row of index.toml, and that index serves the package."""
-    serves = {one.id: one.serves for one in book.indexes()}
+    """The index of a build or release is `default` or a row of index.toml, and serves the package."""
+    serves = {index.id: index.serves for index in book.indexes()}
     for name in sorted(names) if names is not None else book.names():
-        for array in ("build", "release") if name.startswith("framework/") else ():
-            for line in book.placed(name, array):
-                package, index = line.row.package, line.row.index
-                if index == "default":
-                    continue
-                if index not in serves:
-                    yield line.fault("index", f"{index!r} is not `default` or an id of index.toml")
-                elif serves[index] and package not in serves[index]:
-                    yield line.fault("index", f"{index!r} does not serve {package} by index.toml")
+        folder, _, framework = name.partition("/")
+        if folder != "framework":
+            continue
+        wheels: Iterator[Placed[Build] | Placed[ExtraRelease]]
+        wheels = chain(book.placed(Build, framework), book.placed(ExtraRelease, framework))
+        for placed in wheels:
+            package, index = placed.row.package, placed.row.index
+            if index == "default":
+                continue
+            if index not in serves:
+                yield placed.fault("index", f"{index!r} is neither `default` nor an id of index.toml")
+            elif serves[index] and package not in serves[index]:
+                yield placed.fault("index", f"{index!r} does not serve {package} according to index.toml")
 
 
 def one_framework_each(book: Book) -> Iterator[Fault]:
-    """No name, alias or distribution means two frameworks."""
+    """No name, alias or distribution stands for two frameworks."""
     seen: dict[str, str] = {}
     for name in book.frameworks():
-        head = book.head(f"framework/{name}")
-        for word in dict.fromkeys((name, *head.get("aliases", ()), *head.get("packages", ()))):
+        head = book.head(name)
+        for word in dict.fromkeys((name, *head.aliases, *head.packages)):
             other = seen.setdefault(word, name)
             if other != name:
-                file = book.layers[0].path(f"framework/{name}")
-                yield Fault(file=file, place="framework", message=f"{word} means {other} already")
-
-
-def _builds(book: Book) -> Iterator[Placed]:
-    for name in book.frameworks():
-        yield from book.placed(f"framework/{name}", "build")
-
-
-def _extras(book: Book) -> Iterator[Placed]:
-    for name in book.frameworks():
-        yield from book.placed(f"framework/{name}", "release")
+                yield _head_fault(book, name, f"{word} already stands for {other}")
 
 
 def packages_harvested(book: Book) -> Iterator[Fault]:
     """Every distribution, GPU package and companion of a framework has a wheel table, or releases on another index."""
     known = set(book.packages())
     for name in book.frameworks():
-        table, head = f"framework/{name}", book.head(f"framework/{name}")
-        elsewhere = {line.row.package for line in book.placed(table, "build") if line.row.index != "default"}
-        wanted = [*head.get("packages", ()), *head.get("companions", ()), *filter(None, [head.get("gpu_package")])]
-        for package in dict.fromkeys(wanted):
+        head = book.head(name)
+        elsewhere = {build.package for build in book.rows(Build, name) if build.index != "default"}
+        for package in dict.fromkeys((*head.packages, *head.companions, *filter(None, [head.gpu_package]))):
             if package not in known and package not in elsewhere and not book.extra_releases(package):
-                file = book.layers[0].path(table)
-                yield Fault(file=file, place="framework", message=f"{package} has no table wheel/{package}.toml")
+                yield _head_fault(book, name, f"{package} has no table wheel/{package}.toml")
 
 
 def installable(book: Book) -> Iterator[Fault]:
-    """Each build can be had: on the default index a harvested release with a wheel, elsewhere what it requires is written down."""
-    for line in _builds(book):
-        build: Build = line.row
+    """A build on the default index is a harvested release with a wheel; for one elsewhere the requirements are given."""
+    for placed in book.placed_in_all_files(Build):
+        build = placed.row
+        named = f"{build.package} {build.wheel_version}"
         if build.index == "default":
             release = _release(book, build.package, build.wheel_version)
             if release is None:
-                yield line.fault("version", f"{build.package} {build.wheel_version} is not in wheel/{build.package}.toml")
+                yield placed.fault("version", f"{named} is not in wheel/{build.package}.toml")
             elif set(release.tags) <= {"sdist"}:
-                yield line.fault("version", f"{build.package} {build.wheel_version} has no Linux wheel")
+                yield placed.fault("version", f"{named} has no Linux wheel")
             elif build.requires is None and release.requires is None:
-                yield line.fault("version", f"what {build.package} {build.wheel_version} requires was not harvested")
+                yield placed.fault("version", f"the requirements of {named} were not harvested")
         elif build.requires is None and build.requires_like is None:
-            yield line.fault("requires", "is missing: an index that is not harvested cannot say it")
+            yield placed.fault("requires", "is missing: the index is not harvested")
 
 
 def requires_like_found(book: Book) -> Iterator[Fault]:
-    """`requires_like = "default"` stands where the default index has the same public version with its metadata."""
-    for line in (*_builds(book), *_extras(book)):
-        if line.row.requires_like is not None:
-            public = Version(line.row.version).public
-            release = _release(book, line.row.package, public)
+    """With `requires_like = "default"`, the default index has the same public version and its metadata."""
+    wheels: Iterator[Placed[Build] | Placed[ExtraRelease]] = chain(book.placed_in_all_files(Build), book.placed_in_all_files(ExtraRelease))
+    for placed in wheels:
+        if placed.row.requires_like is not None:
+            public = Version(placed.row.version).public
+            release = _release(book, placed.row.package, public)
             if release is None or release.requires is None:
-                yield line.fault("requires_like", f"the requirements of {line.row.package} {public} were not harvested")
+                yield placed.fault("requires_like", f"the requirements of {placed.row.package} {public} were not harvested")
 
 
 def extras_exist(book: Book) -> Iterator[Fault]:
-    """The extra that a build names is one of its wheel's."""
-    for line in _builds(book):
-        build: Build = line.row
+    """The wheel of a build has the extra that the build names."""
+    for placed in book.placed_in_all_files(Build):
+        build = placed.row
         release = _release(book, build.package, build.wheel_version) if build.extra and build.index == "default" else None
         if release is not None and release.requires is not None:
-            said = re.compile(rf"extra\s*==\s*['\"]{re.escape(build.extra or '')}['\"]")
-            if not any(said.search(line_) for lines_ in release.requires.values() for line_ in lines_):
-                yield line.fault("extra", f"{build.package} {build.wheel_version} has no extra {build.extra!r}")
+            marker = re.compile(rf"extra\s*==\s*['\"]{re.escape(build.extra or '')}['\"]")
+            if not any(marker.search(line) for lines in release.requires.values() for line in lines):
+                yield placed.fault("extra", f"{build.package} {build.wheel_version} has no extra {build.extra!r}")
 
 
 def libraries_reachable(book: Book) -> Iterator[Fault]:
-    """Every library that a build wants from outside can be had by pip or by apt, in a release that serves it."""
-    by_apt = {one.library for one in book.apt_patterns()}
-    for line in _builds(book):
-        build: Build = line.row
-        if build.cuda is None:
+    """Every library that a build expects on the system comes by pip or by apt."""
+    by_apt = {pattern.library for pattern in book.apt_patterns()}
+    for placed in book.placed_in_all_files(Build):
+        build = placed.row
+        if build.cuda is None or build.delivery != "system":
             continue
-        named = {one.library for one in book.components(build.cuda.major)}
-        for library in build.loads if build.delivery == "system" else ():
-            if library in ("cudnn", "nccl") or library in named:
+        by_pip = {component.library for component in book.components(build.cuda.major)}
+        for library in build.loads:
+            if library in ("cudnn", "nccl") or library in by_pip:
                 continue
             if library not in by_apt and "libraries" not in by_apt:
-                yield line.fault("loads", f"{library} of CUDA {build.cuda} comes by no component wheel and no apt package")
+                yield placed.fault("loads", f"no component wheel and no apt package has {library} of CUDA {build.cuda}")
 
 
 def cudnn_served(book: Book) -> Iterator[Fault]:
-    """For every build that wants a cuDNN from outside there is one: same major, minor as new, for its CUDA."""
+    """A build that does not bundle its cuDNN has one to load: same major, minor at least as new, for its CUDA."""
     served: dict[tuple[CudnnVersion, int], bool] = {}
     first = book.first_cuda()
-    for line in _builds(book):
-        build: Build = line.row
+    for placed in book.placed_in_all_files(Build):
+        build = placed.row
         if build.cudnn is None or build.cuda is None or build.delivery == "bundled" or build.cuda < first:
             continue
         key = (build.cudnn, build.cuda.major)
         if key not in served:
-            served[key] = any(one.cuda_major == key[1] and one.version.serves(key[0]) for one in book.cudnn_builds())
+            served[key] = any(cudnn.cuda_major == key[1] and cudnn.version.serves(key[0]) for cudnn in book.cudnn_builds())
         if not served[key]:
-            yield line.fault("cudnn", f"no row of cudnn/release.toml for CUDA {key[1]} serves {build.cudnn}")
+            yield placed.fault("cudnn", f"no row of cudnn/release.toml for CUDA {key[1]} serves {build.cudnn}")
 
 
 def cpu_builds_plain(book: Book) -> Iterator[Fault]:
-    """A build without CUDA wants no cuDNN, loads nothing and has no GPU code; one with CUDA says how its libraries arrive."""
-    for line in _builds(book):
-        build: Build = line.row
+    """A build without CUDA has no cuDNN, libraries or GPU code; one with CUDA says how its libraries are delivered."""
+    for placed in book.placed_in_all_files(Build):
+        build = placed.row
         if build.cuda is None and (build.cudnn or build.loads or build.targets or build.delivery != "none"):
-            yield line.fault("cuda", "is missing, yet the row speaks of cuDNN, GPU code or libraries")
+            yield placed.fault("cuda", "is missing, but the row has cuDNN, GPU code or libraries")
         if build.cuda is not None and build.delivery == "none":
-            yield line.fault("delivery", f"says nothing of how the libraries of CUDA {build.cuda} arrive")
+            yield placed.fault("delivery", f"does not say how the libraries of CUDA {build.cuda} are delivered")
 
 
 def cudnn_wheels_harvested(book: Book) -> Iterator[Fault]:
-    """The pip package of a cuDNN build has that very release."""
-    for line in book.placed("cudnn/release", "build"):
-        if line.row.wheel is not None and _release(book, line.row.wheel, str(line.row.version)) is None:
-            yield line.fault("wheel", f"{line.row.wheel} {line.row.version} is not in wheel/{line.row.wheel}.toml")
+    """The pip package of a cuDNN build has that release."""
+    for placed in book.placed(row.CudnnBuild):
+        wheel = placed.row.wheel
+        if wheel is not None and _release(book, wheel, str(placed.row.version)) is None:
+            yield placed.fault("wheel", f"{wheel} {placed.row.version} is not in wheel/{wheel}.toml")
 
 
 def components_harvested(book: Book) -> Iterator[Fault]:
-    """A component package that some build's libraries come from has a wheel table."""
-    wanted = {(library, line.row.cuda.major) for line in _builds(book) if line.row.cuda for library in line.row.loads}
+    """A component package that provides a library of some build has a wheel table."""
+    wanted = {
+        (library, placed.row.cuda.major) for placed in book.placed_in_all_files(Build) if placed.row.cuda for library in placed.row.loads
+    }
     known = set(book.packages())
-    for line in book.placed("cuda/component", "component"):
-        if (line.row.library, line.row.cuda_major) in wanted and line.row.package not in known:
-            yield line.fault("package", f"{line.row.package} has no table wheel/{line.row.package}.toml")
+    for placed in book.placed(row.Component):
+        component = placed.row
+        if (component.library, component.cuda_major) in wanted and component.package not in known:
+            yield placed.fault("package", f"{component.package} has no table wheel/{component.package}.toml")
 
 
-def specifiers_meet(book: Book) -> Iterator[Fault]:
-    """The versions of every advisory, trap and bound hold for at least one known release."""
-    for line in book.placed("advisory", "advisory"):
-        yield from _meets(line, _versions_of(book, line.row.package))
-    for line in book.placed("trap", "trap"):
-        if line.row.framework in book.frameworks():
-            yield from _meets(line, _framework_versions(book, line.row.framework))
-        elif (package := book.package(line.row.framework)) is not None:
-            yield from _meets(line, [Version(one.version) for one in package.releases])
+def specifiers_match(book: Book) -> Iterator[Fault]:
+    """The versions of every advisory, trap and bound include a known release."""
+    for advisory in book.placed(row.Advisory):
+        yield from _specifier_faults(advisory, _versions_of(book, advisory.row.package))
+    for trap in book.placed(row.Trap):
+        name = trap.row.framework
+        if name in book.frameworks():
+            yield from _specifier_faults(trap, _framework_versions(book, name))
+        elif (package := book.package(name)) is not None:
+            yield from _specifier_faults(trap, [Version(release.version) for release in package.releases])
         else:
-            yield line.fault("framework", f"{line.row.framework!r} is no framework and has no wheel table")
+            yield trap.fault("framework", f"{name!r} is not a framework and has no wheel table")
     for name in book.frameworks():
-        for line in book.placed(f"framework/{name}", "bound"):
-            yield from _meets(line, _framework_versions(book, name))
+        for bound in book.placed(row.Bound, name):
+            yield from _specifier_faults(bound, _framework_versions(book, name))
 
 
-def _meets(line: Placed, versions: list[Version]) -> Iterator[Fault]:
-    wanted = SpecifierSet(line.row.versions)
+def _specifier_faults(placed: Placed[row.Advisory] | Placed[row.Trap] | Placed[row.Bound], versions: list[Version]) -> Iterator[Fault]:
+    specifier = SpecifierSet(placed.row.versions)
     if not versions:
-        yield line.fault("package", "names a package of which no release is known")
-    elif not any(wanted.contains(one, prereleases=True) for one in versions):
-        yield line.fault("versions", f"{line.row.versions!r} holds for no known release")
+        yield placed.fault("package", "names a package without known releases")
+    elif not any(specifier.contains(version, prereleases=True) for version in versions):
+        yield placed.fault("versions", f"{placed.row.versions!r} matches no known release")
 
 
 def _versions_of(book: Book, package: str) -> list[Version]:
     if package == "cudnn":
-        return [Version(str(one.version)) for one in book.cudnn_builds()]
-    found = [one.version for one in book.releases(package)]
+        return [Version(str(build.version)) for build in book.cudnn_builds()]
     framework = book.framework_of(package)
     builds = book.framework(framework).builds if framework else ()
-    extra = [one.version for one in book.extra_releases(package)]
-    read = {version for version, _arch in evidence_rows(book, package)}
-    return [Version(one) for one in (*found, *extra, *read, *(one.wheel_version for one in builds if one.package == package))]
+    versions = (
+        *(release.version for release in book.releases(package)),
+        *(release.version for release in book.extra_releases(package)),
+        *{version for version, _arch in evidence_rows(book, package)},
+        *(build.wheel_version for build in builds if build.package == package),
+    )
+    return [Version(version) for version in versions]
 
 
 def _framework_versions(book: Book, name: str) -> list[Version]:
-    return list({Version(one.version) for one in book.framework(name).builds})
+    return list({Version(build.version) for build in book.framework(name).builds})
 
 
 def releases_ordered(book: Book) -> Iterator[Fault]:
-    """The releases of a wheel table go from the oldest to the newest, and their tags have three parts."""
-    for name in book.names():
-        if not name.startswith("wheel/"):
-            continue
+    """The releases of a wheel table go from oldest to newest, and their tags have three parts."""
+    for package in book.packages():
         previous: Version | None = None
-        for line in book.placed(name, "release"):
-            version = Version(line.row.version)
-            if previous is not None and version < previous and line.layer == 0:
-                yield line.fault("version", f"{version} stands after {previous}")
+        for placed in book.placed(WheelRelease, package):
+            version = Version(placed.row.version)
+            if previous is not None and version < previous and placed.layer == 0:
+                yield placed.fault("version", f"{version} comes after {previous}")
             previous = version
-            wrong = [tag for tag in line.row.tags if not _TAG.fullmatch(tag)]
+            wrong = [tag for tag in placed.row.tags if not _TAG.fullmatch(tag)]
             if wrong:
-                yield line.fault("tags", f"{wrong[0]!r} is not a wheel tag such as cp311-cp311-manylinux_2_17_x86_64")
+                yield placed.fault("tags", f"{wrong[0]!r} is not a wheel tag such as cp311-cp311-manylinux_2_17_x86_64")
 
 
 def bounds_agree(book: Book) -> Iterator[Fault]:
-    """A bound is on another package than its framework, and no two bounds of one version exclude one another wholly."""
+    """A bound limits a package other than its framework, and no two bounds are equal."""
     for name in book.frameworks():
-        bounds = list(book.placed(f"framework/{name}", "bound"))
-        for line in bounds:
-            about = Requirement(line.row.requirement)
-            if book.framework_of(about.name) == name:
-                yield line.fault("requirement", f"{about.name} is the framework itself")
-            if not about.specifier:
-                yield line.fault("requirement", f"{line.row.requirement!r} bounds nothing")
+        bounds = book.placed(row.Bound, name)
+        for placed in bounds:
+            requirement = Requirement(placed.row.requirement)
+            if book.framework_of(requirement.name) == name:
+                yield placed.fault("requirement", f"{requirement.name} is the framework itself")
+            if not requirement.specifier:
+                yield placed.fault("requirement", f"{placed.row.requirement!r} has no version specifier")
         for one, other in combinations(bounds, 2):
             if one.row == other.row:
-                yield other.fault("", f"says what {one.place} says")
+                yield other.fault("", f"repeats {one.place}")
 
 
-def measured_alike(book: Book) -> Iterator[Fault]:
-    """A build on the default index is as its wheel was measured: its CUDA, its cuDNN, and GPU code for the same GPUs.
+def measurements_agree(book: Book) -> Iterator[Fault]:
+    """A build on the default index agrees with its measured wheel: CUDA, cuDNN, and GPU code for the same GPUs.
 
-    JAX's wheel is that of its plugin. Of code for one GPU only (`sm_90a`) and of single kernels a row need not speak.
+    JAX is measured in the wheel of its plugin. A row may omit code for a single GPU (`sm_90a`) and of single kernels.
     """
-    for line in _builds(book):
-        build: Build = line.row
+    for placed in book.placed_in_all_files(Build):
+        build = placed.row
         if build.index != "default" or build.cuda is None:
             continue
         name = build.package if build.package != "jax" else f"jax-cuda{build.cuda.major}-pjrt"
         measured = book.remember("measured", name, partial(_measured, book, name))
         for arch in build.arch or ("x86_64", "aarch64"):
-            one: MeasuredBuild | None = measured.get((build.wheel_version, arch))
-            if one is not None:
-                yield from (line.fault(*fault) for fault in _unlike(build, build.code_on(arch), one, f"the {arch} wheel of {name}"))
+            found = measured.get((build.wheel_version, arch))
+            if found is not None:
+                for column, message in _contradictions(build, build.code_on(arch), found, f"the {arch} wheel of {name}"):
+                    yield placed.fault(column, message)
 
 
 def _measured(book: Book, name: str) -> dict[tuple[str, str], MeasuredBuild]:
-    found = book.placed(f"measured/{name}", "build") if f"measured/{name}" in book.names() else ()
-    return {(one.row.version, arch): one.row for one in found for arch in one.row.arch}
+    return {(build.version, arch): build for build in book.rows(MeasuredBuild, name) for arch in build.arch}
 
 
-def _unlike(build: Build, targets: tuple[CodeTarget, ...], one: MeasuredBuild, wheel: str) -> Iterator[tuple[str, str]]:
-    """Columns of a build that its wheel contradicts, and how."""
-    if one.cuda is not None and build.cuda is not None and one.cuda.line != build.cuda.line:
-        yield "cuda", f"is {build.cuda}, {wheel} says {one.cuda}"
-    if one.cudnn is not None and build.cudnn is not None and not _agree(str(build.cudnn), str(one.cudnn)):
-        yield "cudnn", f"is {build.cudnn}, {wheel} says {one.cudnn}"
-    if not one.code or not targets:
+def _contradictions(build: Build, targets: tuple[CodeTarget, ...], measured: MeasuredBuild, wheel: str) -> Iterator[tuple[str, str]]:
+    """Yield the columns in which a build contradicts its wheel, each with a message."""
+    if measured.cuda is not None and build.cuda is not None and measured.cuda.line != build.cuda.line:
+        yield "cuda", f"is {build.cuda}, but {wheel} says {measured.cuda}"
+    if measured.cudnn is not None and build.cudnn is not None and not _agree(str(build.cudnn), str(measured.cudnn)):
+        yield "cudnn", f"is {build.cudnn}, but {wheel} says {measured.cudnn}"
+    if not measured.code or not targets:
         return
-    if more := sorted(set(targets) - set(one.code)):
-        yield "capability", f"names {', '.join(map(str, more))}, which {wheel} does not hold"
-    oldest = min(own.capability for own in targets)  # below it is code of what is linked into it, such as NCCL's
-    if less := sorted(had for had in one.code if had.capability > oldest and not any(own.runs_on(had.capability) for own in targets)):
-        yield "capability", f"leaves out {', '.join(map(str, less))}, which {wheel} holds"
+    if extra := sorted(set(targets) - set(measured.code)):
+        yield "capability", f"lists {', '.join(map(str, extra))}, which {wheel} lacks"
+    oldest = min(target.capability for target in targets)  # older code belongs to libraries linked into it, such as NCCL
+    missing = sorted(
+        code for code in measured.code if code.capability > oldest and not any(target.runs_on(code.capability) for target in targets)
+    )
+    if missing:
+        yield "capability", f"omits {', '.join(map(str, missing))}, which {wheel} has"
 
 
 def _agree(one: str, other: str) -> bool:
-    """True where two versions are the same as far as both are said."""
+    """True if two versions are equal in the parts that both have."""
     return all(mine == its for mine, its in zip(one.split("."), other.split("."), strict=False))
-
-
-def _release(book: Book, package: str, version: str) -> WheelRelease | None:
-    """A harvested release, by equality of versions."""
-    wanted = Version(version)
-    return next((one for one in book.releases(package) if one.version == version or Version(one.version) == wanted), None)
 
 
 RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (
@@ -306,8 +314,8 @@ RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (
     cpu_builds_plain,
     cudnn_wheels_harvested,
     components_harvested,
-    specifiers_meet,
+    specifiers_match,
     releases_ordered,
     bounds_agree,
-    measured_alike,
+    measurements_agree,
 )

@@ -1,4 +1,4 @@
-"""File names of CUDA's libraries taken apart: `libcudnn_ops_infer.so.8`, `cudnn_ops64_9.dll`, `cudart64_110.dll`."""
+"""Parser of CUDA library file names: `libcudnn_ops_infer.so.8`, `cudnn_ops64_9.dll`, `cudart64_110.dll`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FAMILIES = (
 
 
 class Library(Struct, frozen=True, kw_only=True):
-    """A shared library by its file name; `family` is cudnn, cuda, cupti, driver, ptxjit, tensorrt, zlib or other."""
+    """Parsed file name of a shared library; `family` is cudnn, cuda, cupti, driver, ptxjit, tensorrt, zlib or other."""
 
     file: str
     family: str
     stem: str
     """Lower case, without `lib` and without versions: `cudnn_ops_infer`, `cudart`."""
     version: str | None = None
-    """What the name says after `.so.` (`9`, `11.0`), or a DLL's number as a version (`10.1` for cudart64_101)."""
+    """Version after `.so.` (`9`, `11.0`), or a DLL's number as a version (`10.1` for cudart64_101)."""
     windows: bool = False
 
     @property
@@ -44,14 +44,14 @@ class Library(Struct, frozen=True, kw_only=True):
 
     @property
     def component(self) -> str:
-        """Its short name as the matrix writes it: `cudnn`, `cublasLt`, `nvjitlink`."""
+        """Short name as the tables spell it: `cudnn`, `cublasLt`, `nvjitlink`."""
         known = {"cublaslt": "cublasLt", "nvtoolsext": "nvtx", "nvrtc-builtins": "nvrtc"}
         return "cudnn" if self.family == "cudnn" else known.get(self.stem, self.stem)
 
 
 @lru_cache(maxsize=1024)
 def library_of(name: str) -> Library | None:
-    """The library behind a file name or path; None where it is none."""
+    """Parse a file name or path; None if it is not a library."""
     base = re.split(r"[/\\]", name.strip().strip("'\"`"))[-1][:120]
     if found := re.fullmatch(_ELF, base):
         stem = found[1].lower()

@@ -1,4 +1,4 @@
-"""Kinds of fields in the messages of programs: how each is written, and the value that it stands for."""
+"""Kinds of fields in message patterns: the regular expression of each, and how its text becomes a value."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _CUDA_STEMS = (
     r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|cudss|nvfatbin|nvvm|nvblas)"
 )
 _MEASURED = r"\b(?:(?:epoch|step|loss|vs)\b|(?:val|train|iter|max|min|mean|avg|sum|rel|abs|test|eval|rms)\w{0,7}[ _-]{0,2}err)"
-"""Words of an error that is measured, as that of a training."""
+"""Start of a numerical error, such as that of a training."""
 _CUDA_FAILED = (
     r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cudaError(?:_t)?|cuda(?:Get|Set)\w{2,20}"
     r"|(?:nvidia|gpu) (?:device|driver)(?=.{0,60}\b(?:err|fail)))\b"
     rf"(?:(?!{_MEASURED}).){{0,60}}?\b(?:err(?:or)?|failure|failed|fails|returned|returns)"
     r"(?: with)?(?: err(?:or)?)?(?:[: ]{0,2}(?:code|status|number))?[ :=(#]{1,4}|THCudaCheck FAIL .{0,160}error=|== cudaSuccess\)? {0,2}\()"
 )
-"""What stands before a number of CUDA."""
+"""Text before a CUDA error number."""
 _CUDA_SAYS = (
     r"(?i:(?:\bcuda\b[ \w]{0,24}\b(?:error|fail(?:ed|ure)?|runtime)\b[ \w]{0,14}"
     r"(?: (?:at|in) [\w./\\-]{1,80}(?::\d{1,6})?(?::[\w ]{1,40})?)?"
@@ -36,7 +36,7 @@ _CUDA_SAYS = (
     r"|\b(?:parallel_for|transform|reduce|sort|radix_sort|copy|for_each|scan|unique)(?:_\w{1,20})? failed)"
     r"[\s:,('\"-]{1,4}(?:CUDA: )?)"
 )
-"""What stands before the words of an error of CUDA, which alone would be anybody's."""
+"""Text before the words of a CUDA error, which are too generic on their own."""
 _ABSENT = (
     r"(?:not (?:be )?(?:found|find|load(?:ed)?|open(?:ed)?|locate[d]?|available|installed|detect(?:ed)?|present|exist)"
     r"|can(?:not|'t| not) (?:be )?(?:find|found|load|open|locate|import|detect|access)|couldn't (?:find|load|open|locate)"
@@ -45,7 +45,7 @@ _ABSENT = (
     r"|missing|no such|unavailable|undefined|(?:dangling|broken) (?:symbolic |sym)?link"
     r"|nicht gefunden|introuvable|no encontrado|не найден|找不到|未找到|無法|见つかりません|見つかりません)"
 )
-"""What is said of something that is not there."""
+"""Wording that reports something as missing."""
 
 
 _CANNOT_OPEN = (
@@ -72,14 +72,14 @@ _DLL_INIT = (
 
 
 class FieldKind(Struct, frozen=True, kw_only=True):
-    """A kind of field: the regular expression that it matches, and the function that gives its value (ValueError: it is none)."""
+    """Kind of field: its regular expression, and the function that parses a match (ValueError if it is not a value)."""
 
     pattern: str
     take: Callable[[str], Any]
 
 
 def _cudnn(text: str) -> CudnnVersion:
-    """`8.9.4`, `8904`, `90100` and `(8, 9, 4)` are one kind of number."""
+    """Parse `8.9.4`, `8904`, `90100` or `(8, 9, 4)`."""
     plain = re.sub(r"[(),\s]+", " ", text).split()
     if len(plain) > 1:
         return CudnnVersion(".".join(plain))
@@ -206,39 +206,39 @@ KINDS: dict[str, FieldKind] = {
     "text": FieldKind(pattern=r".{0,400}?", take=str),
 }
 LONGEST_PATTERN = 6000
-"""Characters of a regular expression with its fields written out."""
+"""Most characters of a regular expression with its fields expanded."""
 _MACRO = re.compile(r"\{([a-z_]\w{0,30}):([a-z]{1,24})\}")
 
 
 def fields_of(pattern: str) -> dict[str, str]:
-    """The fields of a pattern and their kinds; ValueError for a kind that there is not."""
+    """Return the fields of a pattern and their kinds; ValueError for an unknown kind."""
     found: dict[str, str] = dict(_MACRO.findall(pattern))
     for kind in found.values():
         if kind not in KINDS:
-            raise ValueError(f"there is no kind of field {kind!r}")
+            raise ValueError(f"{kind!r} is not a kind of field")
     return found
 
 
 def expand(pattern: str) -> str:
-    """The regular expression behind a pattern of the tables: `{found:cudnn}` is a named group of that kind."""
+    """Return the regular expression of a pattern in the tables: `{found:cudnn}` becomes a named group of that kind."""
     seen: set[str] = set()
 
-    def one(found: re.Match[str]) -> str:
+    def group(found: re.Match[str]) -> str:
         name, kind = found[1], found[2]
         if name in seen:
             return f"(?P={name})"
         seen.add(name)
         return f"(?P<{name}>{KINDS[kind].pattern})"
 
-    return _MACRO.sub(one, pattern)
+    return _MACRO.sub(group, pattern)
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse what is no pattern, or one that a hostile line could keep busy, by ValueError or re.error."""
+    """Raise ValueError or re.error for an invalid pattern, or one that a hostile line could make slow."""
     fields_of(pattern)
     whole = expand(pattern)
     if len(whole) > LONGEST_PATTERN:
-        raise ValueError(f"is longer than {LONGEST_PATTERN} characters with its fields written out")
+        raise ValueError(f"is longer than {LONGEST_PATTERN} characters with its fields expanded")
     re.compile(whole)
     bare = re.sub(r"\\.", "", _MACRO.sub("", pattern))
     bare = re.sub(r"\[[^\]]*\]", "c", bare)

@@ -1,4 +1,4 @@
-"""gpu/place.toml: machine types of clouds and other places that people name, and which one a name means."""
+"""gpu/place.toml: cloud machine types and other named machines, and the lookup by name."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -11,12 +11,12 @@ from cudnn_resolve.matrix.row import Row
 
 
 class Place(Row, frozen=True, kw_only=True):
-    """gpu/place.toml: a machine type of a cloud, or another place that people name."""
+    """gpu/place.toml: machine type of a cloud, or another machine that people refer to by name."""
 
     identity = ("name",)
     name: Text
     match: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    """What a name of it looks like: `g5.*`."""
+    """Patterns of its names: `g5.*`."""
     gpu: Text
     """Name of the card."""
     count: Count = 1
@@ -27,8 +27,10 @@ class Place(Row, frozen=True, kw_only=True):
 
 
 def find(places: Iterable[Place], name: str) -> Place | None:
-    """The place of that name, letter case apart: `g5.xlarge`; None for one that is not among them."""
+    """Return the place with a name such as `g5.xlarge`, ignoring case; None if there is none."""
     folded = name.strip().casefold()
-    rows = tuple(places)
-    named = (one for one in rows if folded == one.name.casefold())
-    return next(named, None) or next((one for one in rows if any(fnmatchcase(folded, shape) for shape in one.match)), None)
+    places = tuple(places)
+    for place in places:
+        if folded == place.name.casefold():
+            return place
+    return next((place for place in places if any(fnmatchcase(folded, pattern) for pattern in place.match)), None)

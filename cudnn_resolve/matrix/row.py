@@ -1,7 +1,7 @@
-"""The rows of `matrices/`: one typed struct for each table, which is its schema.
+"""Rows of `matrices/`: one typed struct per array of a table, which is its schema.
 
-The field types say what a column holds, `identity` what must be unique and what a row of an overlay replaces. `matrix.parse` checks
-what a TOML file says; constructors trust. PEP 440 specifiers and requirements stay text until they are asked for.
+Field types define the columns; `identity` is what must be unique and what an overlay row replaces. `matrix.parse` checks TOML;
+constructors trust their arguments. PEP 440 specifiers and requirements stay strings until they are needed.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -39,29 +39,29 @@ from cudnn_resolve.matrix.column import (
 )
 
 Versions = Annotated[Version, Meta(extra_json_schema={"type": ["string", "array"]})]
-"""One release in a row of ours, one or several in a table."""
+"""One release in a row, one or several in a TOML file."""
 DERIVED = Meta(extra={"derived": True})
-"""Marks a field that no file holds."""
+"""Marks a field that is not a column."""
 
 
 class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`[source.ID]` of any table: where its rows were read, and when."""
+    """`[source.ID]` of any table: where rows were read, and when."""
 
     where: Text
     read: Day
     confidence: Literal["memory"] | None = None
-    """`memory` where nothing that could be read confirms it."""
+    """`memory` if no document confirms it."""
 
 
 class Plain(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of a table that needs no source."""
+    """A row that needs no source."""
 
     identity: ClassVar[tuple[str, ...]] = ()
-    """Fields that are unique together; a row of an overlay replaces the row that has the same."""
+    """Fields that are unique together; an overlay row replaces the row with the same values."""
     apart: ClassVar[tuple[str, ...]] = ()
-    """Fields by which rows of one identity may differ in one table; a row of an overlay replaces them all."""
+    """Fields in which rows of one identity may differ within a table; an overlay row replaces them all."""
     expands: ClassVar[bool] = False
-    """True where a row of a file may list several versions."""
+    """True if a row in a file may list several versions."""
 
 
 class Row(Plain, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Row(Plain, frozen=True, kw_only=True):
 
 
 class Branch(Row, frozen=True, kw_only=True):
-    """driver/branch.toml: a driver branch and the newest CUDA that it runs natively."""
+    """driver/branch.toml: driver branch and the newest CUDA that it runs natively."""
 
     identity = ("name",)
     name: Identifier
@@ -84,7 +84,7 @@ class Branch(Row, frozen=True, kw_only=True):
 
 
 class Minimum(Row, frozen=True, kw_only=True):
-    """driver/minimum.toml: the driver that one toolkit release was made for (Linux)."""
+    """driver/minimum.toml: driver that a toolkit release was made for (Linux)."""
 
     identity = ("cuda",)
     cuda: Cuda
@@ -95,7 +95,7 @@ class Minimum(Row, frozen=True, kw_only=True):
 
 
 class Floor(Row, frozen=True, kw_only=True):
-    """driver/minimum.toml: the oldest driver that minor-version compatibility allows for a CUDA major."""
+    """driver/minimum.toml: oldest driver for a CUDA major under minor-version compatibility."""
 
     identity = ("cuda_major",)
     cuda_major: Count
@@ -103,7 +103,7 @@ class Floor(Row, frozen=True, kw_only=True):
 
 
 class Forward(Row, frozen=True, kw_only=True):
-    """driver/forward.toml: a forward-compatibility package and one base branch that it supports."""
+    """driver/forward.toml: forward-compatibility package and one base branch that it supports."""
 
     identity = ("package", "base")
     package: PackageName
@@ -111,15 +111,15 @@ class Forward(Row, frozen=True, kw_only=True):
     base: BranchNumber
     """Branch number of the kernel driver."""
     classes: tuple[Identifier, ...]
-    """Card classes on which it works: `datacenter`, `tegra`, …"""
+    """Card classes it works on: `datacenter`, `tegra`, …"""
     status: Text
-    """`compatible` or why not."""
+    """`compatible`, or the reason why not."""
     branch: BranchNumber | None = None
-    """Branch number of the libcuda that the package holds."""
+    """Branch number of the libcuda in the package."""
 
 
 class Architecture(Row, frozen=True, kw_only=True):
-    """gpu/architecture.toml: what knows a compute capability; bounds are inclusive, None = ongoing or unknown."""
+    """gpu/architecture.toml: versions that support a compute capability; bounds are inclusive, None = ongoing or unknown."""
 
     identity = ("capability",)
     capability: ComputeCapability
@@ -131,15 +131,15 @@ class Architecture(Row, frozen=True, kw_only=True):
     cudnn_first: Cudnn | None = None
     cudnn_last: Cudnn | None = None
     fp32_lanes: Count | None = None
-    """Multiply-adds of single precision in one multiprocessor and clock."""
+    """Single-precision multiply-adds per multiprocessor and clock."""
     tegra: bool = False
-    """True for the integrated GPU of a Jetson, which JetPack serves."""
+    """True for the integrated GPU of a Jetson, supported by JetPack."""
     server_arm: CudaLine | None = None
-    """Of an integrated GPU the first CUDA whose builds for Arm servers (SBSA) run on it; None where none is known to."""
+    """First CUDA whose builds for Arm servers (SBSA) run on this integrated GPU; None if none is known."""
 
 
 class Card(Row, frozen=True, kw_only=True):
-    """gpu/card.toml: a card by its name."""
+    """gpu/card.toml: card by name."""
 
     identity = ("name",)
     name: Text
@@ -150,7 +150,7 @@ class Card(Row, frozen=True, kw_only=True):
 
 
 class Peak(Row, frozen=True, kw_only=True):
-    """gpu/peak.toml: what a card could compute at most, in 10^12 operations per second."""
+    """gpu/peak.toml: peak rates of a card, in 10^12 operations per second."""
 
     identity = ("name",)
     name: Text
@@ -162,19 +162,19 @@ class Peak(Row, frozen=True, kw_only=True):
 
 
 class CudaRelease(Row, frozen=True, kw_only=True):
-    """cuda/release.toml: a toolkit release."""
+    """cuda/release.toml: toolkit release."""
 
     identity = ("cuda",)
     cuda: Cuda
     line: Line
     """`12.4`."""
     repositories: tuple[Identifier, ...] = ()
-    """Names of the apt repositories that carry it, `ubuntu2204`."""
+    """Apt repositories that carry it, `ubuntu2204`."""
     date: Day | None = None
 
 
 class Soname(Row, frozen=True, kw_only=True):
-    """cuda/soname.toml: the soname of one CUDA library over a range of CUDA lines, both ends inclusive."""
+    """cuda/soname.toml: soname of a CUDA library over an inclusive range of CUDA lines."""
 
     identity = ("library", "first")
     library: Identifier
@@ -184,22 +184,22 @@ class Soname(Row, frozen=True, kw_only=True):
 
 
 class Component(Row, frozen=True, kw_only=True):
-    """cuda/component.toml: a pip package that carries a CUDA library."""
+    """cuda/component.toml: pip package that carries a CUDA library."""
 
     identity = ("package", "library", "cuda_major")
     library: Identifier
     cuda_major: Count
     package: PackageName
     abi: Literal["minor", "major", "exact"]
-    """How another wheel's `==X` on it may be read: `minor` (>= X within the major), `major` (any of the major), `exact`."""
+    """How to read another wheel's `==X` on it: `minor` (>= X within the major), `major` (any of the major), `exact`."""
     slot: Identifier
-    """Identity of the files that it owns; two packages of one slot cannot share an environment."""
+    """Identity of the files it owns; two packages of one slot cannot share an environment."""
     lib_dir: Directory
     """Relative to site-packages."""
 
 
 class CudaWheel(Row, frozen=True, kw_only=True):
-    """cuda/wheel.toml: the CUDA release that one version of a component package belongs to."""
+    """cuda/wheel.toml: CUDA release that a version of a component package belongs to."""
 
     identity = ("package", "version", "cuda")
     package: PackageName
@@ -208,26 +208,26 @@ class CudaWheel(Row, frozen=True, kw_only=True):
 
 
 class Slot(Row, frozen=True, kw_only=True):
-    """package/slot.toml: packages that own the same files and so exclude one another."""
+    """package/slot.toml: packages that own the same files and therefore exclude one another."""
 
     identity = ("slot",)
     slot: Identifier
     packages: tuple[PackageName, ...]
     releases: tuple[Requirement, ...] = ()
-    """Releases of other packages that own the files, too, where not all of that package do: `cuda-python<12.8`."""
+    """Other packages of which only some releases own the files: `cuda-python<12.8`."""
     files: bool = True
-    """False for packages that exclude one another although each has files of its own."""
+    """False for packages that exclude one another although their files differ."""
 
 
 class AptPackage(Struct, frozen=True, kw_only=True):
-    """The apt package of a cuDNN build."""
+    """Apt package of a cuDNN build."""
 
     package: PackageName | None = None
     version: Identifier | None = None
 
 
 class CudnnBuild(Row, frozen=True, kw_only=True):
-    """cudnn/release.toml: one cuDNN release built for one CUDA."""
+    """cudnn/release.toml: cuDNN release built for one CUDA."""
 
     identity = ("version", "cuda_major")
     apart = ("cuda_first",)
@@ -238,7 +238,7 @@ class CudnnBuild(Row, frozen=True, kw_only=True):
     cuda_first: CudaLine | None = None
     """Oldest CUDA runtime it works with, inclusive."""
     cuda_last: CudaLine | None = None
-    """Newest CUDA runtime it works with, inclusive; None = every later one of its major."""
+    """Newest CUDA runtime it works with, inclusive; None = all later ones of its major."""
     capability: tuple[ComputeCapability, ...] = ()
     """Compute capabilities with machine code inside; empty = unknown."""
     driver: Driver | None = None
@@ -246,14 +246,14 @@ class CudnnBuild(Row, frozen=True, kw_only=True):
     """Pip package that carries it."""
     apt: AptPackage = AptPackage()
     parts: tuple[Identifier, ...] = ()
-    """Names of its sub-libraries, `ops`, `cnn_infer`, …; empty = one single file."""
+    """Sub-libraries, `ops`, `cnn_infer`, …; empty = a single file."""
     apt_basis: Text | None = None
-    """How the apt version is known: `seen` in a repository, or by its `pattern`."""
+    """Basis of the apt version: `seen` in a repository, or derived by `pattern`."""
     date: Day | None = None
 
 
 class Advisory(Row, frozen=True, kw_only=True):
-    """advisory.toml: a release known to be bad."""
+    """advisory.toml: release known to be bad."""
 
     identity = ("id",)
     id: Identifier
@@ -264,13 +264,13 @@ class Advisory(Row, frozen=True, kw_only=True):
     summary: Text
     remedy: Text | None = None
     capability: tuple[ComputeCapability, ...] = ()
-    """Only on these GPUs; empty = on all."""
+    """Only on these GPUs; empty = all."""
     beside: tuple[Requirement, ...] = ()
-    """Only beside one of these, `torch<2.9`; empty = whatever else is there."""
+    """Only together with one of these, `torch<2.9`; empty = always."""
 
 
 class Trap(Row, frozen=True, kw_only=True):
-    """trap.toml: something worth saying about versions of a framework."""
+    """trap.toml: known pitfall of versions of a framework."""
 
     identity = ("id",)
     id: Identifier
@@ -279,12 +279,12 @@ class Trap(Row, frozen=True, kw_only=True):
     kind: Identifier
     summary: Text
     action: Literal["warn", "note"]
-    """`warn`: said in a plan that takes such a version; `note`: only in `matrix show`."""
+    """`warn`: warn in a plan with such a version; `note`: only shown by `matrix show`."""
     remedy: Text | None = None
 
 
 class Repository(Row, frozen=True, kw_only=True):
-    """apt/repository.toml: an apt repository of CUDA packages for one release of a distribution."""
+    """apt/repository.toml: apt repository of CUDA packages for one release of a distribution."""
 
     identity = ("os", "arch")
     os: Identifier
@@ -296,22 +296,22 @@ class Repository(Row, frozen=True, kw_only=True):
     cuda_first: CudaLine | None = None
     cuda_last: CudaLine | None = None
     keyring: Text | None = None
-    """File of the package that NVIDIA offers to install its key."""
+    """File of NVIDIA's package that installs its key."""
     key: Text | None = None
-    """Fingerprint of the key that signs it, 40 hexadecimal digits."""
+    """Fingerprint of the signing key, 40 hexadecimal digits."""
     key_file: Text | None = None
     """File of that key."""
 
 
 class AptPattern(Row, frozen=True, kw_only=True):
-    """apt/package.toml: an apt package of the CUDA runtime over a range of CUDA lines.
+    """apt/package.toml: apt package of the CUDA runtime over a range of CUDA lines.
 
-    `name` and `version` hold the fields {major}, {minor} and {release} (toolkit release, `12.4.1`).
+    `name` and `version` may contain {major}, {minor} and {release} (toolkit release, `12.4.1`).
     """
 
     identity = ("library", "first")
     library: Identifier
-    """`libraries` for the meta package of all runtime libraries, else one component."""
+    """`libraries` for the metapackage of all runtime libraries, else one component."""
     name: AptText
     version: AptText
     first: CudaLine = field(name="line_first")
@@ -319,7 +319,7 @@ class AptPattern(Row, frozen=True, kw_only=True):
 
 
 class Index(Row, frozen=True, kw_only=True):
-    """index.toml: a package index other than the configured one."""
+    """index.toml: package index other than the configured one."""
 
     identity = ("id",)
     id: Identifier
@@ -329,87 +329,87 @@ class Index(Row, frozen=True, kw_only=True):
 
 
 class Bound(Row, frozen=True, kw_only=True):
-    """framework/*.toml: a requirement that is true although the metadata of these versions does not say so."""
+    """framework/*.toml: requirement of these versions that is missing from their metadata."""
 
     identity = ("versions", "requirement", "package")
     versions: Specifier
     requirement: Requirement
     reason: Text
     harm: Literal["all", "part"] = "all"
-    """`part` where the framework itself works outside the bound, and only something beside it does not."""
+    """`part` if the framework itself works outside the bound and only something installed with it does not."""
     package: PackageName | None = None
-    """Only for this distribution of the framework, or of a package beside it, which then requires it; None = for every distribution."""
+    """Distribution of the framework, or other package, that has the requirement; None = every distribution of the framework."""
 
 
 class _Wheel(Row, frozen=True, kw_only=True):
-    """What a build of a framework and a release on another index say alike about their wheel."""
+    """Columns about a wheel, shared by builds of a framework and releases on another index."""
 
     apart = ("arch", "pythons")
     expands = True
     version: Versions
     like: Identifier | None = None
-    """The `[like.ID]` of the file whose columns hold where the row does not say otherwise."""
+    """The `[like.ID]` of the file that provides the columns the row omits."""
     local: Identifier | None = None
     pythons: tuple[PythonTag, ...] = ()
     """`cp311`, `py3`; empty = those of the harvested wheel."""
     arch: tuple[Arch, ...] = ()
     glibc: Glibc | None = None
     date: Day | None = None
-    """Where no wheel table says it."""
+    """Set only if no wheel table has it."""
     yanked: bool = False
     requires: tuple[Requirement, ...] | None = None
-    """None = the harvested metadata of the wheel says it."""
+    """None = as in the harvested metadata of the wheel."""
     requires_like: Literal["default"] | None = None
-    """`default`: besides `requires`, what the same version of the package on the default index requires, NVIDIA's and triton apart."""
+    """`default`: adds the requirements of the same version on the default index, except NVIDIA's packages and triton."""
     cuda: Cuda | None = None
     """Built with; None for a CPU build."""
     cudnn: Cudnn | None = None
-    """Compiled against; None where it uses no cuDNN."""
+    """Compiled against; None if it does not use cuDNN."""
     delivery: Literal["wheel", "bundled", "system", "none"] = "none"
     finds: Literal["rpath", "runpath", "self", "none"] = "none"
     loads: tuple[Identifier, ...] = ()
-    """CUDA libraries that must be found, `cublas`; beside delivery `wheel`: where its own requirements do not bring them."""
+    """CUDA libraries that must be found, `cublas`; with delivery `wheel`, those that its own requirements do not install."""
     targets: tuple[GpuCode, ...] = field(name="capability", default=())
     """GPU code inside; empty = unknown."""
 
 
 class Build(_Wheel, frozen=True, kw_only=True):
-    """framework/*.toml: one build of one release of a framework; `version` is public, as users name it."""
+    """framework/*.toml: one build of a framework release; `version` is the public one, as users name it."""
 
     identity = ("version", "variant", "package", "index")
     framework: Annotated[Identifier, DERIVED] = ""
     variant: Identifier
     """`cu124`, `cpu`, …"""
     package: PackageName = ""
-    """Distribution name; left out in a table for the first one of the framework."""
+    """Distribution name; may be omitted in a table for the first one of the framework."""
     wheel_version: Version = ""
-    """What pip is asked for, with its local part where the index needs it; left out for `version` with `local`."""
+    """Version that pip installs, with its local part if the index needs it; may be omitted for `version` plus `local`."""
     index: Identifier = "default"
     """`default`, or the id of a row of index.toml."""
     sonames: Sonames = ()
-    """Library and soname where it wants another one than that of `cuda`."""
+    """Library and soname, for those that differ from the ones of `cuda`."""
     targets_aarch64: tuple[GpuCode, ...] = field(name="capability_aarch64", default=())
-    """GPU code of the aarch64 wheel where it differs; empty = as `targets`."""
+    """GPU code of the aarch64 wheel if it differs; empty = same as `targets`."""
     capability_first: ComputeCapability | None = None
-    """Oldest GPU by the documentation, where the code inside is not known."""
+    """Oldest documented GPU, if the code inside is unknown."""
     capability_last: ComputeCapability | None = None
-    """Newest GPU that it has code for, where no more of the code inside is known than that there is no PTX."""
+    """Newest GPU it has code for, if all that is known of the code inside is that there is no PTX."""
     cudnn_optional: Count | None = None
-    """Major of a cuDNN that it uses where it finds one, and does without."""
+    """Major of a cuDNN that it uses if present but does not need."""
     extra: Identifier | None = None
     driver: Driver | None = None
     provisional: Annotated[bool, DERIVED] = False
-    """True for a release that the tables do not know: made of its metadata, as its predecessor otherwise."""
+    """True for a release missing from the tables, derived from its metadata and its predecessor."""
 
     def code_on(self, arch: str) -> tuple[GpuCode, ...]:
-        """GPU code of the wheel for an architecture."""
+        """GPU code in the wheel for an architecture."""
         return self.targets_aarch64 if arch == "aarch64" and self.targets_aarch64 else self.targets
 
 
 class ExtraRelease(_Wheel, frozen=True, kw_only=True):
-    """framework/*.toml: a release that another index than the configured one holds, such as `0.21.0+cu118` of a companion.
+    """framework/*.toml: release on an index other than the configured one, such as `0.21.0+cu118` of a companion.
 
-    `version` has its local part, as pip is asked for it.
+    `version` includes the local part.
     """
 
     identity = ("version", "package", "index")
@@ -419,7 +419,7 @@ class ExtraRelease(_Wheel, frozen=True, kw_only=True):
 
 
 class Head(Row, frozen=True, kw_only=True):
-    """framework/*.toml, `[framework]`: its names and what travels with it; what an overlay leaves out is said below it."""
+    """framework/*.toml, `[framework]`: names of a framework and of the packages that go with it; an overlay may omit any field."""
 
     identity = ("name",)
     name: PackageName = ""
@@ -428,11 +428,11 @@ class Head(Row, frozen=True, kw_only=True):
     packages: tuple[PackageName, ...] = ()
     """Distributions that are this framework."""
     companions: tuple[PackageName, ...] = ()
-    """Distributions that must move with it where they are installed."""
+    """Distributions that must move with it if they are installed."""
     other_accelerators: tuple[Text, ...] = ()
-    """Extras for other accelerators than NVIDIA's GPUs."""
+    """Extras for accelerators other than NVIDIA GPUs."""
     gpu_package: PackageName | None = None
-    """Distribution of the GPU builds where another one holds the CPU builds."""
+    """Distribution of the GPU builds, if the CPU builds have their own."""
 
 
 class Framework(Head, frozen=True, kw_only=True):
@@ -443,18 +443,18 @@ class Framework(Head, frozen=True, kw_only=True):
 
 
 class Metadata(Plain, frozen=True, kw_only=True):
-    """wheel/*.toml: what the metadata of one or more releases requires."""
+    """wheel/*.toml: requirements in the metadata of one or more releases."""
 
     identity = ("id",)
     id: Count
     requires: tuple[Requirement | Count, ...] = ()
-    """Requires-Dist lines; the number of one of the file's `lines` for one that stands in several entries."""
+    """Requires-Dist lines; a number refers to the file's `lines`, for one that several entries share."""
     extras: tuple[Text, ...] = ()
-    """Those that no line of `requires` names."""
+    """Extras that no line of `requires` mentions."""
 
 
 class WheelFiles(Plain, frozen=True, kw_only=True):
-    """wheel/*.toml: what one or more releases say alike about their files."""
+    """wheel/*.toml: columns about their files that several releases share."""
 
     identity = ("id",)
     id: Count
@@ -463,24 +463,24 @@ class WheelFiles(Plain, frozen=True, kw_only=True):
 
 
 class WheelRelease(Plain, frozen=True, kw_only=True):
-    """wheel/*.toml: one release of a pip package, as its index shows it."""
+    """wheel/*.toml: one release of a pip package, as its index lists it."""
 
     identity = ("version",)
     version: Version
     requires_python: Specifier | None = None
     tags: Tags = ()
-    """Compressed tags of its Linux and any-platform wheels; `sdist` alone where there is no wheel."""
+    """Compressed tags of its Linux and any-platform wheels; only `sdist` if there is no wheel."""
     yanked: bool = False
     date: Day | None = None
     metadata: MetadataIds | None = None
     files: Count | None = None
-    """The `[[files]]` entry that holds its `requires_python` and `tags`."""
+    """Id of the `[[files]]` entry with its `requires_python` and `tags`."""
     requires: Annotated[dict[str, tuple[str, ...]], DERIVED] | None = None
-    """Architecture (`x86_64`, `aarch64`) to Requires-Dist lines; None = not harvested."""
+    """Requires-Dist lines by architecture (`x86_64`, `aarch64`); None = not harvested."""
 
 
 class Package(Struct, frozen=True, kw_only=True):
-    """A pip package with its releases, oldest first."""
+    """A pip package and its releases, oldest first."""
 
     name: str
     releases: tuple[WheelRelease, ...] = ()

@@ -1,4 +1,4 @@
-"""Rows of `symptom/*.toml`: shapes of messages, the causes that they speak for, and what helps."""
+"""Rows of `symptom/*.toml`: message patterns, the causes they indicate, and remedies."""
 
 from typing import Annotated, Literal
 
@@ -9,88 +9,88 @@ Singles = Annotated[tuple[Identifier, ...], SINGLE]
 
 
 class Symptom(Row, frozen=True, kw_only=True):
-    """symptom/*.toml: one shape of a message and what it says.
+    """symptom/*.toml: message pattern and its meaning.
 
-    Without a `cause` it is something that the log tells of the machine (`feature`), or noise (`role` harmless).
+    Without a `cause` it is a fact about the machine (`feature`), or noise (`role` harmless).
     """
 
     identity = ("id",)
     id: Identifier
     pattern: Annotated[tuple[Pattern, ...], SINGLE]
-    """Regular expressions with fields, `{found:cudnn}`; the first that is found counts."""
+    """Regular expressions with fields, `{found:cudnn}`; the first match counts."""
     role: Literal["proves", "suggests", "excludes", "effect", "context", "harmless"]
-    """`effect` comes after another fault."""
+    """`effect`: follows from another fault."""
     sample: Annotated[tuple[Lines, ...], SINGLE]
-    """Messages that it must find."""
+    """Messages that the patterns must match."""
     anchor: Annotated[tuple[Text, ...], SINGLE]
-    """Texts in lower case, one of which is in every line that a pattern finds; a line without any of them is not looked at."""
+    """Lower-case strings; every line that a pattern matches contains one, and lines without any are skipped."""
     cause: Identifier | None = None
     weight: Percent = 50
-    """How much it speaks for its cause, up to 100."""
+    """Strength of the evidence for the cause, up to 100."""
     feature: Identifier | None = None
-    """What the log then is known to have: `wsl`, `colab`, `gpu-seen`."""
+    """Feature that the message adds to the log: `wsl`, `colab`, `gpu-seen`."""
     when: Annotated[tuple[Comparison, ...], SINGLE] = ()
     """Comparisons of fields that must hold: `found < built`."""
     needs: Singles = ()
-    """Features that the log or the facts must have, all of them."""
+    """Features that the log or the facts must all have."""
     unless: Singles = ()
-    """Features of which none may be there."""
+    """Features that must all be absent."""
     span: Count = 1
-    """Lines that the message goes over."""
+    """Number of lines of the message."""
     mild: bool = False
-    """True for a warning after which a program goes on: where it is the only line of a log, nothing has failed yet."""
+    """True for a warning that does not stop the program: alone in a log, it means that nothing has failed yet."""
     last: bool = False
-    """True for general words, which only count where no other symptom speaks."""
+    """True for generic wording that counts only if no other symptom matches."""
     summary: Text | None = None
-    """The cause in one sentence, with the fields in braces."""
+    """The cause in one sentence, with fields in braces."""
     framework: Identifier | None = None
-    """The framework or tool that prints it; None = any."""
+    """Framework or tool that prints it; None = any."""
     versions: Specifier | None = None
-    """The versions of it for which the message means this."""
+    """Versions of the framework in which the message has this meaning."""
 
 
 class Cause(Row, frozen=True, kw_only=True):
-    """symptom/*.toml: one cause of the closed set, what is said of it, and which others it explains."""
+    """symptom/*.toml: one cause of the closed set, its wording, and the causes that it explains."""
 
     identity = ("id",)
     id: Identifier
     title: Text
     severity: Literal["error", "warning", "info"]
     summary: Text
-    """One sentence, where no symptom has a better one."""
+    """One sentence, used if no symptom has a more specific one."""
     explains: tuple[Identifier, ...] = ()
     """Causes whose symptoms follow from this one."""
     confused: tuple[Identifier, ...] = ()
-    """Causes that look alike in a log."""
+    """Causes that look the same in a log."""
     decide: Text | None = None
-    """The command that tells it from those."""
+    """Command that tells it apart from those."""
     version: Literal["kept", "free", "kept if possible"] = "kept"
-    """Which versions of the framework help: the installed one, any, or the installed one where another build or other libraries do."""
+    """Framework versions that help: the installed one, any, or the installed one if another build or other libraries fix it."""
 
 
 class Help(Row, frozen=True, kw_only=True):
-    """symptom/*.toml: one remedy for a cause, the least invasive first in the order of the table."""
+    """symptom/*.toml: remedy for a cause; table order puts the least invasive first."""
 
     identity = ("cause", "id")
     cause: Identifier
     id: Identifier
     text: Text
     command: Text | None = None
-    """With fields of the finding in braces; left out where one of them is not known."""
+    """With fields of the finding in braces; dropped if one of them is unknown."""
     needs: Singles = ()
     unless: Singles = ()
 
 
 class Clue(Row, frozen=True, kw_only=True):
-    """symptom/*.toml: words in the lines of a finding that tell more than its cause, for the remedies."""
+    """symptom/*.toml: words in the lines of a finding that its remedies need beyond the cause."""
 
     identity = ("id",)
     id: Identifier
     tells: Identifier
-    """`feature`, which remedies need; `framework` or `traceback`, whose framework is meant; else the field of remedies that it fills."""
+    """`feature`, which remedies need; `framework` or `traceback`, naming the framework; else the field of remedies that it fills."""
     values: dict[Text, Text]
-    """Word, in lower case, to what it tells; `*` stands for any. The first word counts where one thing is told."""
+    """Lower-case word to its meaning; `*` matches any word. The first matching word counts."""
     field: Identifier | None = None
-    """The field of the message that must be the word; None: the line holds it."""
+    """Field of the message that must equal the word; None = the line contains it."""
     symptoms: Singles = ()
-    """The symptoms in whose lines it means this; () = all."""
+    """Symptoms in whose lines it counts; () = all."""

@@ -1,16 +1,17 @@
-"""Rules of the symptom tables: what one row alone cannot show to be wrong."""
+"""Rules about the symptom tables, for `table_rules.check`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from string import Formatter
-from typing import Any
 
 from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
-from cudnn_resolve.matrix.position import Fault
+from cudnn_resolve.matrix.position import Fault, Placed
+from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
 
 DERIVED = frozenset(
     {
@@ -21,7 +22,7 @@ DERIVED = frozenset(
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
-"""Features that the program works out from fields and facts; the others come of rows with `feature`."""
+"""Features that the program derives from fields and facts; others come from rows with `feature`."""
 FIELDS = frozenset(
     {
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
@@ -52,87 +53,96 @@ FIELDS = frozenset(
         ),
     }
 )
-"""Fields of remedies that the program works out: see `diagnosis/remedy`, `place`, `release` and `system`."""
+"""Fields of remedies that the program fills in: see `diagnosis/remedy`, `place`, `release` and `system`."""
 _NO_REMEDY = frozenset({"harmless"})
 
 
 def samples_found(book: Book) -> Iterator[Fault]:
-    """Every sample of a symptom is found by one of its patterns."""
-    for line, row in _lines(book, "symptom"):
+    """Every sample of a symptom matches one of its patterns."""
+    for placed in book.placed_in_all_files(Symptom):
+        row = placed.row
         for number, sample in enumerate(row.sample):
             text = " ".join(part.strip() for part in sample.splitlines())
             if not any(re.search(expand(pattern), text) or re.search(expand(pattern), sample) for pattern in row.pattern):
-                yield line.fault(f"sample[{number}]", "is not found by the patterns")
+                yield placed.fault(f"sample[{number}]", "matches none of the patterns")
 
 
 def anchors_hold(book: Book) -> Iterator[Fault]:
-    """Every sample holds an anchor of its symptom, and anchors are in lower case."""
-    for line, row in _lines(book, "symptom"):
+    """Every sample contains an anchor of its symptom, and anchors are in lower case."""
+    for placed in book.placed_in_all_files(Symptom):
+        row = placed.row
         for number, sample in enumerate(row.sample):
             if not any(anchor in sample.lower() for anchor in row.anchor):
-                yield line.fault("anchor", f"none of them is in sample[{number}], so that its line is passed over")
+                yield placed.fault("anchor", f"none is in sample[{number}], whose line would be skipped")
         for anchor in row.anchor:
             if anchor != anchor.lower():
-                yield line.fault("anchor", f"{anchor!r} is not in lower case")
+                yield placed.fault("anchor", f"{anchor!r} is not in lower case")
 
 
 def lines_chosen(book: Book) -> Iterator[Fault]:
-    """Every anchor has a word in it; but what tells of the machine may be found where something else is, too."""
-    for line, row in _lines(book, "symptom"):
-        bare = [one for one in row.anchor if key_of(one) is None]
-        if bare and row.role != "context":
-            yield line.fault("anchor", f"{bare[0]!r} has no word of three letters")
+    """Every anchor has a word, except in context rows, which may be found together with another symptom."""
+    for placed in book.placed_in_all_files(Symptom):
+        row = placed.row
+        wordless = [anchor for anchor in row.anchor if key_of(anchor) is None]
+        if wordless and row.role != "context":
+            yield placed.fault("anchor", f"{wordless[0]!r} has no word of three letters")
 
 
 def causes_known(book: Book) -> Iterator[Fault]:
-    """Every cause that a row names has a row of its own, and every cause has a remedy."""
+    """Every cause that a row names is a [[cause]], and every cause has a remedy."""
     known = book.causes()
-    helped = {row.cause for row in book.helps()}
-    for line, row in _lines(book, "symptom"):
-        if row.cause is not None and row.cause not in known:
-            yield line.fault("cause", f"{row.cause} is no [[cause]]")
-        if row.cause is None and row.role not in ("context", "harmless"):
-            yield line.fault("cause", f"is missing: the row {row.role} nothing")
-    for line, row in _lines(book, "remedy"):
-        if row.cause not in known:
-            yield line.fault("cause", f"{row.cause} is no [[cause]]")
-    for line, row in _lines(book, "cause"):
-        for other in (*row.explains, *row.confused):
+    helped = {remedy.cause for remedy in book.helps()}
+    for placed in book.placed_in_all_files(Symptom):
+        symptom = placed.row
+        if symptom.cause is not None and symptom.cause not in known:
+            yield placed.fault("cause", f"{symptom.cause} is not a [[cause]]")
+        if symptom.cause is None and symptom.role not in ("context", "harmless"):
+            yield placed.fault("cause", f"is missing: role {symptom.role} needs one")
+    for placed_remedy in book.placed_in_all_files(Help):
+        remedy = placed_remedy.row
+        if remedy.cause not in known:
+            yield placed_remedy.fault("cause", f"{remedy.cause} is not a [[cause]]")
+    for placed_cause in book.placed_in_all_files(Cause):
+        cause = placed_cause.row
+        for other in (*cause.explains, *cause.confused):
             if other not in known:
-                yield line.fault("explains", f"{other} is no [[cause]]")
-        if row.id not in helped and row.id not in _NO_REMEDY:
-            yield line.fault("id", f"{row.id} has no [[remedy]]")
+                yield placed_cause.fault("explains", f"{other} is not a [[cause]]")
+        if cause.id not in helped and cause.id not in _NO_REMEDY:
+            yield placed_cause.fault("id", f"{cause.id} has no [[remedy]]")
 
 
 def sentences_filled(book: Book) -> Iterator[Fault]:
-    """A summary names fields that its patterns have."""
-    for line, row in _lines(book, "symptom"):
+    """The fields in a summary and in comparisons are fields of the patterns."""
+    for placed in book.placed_in_all_files(Symptom):
+        row = placed.row
         fields = {name for pattern in row.pattern for name in (*fields_of(pattern), *re.compile(expand(pattern)).groupindex)}
         for _, name, _, _ in Formatter().parse(row.summary or ""):
             if name is not None and name not in fields:
-                yield line.fault("summary", f"{{{name}}} is no field of the patterns")
+                yield placed.fault("summary", f"{{{name}}} is not a field of the patterns")
         for comparison in row.when:
             words = [word for word in comparison.split() if word != "major"]
             if words[0] not in fields:
-                yield line.fault("when", f"{words[0]} is no field of the patterns")
+                yield placed.fault("when", f"{words[0]} is not a field of the patterns")
 
 
 def features_known(book: Book) -> Iterator[Fault]:
-    """What a row needs, or is not for, is something that another row or the program can tell."""
-    told = {value for row in book.clues() if row.tells == "feature" for value in row.values.values()}
-    known = {row.feature for _, row in _lines(book, "symptom") if row.feature} | told | DERIVED
-    for array in ("symptom", "remedy"):
-        for line, row in _lines(book, array):
-            for feature in (*row.needs, *row.unless):
-                if feature not in known:
-                    yield line.fault("needs" if feature in row.needs else "unless", f"{feature} is a feature that nothing tells")
+    """Features in `needs` and `unless` come from another row or from the program."""
+    clues = {value for row in book.clues() if row.tells == "feature" for value in row.values.values()}
+    known = {row.feature for row in book.symptoms() if row.feature} | clues | DERIVED
+    rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed_in_all_files(Symptom), book.placed_in_all_files(Help))
+    for placed in rows:
+        row = placed.row
+        for feature in (*row.needs, *row.unless):
+            if feature not in known:
+                yield placed.fault("needs" if feature in row.needs else "unless", f"{feature} is not a feature of any row")
 
 
 def remedies_filled(book: Book) -> Iterator[Fault]:
-    """A remedy names fields that the program works out or that a pattern has: one with another field would never be told."""
+    """The fields in a remedy come from the program or a pattern; a remedy with another field would never be shown."""
     known = FIELDS | {row.tells for row in book.clues()}
-    known |= {name for _, row in _lines(book, "symptom") for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
-    for line, row in _lines(book, "remedy"):
+    known |= {name for row in book.symptoms() for pattern in row.pattern for name in re.compile(expand(pattern)).groupindex}
+    for placed in book.placed_in_all_files(Help):
+        row = placed.row
         for column in ("text", "command"):
             try:
                 names = [name for _, name, _, _ in Formatter().parse(getattr(row, column) or "") if name is not None]
@@ -140,31 +150,25 @@ def remedies_filled(book: Book) -> Iterator[Fault]:
                 continue  # braces of a shell
             for name in names:
                 if name not in known:
-                    yield line.fault(column, f"{{{name}}} is a field that nothing tells")
+                    yield placed.fault(column, f"{{{name}}} is not a field of any pattern or clue")
 
 
 def versions_of_something(book: Book) -> Iterator[Fault]:
-    """Versions are those of a framework that the row names."""
-    for line, row in _lines(book, "symptom"):
+    """A row with `versions` names a framework."""
+    for placed in book.placed_in_all_files(Symptom):
+        row = placed.row
         if row.versions is not None and row.framework is None:
-            yield line.fault("versions", "are of nothing: the row names no framework")
+            yield placed.fault("versions", "need a framework, which the row does not name")
 
 
 def ids_unique(book: Book) -> Iterator[Fault]:
-    """No two files hold a symptom or a cause of one name."""
-    for array in ("symptom", "cause"):
-        seen: dict[str, str] = {}
-        for line, row in _lines(book, array):
-            if row.id in seen and seen[row.id] != line.file:
-                yield line.fault("id", f"{row.id} is in {seen[row.id]} already")
-            seen[row.id] = line.file
-
-
-def _lines(book: Book, array: str) -> Iterator[tuple[Any, Any]]:
-    for name in book.names():
-        if name.startswith("symptom/"):
-            for line in book.placed(name, array):
-                yield line, line.row
+    """No two files have a symptom or a cause of the same id."""
+    seen: dict[tuple[type, str], str] = {}
+    rows: Iterator[Placed[Symptom] | Placed[Cause]] = chain(book.placed_in_all_files(Symptom), book.placed_in_all_files(Cause))
+    for placed in rows:
+        file = seen.setdefault((type(placed.row), placed.row.id), placed.file)
+        if file != placed.file:
+            yield placed.fault("id", f"{placed.row.id} is already in {file}")
 
 
 RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (

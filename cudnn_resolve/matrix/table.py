@@ -1,9 +1,9 @@
-"""The tables of `matrices/`: each is a struct whose fields are its arrays of rows, and a compiled table is that struct as MessagePack."""
+"""The tables of `matrices/`: the arrays of rows in each file, and the structs that compiled tables are MessagePack of."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct, defstruct
@@ -15,150 +15,155 @@ from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild, WheelEvidence
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
-P = TypeVar("P", bound=Struct)
+PartT = TypeVar("PartT", bound=Struct)
+"""Part of a table: a struct with some of its fields."""
 Arrays = dict[str, type[row.Plain]]
+"""Array of a table to the type of its rows."""
+TABLES: dict[str, Arrays] = {
+    "driver/branch": {"branch": row.Branch},
+    "driver/minimum": {"minimum": row.Minimum, "floor": row.Floor},
+    "driver/forward": {"forward": row.Forward},
+    "gpu/architecture": {"architecture": row.Architecture},
+    "gpu/card": {"card": row.Card},
+    "gpu/peak": {"peak": row.Peak},
+    "gpu/place": {"place": Place},
+    "cuda/release": {"release": row.CudaRelease},
+    "cuda/soname": {"soname": row.Soname},
+    "cuda/component": {"component": row.Component},
+    "cuda/wheel": {"wheel": row.CudaWheel},
+    "cudnn/release": {"build": row.CudnnBuild},
+    "advisory": {"advisory": row.Advisory},
+    "trap": {"trap": row.Trap},
+    "package/slot": {"slot": row.Slot},
+    "apt/repository": {"repository": row.Repository},
+    "apt/package": {"package": row.AptPattern},
+    "index": {"index": row.Index},
+    "framework/*": {"build": row.Build, "bound": row.Bound, "release": row.ExtraRelease},
+    "wheel/*": {"metadata": row.Metadata, "files": row.WheelFiles, "release": row.WheelRelease},
+    "symptom/*": {"symptom": symptom.Symptom, "cause": symptom.Cause, "remedy": symptom.Help, "clue": symptom.Clue},
+    "evidence/*": {"wheel": WheelEvidence},
+    "measured/*": {"build": MeasuredBuild},
+}
+"""Arrays of each table; `framework/*` stands for every file of the folder."""
+_PLACES = {row_type: (table, array) for table, arrays in TABLES.items() for array, row_type in arrays.items()}
 _ARCHITECTURES = ("x86_64", "aarch64")
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 
 class Removal(Struct, frozen=True, kw_only=True):
-    """A row of an overlay with `remove = true`: it takes away every row that has these parts of the identity."""
+    """Overlay row with `remove = true`: removes every row with these parts of the identity."""
 
     array: str
     position: int
     parts: dict[str, list[Any]]
-    """Column to the values that it means, as TOML writes them: several where it lists versions."""
+    """Column to matching values, as written in TOML; several where the row lists versions."""
 
 
 class Table(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One file of tables, checked: `[framework]` of a framework, the sources, and in the fields of its kind the rows."""
-
-    arrays: ClassVar[Arrays] = {}
-    """Name of each array to the type of its rows."""
+    """One checked file; the subclass for its kind adds one field of rows per array."""
 
     framework: row.Head | None = None
     read: Day | None = None
-    """The day on which a harvested table was read."""
+    """Day on which a harvested table was read."""
     source: dict[Identifier, row.Source] = {}
     lines: tuple[Requirement, ...] = ()
-    """Requirements that several `[[metadata]]` of a wheel table share, by their position."""
+    """Requirements shared by several `[[metadata]]` entries of a wheel table, referenced by position."""
     places: dict[str, tuple[int, ...]] = {}
-    """Array to the positions of its rows in the file, where they are not those in the array."""
+    """Positions in the file of the rows of an array, where they differ from those in the field."""
     removals: tuple[Removal, ...] = ()
 
 
 class BuildOutline(Struct, frozen=True):
-    """What a list of frameworks says of a build."""
+    """Columns of a build that a list of frameworks shows."""
 
     version: str
     cuda: str | None = None
     cudnn: str | None = None
 
 
-class Outline(Struct, frozen=True):
-    """The table of a framework as far as a list of frameworks needs it."""
-
-    framework: row.Head | None = None
-    build: tuple[BuildOutline, ...] = ()
-
-
 class Top(Struct, frozen=True):
-    """The head of a table without its rows."""
+    """Part of a framework table above its rows."""
 
     framework: row.Head | None = None
 
 
-def _table(**arrays: type[row.Plain]) -> type[Table]:
-    fields = [(array, tuple[type_, ...], ()) for array, type_ in arrays.items()]  # type: ignore[valid-type]
-    return defstruct("Table", fields, bases=(Table,), namespace={"arrays": arrays}, frozen=True, kw_only=True, omit_defaults=True)  # type: ignore[return-value]
+class Tables(Protocol):
+    """Source of tables: the shipped ones, or those of an overlay."""
+
+    def names(self) -> Sequence[str]:
+        """Names of all tables, such as `cudnn/release` and `framework/torch`."""
+
+    def load(self, name: str) -> Table:
+        """Load and check one table; MatrixError if it is malformed."""
+
+    def part(self, name: str, part: type[PartT]) -> PartT | None:
+        """Load only the fields of a table that a struct has; None if only the whole table is available."""
+
+    def path(self, name: str) -> str:
+        """File of a table, for messages."""
+
+    def version(self) -> str:
+        """Short text that changes with the content of any table."""
+
+    @property
+    def remark(self) -> str:
+        """Origin of the rows, repeated in every answer; empty for the shipped tables."""
 
 
-TABLES: dict[str, type[Table]] = {
-    "driver/branch": _table(branch=row.Branch),
-    "driver/minimum": _table(minimum=row.Minimum, floor=row.Floor),
-    "driver/forward": _table(forward=row.Forward),
-    "gpu/architecture": _table(architecture=row.Architecture),
-    "gpu/card": _table(card=row.Card),
-    "gpu/peak": _table(peak=row.Peak),
-    "gpu/place": _table(place=Place),
-    "cuda/release": _table(release=row.CudaRelease),
-    "cuda/soname": _table(soname=row.Soname),
-    "cuda/component": _table(component=row.Component),
-    "cuda/wheel": _table(wheel=row.CudaWheel),
-    "cudnn/release": _table(build=row.CudnnBuild),
-    "advisory": _table(advisory=row.Advisory),
-    "trap": _table(trap=row.Trap),
-    "package/slot": _table(slot=row.Slot),
-    "apt/repository": _table(repository=row.Repository),
-    "apt/package": _table(package=row.AptPattern),
-    "index": _table(index=row.Index),
-    "framework/*": _table(build=row.Build, bound=row.Bound, release=row.ExtraRelease),
-    "wheel/*": _table(metadata=row.Metadata, files=row.WheelFiles, release=row.WheelRelease),
-    "symptom/*": _table(symptom=symptom.Symptom, cause=symptom.Cause, remedy=symptom.Help, clue=symptom.Clue),
-    "evidence/*": _table(wheel=WheelEvidence),
-    "measured/*": _table(build=MeasuredBuild),
-}
-"""Table name to its struct; `framework/*` stands for one file each."""
+def arrays_of(name: str) -> Arrays:
+    """Return the arrays of the table `cudnn/release` or `framework/torch`; empty for an unknown table."""
+    return TABLES.get(_kind(name), {})
 
 
 def table_type(name: str) -> type[Table] | None:
-    """Return the struct of the table `cudnn/release` or `framework/torch`; None where no table has such a name."""
-    folder, slash, rest = name.partition("/")
-    if slash and rest and not set("*/") & set(rest) and f"{folder}/*" in TABLES:
-        return TABLES[f"{folder}/*"]
-    return None if name.endswith("*") else TABLES.get(name)
+    """Return the struct of a table, or None for an unknown one."""
+    kind = _kind(name)
+    return _struct(kind) if kind in TABLES else None
 
 
-def row_type(name: str, array: str) -> type[row.Plain]:
-    """Return the type of the rows of one array; KeyError where there is no such table or array."""
-    table = table_type(name)
-    if table is None:
-        raise KeyError(name)
-    return table.arrays[array]
-
-
-def arrays_of(name: str) -> tuple[str, ...]:
-    """Return the names of the arrays of rows in a table."""
-    table = table_type(name)
-    return tuple(table.arrays) if table else ()
+def place_of(row_type: type[row.Plain], stem: str = "") -> tuple[str, str]:
+    """Return the table and array that hold rows of a type; `stem` is the file, for tables of one file each (`framework/torch`)."""
+    table, array = _PLACES[row_type]
+    return table.replace("*", stem), array
 
 
 def encode(table: Table) -> bytes:
-    """Write a table as MessagePack."""
+    """Serialize a table as MessagePack."""
     return msgspec.msgpack.encode(table, enc_hook=str)
 
 
 def decode_table(name: str, content: bytes) -> Table:
-    """Read what `encode` wrote; ValueError where it is something else."""
+    """Read a table written by `encode`; ValueError for anything else."""
     table: Table = _decoded(table_type(name), content)
     return table
 
 
-def decode_part(part: type[P], content: bytes) -> P:
-    """Read of what `encode` wrote as much as a struct has: what is left out costs a thirtieth. ValueError where it is something else."""
-    return _decoded(part, content)  # type: ignore[no-any-return]
+def decode_part(part: type[PartT], content: bytes) -> PartT:
+    """Read only some fields of a table written by `encode`; skipping a field costs a thirtieth of reading it. ValueError as above."""
+    found: PartT = _decoded(part, content)
+    return found
 
 
 @cache
-def array_alone(row_type: type[row.Plain], array: str) -> type[Struct]:
-    """Return the part that one array of such rows is of any table; to make a type and its decoder takes longer than to read most arrays."""
+def array_alone(row_type: type[Struct], array: str) -> type[Struct]:
+    """Return the part of a table that is one array; cached, since making a type and its decoder takes longer than reading most arrays."""
     return defstruct("Part", [(array, tuple[row_type, ...], ())], frozen=True)  # type: ignore[valid-type]
 
 
 def plain(value: Any) -> Any:
-    """Return rows as plain lists, tables and texts in the columns of their TOML; what is as by default is left out."""
+    """Convert rows to lists, dicts and strings keyed by TOML column; columns with their default value are left out."""
     if isinstance(value, Struct):
         names = value.__struct_fields__
         defaults = (msgspec.NODEFAULT,) * (len(names) - len(value.__struct_defaults__)) + value.__struct_defaults__
-        known = zip(value.__struct_encode_fields__, [getattr(value, name) for name in names], defaults, strict=True)
-        return {column: plain(one) for column, one, default in known if default is msgspec.NODEFAULT or one != default}
+        columns = zip(value.__struct_encode_fields__, [getattr(value, name) for name in names], defaults, strict=True)
+        return {column: plain(content) for column, content, default in columns if default is msgspec.NODEFAULT or content != default}
     if isinstance(value, Dotted | Capability | CodeTarget):
         return str(value)
-    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def extras_of(wheels: Any) -> Iterator[str]:
-    """Yield the extras of a wheel table: those that a requirement names, and those that none does."""
+    """Yield the extras of a wheel table: those named by a requirement, and those without one."""
     for entry in wheels.metadata:
         yield from entry.extras
     for line in (*wheels.lines, *(line for entry in wheels.metadata for line in entry.requires if isinstance(line, str))):
@@ -166,18 +171,43 @@ def extras_of(wheels: Any) -> Iterator[str]:
 
 
 def link(table: Any) -> None:
-    """Give each release of a wheel table what the ids under `files` and `metadata` mean."""
-    lines = {one.id: tuple(table.lines[line] if isinstance(line, int) else line for line in one.requires) for one in table.metadata}
-    files = {one.id: one for one in table.files}
+    """Resolve the `files` and `metadata` ids of each release in a wheel table, in place."""
+    lines = {entry.id: tuple(table.lines[line] if isinstance(line, int) else line for line in entry.requires) for entry in table.metadata}
+    files = {entry.id: entry for entry in table.files}
     shared = {number: dict.fromkeys(_ARCHITECTURES, requires) for number, requires in lines.items()}
-    for one in table.release:
-        if one.files is not None:
-            force_setattr(one, "requires_python", files[one.files].requires_python)
-            force_setattr(one, "tags", files[one.files].tags)
-        if isinstance(one.metadata, dict):
-            force_setattr(one, "requires", {arch: lines[number] for arch, number in one.metadata.items()})
-        elif one.metadata is not None:
-            force_setattr(one, "requires", shared[one.metadata])
+    for release in table.release:
+        if release.files is not None:
+            force_setattr(release, "requires_python", files[release.files].requires_python)
+            force_setattr(release, "tags", files[release.files].tags)
+        if isinstance(release.metadata, dict):
+            force_setattr(release, "requires", {arch: lines[number] for arch, number in release.metadata.items()})
+        elif release.metadata is not None:
+            force_setattr(release, "requires", shared[release.metadata])
+
+
+def intern_version(version_type: Any, text: Any) -> Any:
+    """Parse a version, returning the same object for equal texts; versions are immutable."""
+    found = _INTERNED.get((version_type, text))
+    if found is None:
+        found = _INTERNED[version_type, text] = version_type(text)
+    return found
+
+
+_INTERNED: dict[tuple[Any, Any], Any] = {}
+
+
+def _kind(name: str) -> str:
+    """Return the key of TABLES for a table, `framework/*` for `framework/torch`; "" for names that no file can have."""
+    folder, slash, stem = name.partition("/")
+    if slash and stem and not set("*/") & set(stem) and f"{folder}/*" in TABLES:
+        return f"{folder}/*"
+    return "" if name.endswith("*") else name
+
+
+@cache
+def _struct(kind: str) -> type[Table]:
+    fields = [(array, tuple[row_type, ...], ()) for array, row_type in TABLES[kind].items()]  # type: ignore[valid-type]
+    return defstruct("Table", fields, bases=(Table,), frozen=True, kw_only=True, omit_defaults=True)  # type: ignore[return-value]
 
 
 def _decoded(type_: Any, content: bytes) -> Any:
@@ -189,15 +219,4 @@ def _decoded(type_: Any, content: bytes) -> Any:
 
 @cache
 def _decoder(type_: Any) -> Any:
-    return msgspec.msgpack.Decoder(type_, dec_hook=made)
-
-
-def made(type_: Any, text: Any) -> Any:
-    """Make a version of its text, one for equal texts; versions are values."""
-    found = _MADE.get((type_, text))
-    if found is None:
-        found = _MADE[type_, text] = type_(text)
-    return found
-
-
-_MADE: dict[tuple[Any, Any], Any] = {}
+    return msgspec.msgpack.Decoder(type_, dec_hook=intern_version)

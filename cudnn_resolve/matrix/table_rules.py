@@ -1,31 +1,33 @@
-"""Rules that hold over all tables together: what one file alone cannot show to be wrong.
+"""Rules across tables: faults that no file shows on its own.
 
-Each rule is a function that takes the book and gives the rows that break it; its docstring says the rule. `check` runs them all.
-Rules over frameworks and pip packages stand in `framework_rules`, those over symptoms in `symptom_rules`.
+Each rule is a function that takes the book and yields the faults of the rows that break it; its docstring states the rule. `check`
+runs them all. Rules about frameworks and pip packages are in `framework_rules`, those about symptoms in `symptom_rules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
+from typing import Any
 
+from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.matrix.overlay import key_of, key_text
 from cudnn_resolve.matrix.position import Fault, Placed
-from cudnn_resolve.matrix.row import Plain
-from cudnn_resolve.matrix.table import Table, arrays_of, row_type
+from cudnn_resolve.matrix.table import TABLES, Table, arrays_of, place_of
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 
 Rule = Callable[[Book], Iterable[Fault]]
 
 _FIRST_DAY = "2007-01-01"
-"""CUDA 1.0 is of that year."""
-_TENSOR_TYPES = Capability(8, 0)
-"""From here on cards have TF32 and bfloat16."""
+"""CUDA 1.0 appeared in 2007."""
+_AMPERE = Capability(8, 0)
+"""First cards with TF32 and bfloat16."""
 
 
 def check(book: Book) -> tuple[Fault, ...]:
-    """Every fault of every table against every rule; empty where all hold. Reads all tables."""
+    """Return the faults of all tables under all rules. Reads every table."""
     from cudnn_resolve.matrix.framework_rules import RULES as FRAMEWORK_RULES
     from cudnn_resolve.matrix.symptom_rules import RULES as SYMPTOM_RULES
 
@@ -33,9 +35,9 @@ def check(book: Book) -> tuple[Fault, ...]:
 
 
 def overlay_faults(book: Book) -> tuple[Fault, ...]:
-    """What is wrong with the rows of overlays taken by themselves: unknown indexes, two rows of one key, a framework without head.
+    """Return the faults of overlay rows alone: unknown indexes, duplicate keys, a framework without head.
 
-    Costs no more than the tables that the overlays touch.
+    Reads only the tables that the overlays touch.
     """
     from cudnn_resolve.matrix.framework_rules import known_indexes, whole_heads
 
@@ -43,30 +45,35 @@ def overlay_faults(book: Book) -> tuple[Fault, ...]:
     heads = tuple(whole_heads(book, touched))
     if heads:
         return heads
-    own = {layer.path(name) for layer in book.layers[1:] for name in layer.names()}
+    files = {layer.path(name) for layer in book.layers[1:] for name in layer.names()}
     found = (*unique_keys(book, touched), *known_indexes(book, touched))
-    return tuple(fault for fault in found if fault.file in own)
+    return tuple(fault for fault in found if fault.file in files)
 
 
 def unique_keys(book: Book, names: Iterable[str] | None = None) -> Iterator[Fault]:
-    """No two rows of a table have the same key; where they may differ by architecture or Python, these do not overlap."""
+    """No two rows of a table have the same key, unless they differ in architecture or Python."""
     for name in book.names() if names is None else sorted(names):
-        for array in arrays_of(name):
-            yield from _repeated(book.placed(name, array))
+        for row_type in arrays_of(name).values():
+            yield from _duplicates(book.placed(row_type, stem_of(name)))
 
 
-def _repeated(rows: Iterable[Placed]) -> Iterator[Fault]:
-    seen: dict[tuple[object, ...], list[Placed]] = {}
-    for line in rows:
-        before = seen.setdefault(key_of(line.row), [])
-        twin = next((one for one in before if _overlap(one.row, line.row)), None)
+def stem_of(name: str) -> str:
+    """Return the file name of a table, `torch` for `framework/torch`."""
+    return name.partition("/")[2]
+
+
+def _duplicates(rows: Iterable[Placed[row.Plain]]) -> Iterator[Fault]:
+    seen: dict[tuple[object, ...], list[Placed[row.Plain]]] = {}
+    for placed in rows:
+        same_key = seen.setdefault(key_of(placed.row), [])
+        twin = next((other for other in same_key if _overlap(other.row, placed.row)), None)
         if twin:
-            yield line.fault("", f"has the key of {twin.place}: {key_text(line.row)}")
-        before.append(line)
+            yield placed.fault("", f"has the key of {twin.place}: {key_text(placed.row)}")
+        same_key.append(placed)
 
 
-def _overlap(one: Plain, other: Plain) -> bool:
-    """True where rows of one key mean the same things: in every field of `apart` either says all, or both name something alike."""
+def _overlap(one: row.Plain, other: row.Plain) -> bool:
+    """True if rows of one key overlap in every field of `apart`; an empty one covers everything."""
     for field in one.apart:
         ours, theirs = getattr(one, field), getattr(other, field)
         if isinstance(ours, tuple):
@@ -77,267 +84,273 @@ def _overlap(one: Plain, other: Plain) -> bool:
     return True
 
 
+_RANGES: tuple[tuple[type[row.Plain], tuple[str, ...]], ...] = (
+    (row.Architecture, ("cuda_", "driver_", "cudnn_")),
+    (row.CudnnBuild, ("cuda_",)),
+    (row.Repository, ("cuda_",)),
+    (row.Soname, ("",)),
+    (row.AptPattern, ("",)),
+)
+"""Rows with ranges, and what precedes `first` and `last` in the names of the fields."""
+
+
 def ranges_not_inverted(book: Book) -> Iterator[Fault]:
-    """The first of every range is not after its last."""
-    for name, array, pairs in (
-        ("gpu/architecture", "architecture", ("cuda", "driver", "cudnn")),
-        ("cudnn/release", "build", ("cuda",)),
-        ("apt/repository", "repository", ("cuda",)),
-        ("cuda/soname", "soname", ("",)),
-        ("apt/package", "package", ("",)),
-    ):
-        for line in book.placed(name, array):
-            for pair in pairs:
-                first, last = (f"{pair}_{end}" if pair else end for end in ("first", "last"))
-                low, high = getattr(line.row, first), getattr(line.row, last)
+    """The first of a range is not after its last."""
+    for row_type, prefixes in _RANGES:
+        for placed in book.placed(row_type):
+            for prefix in prefixes:
+                low, high = getattr(placed.row, f"{prefix}first"), getattr(placed.row, f"{prefix}last")
                 if low is not None and high is not None and high < low:
-                    yield line.fault(first, f"{low} is after {last} {high}")
+                    yield placed.fault(f"{prefix}first", f"{low} is after {prefix}last {high}")
 
 
 def minimum_drivers_monotone(book: Book) -> Iterator[Fault]:
     """A newer toolkit was not made for an older driver."""
-    yield from _monotone(book.placed("driver/minimum", "minimum"), "cuda", "driver")
+    yield from _monotone(book.placed(row.Minimum), "cuda", "driver")
 
 
 def branch_cuda_monotone(book: Book) -> Iterator[Fault]:
-    """A newer driver branch does not run an older CUDA at most."""
-    yield from _monotone(book.placed("driver/branch", "branch"), "number", "cuda")
+    """The newest CUDA of a newer driver branch is not older."""
+    yield from _monotone(book.placed(row.Branch), "number", "cuda")
 
 
-def _monotone(rows: Iterable[Placed], by: str, field: str) -> Iterator[Fault]:
-    ordered = sorted(rows, key=lambda line: getattr(line.row, by))
-    for before, line in pairwise(ordered):
-        low, high = getattr(before.row, field), getattr(line.row, field)
+def _monotone(rows: Iterable[Placed[Any]], by: str, field: str) -> Iterator[Fault]:
+    ordered = sorted(rows, key=lambda placed: getattr(placed.row, by))
+    for before, placed in pairwise(ordered):
+        low, high = getattr(before.row, field), getattr(placed.row, field)
         if high < low:
-            message = f"{high} for {by} {getattr(line.row, by)} is older than {low} for {by} {getattr(before.row, by)}"
-            yield line.fault(field, message)
+            message = f"{high} for {by} {getattr(placed.row, by)} is older than {low} for {by} {getattr(before.row, by)}"
+            yield placed.fault(field, message)
 
 
 def branch_names(book: Book) -> Iterator[Fault]:
-    """A driver branch is called R and its number."""
-    for line in book.placed("driver/branch", "branch"):
-        if line.row.name != f"R{line.row.number}":
-            yield line.fault("name", f"{line.row.name!r} is not R{line.row.number}")
+    """The name of a driver branch is R and its number."""
+    for placed in book.placed(row.Branch):
+        if placed.row.name != f"R{placed.row.number}":
+            yield placed.fault("name", f"{placed.row.name!r} is not R{placed.row.number}")
 
 
 def floors_below_minimums(book: Book) -> Iterator[Fault]:
-    """Minor-version compatibility never asks for a newer driver branch than the toolkit itself.
+    """Minor-version compatibility never needs a newer driver branch than the toolkit itself.
 
-    By the branch, since CUDA 11.0 came with an earlier driver of R450 than the one that NVIDIA names as the floor of all 11.x.
+    Branches are compared, since CUDA 11.0 came with an earlier driver of R450 than the one that NVIDIA gives as the floor of 11.x.
     """
-    floors = {line.row.cuda_major: line for line in book.placed("driver/minimum", "floor")}
-    for one in book.minimums():
-        floor = floors.get(one.cuda.major)
-        if floor is not None and one.driver.major < floor.row.first.major:
-            yield floor.fault("first", f"{floor.row.first} is newer than the driver {one.driver} of CUDA {one.cuda}")
+    floors = {placed.row.cuda_major: placed for placed in book.placed(row.Floor)}
+    for minimum in book.minimums():
+        floor = floors.get(minimum.cuda.major)
+        if floor is not None and minimum.driver.major < floor.row.first.major:
+            yield floor.fault("first", f"{floor.row.first} is newer than the driver {minimum.driver} of CUDA {minimum.cuda}")
 
 
 def minimums_known(book: Book) -> Iterator[Fault]:
-    """Toolkit releases have a driver (the newest line may wait for it), drivers a known release, majors from 11 on a floor."""
-    minimums = {line.row.cuda: line for line in book.placed("driver/minimum", "minimum")}
-    releases = {line.row.cuda: line for line in book.placed("cuda/release", "release")}
+    """Toolkit releases have a driver (except in the newest line), drivers have a known release, majors from 11 on have a floor."""
+    minimums = {placed.row.cuda: placed for placed in book.placed(row.Minimum)}
+    releases = {placed.row.cuda: placed for placed in book.placed(row.CudaRelease)}
     newest = max(minimums, default=None)
-    for cuda, line in releases.items():
+    for cuda, release in releases.items():
         if newest is not None and cuda < newest and book.toolkit_driver(cuda) is None:
-            yield line.fault("cuda", f"{cuda} has no row in driver/minimum.toml")
+            yield release.fault("cuda", f"{cuda} has no row in driver/minimum.toml")
         if cuda.major >= 11 and book.floor(cuda.major) is None:
-            yield line.fault("cuda", f"there is no [[floor]] for CUDA {cuda.major} in driver/minimum.toml")
-    for cuda, line in minimums.items():
+            yield release.fault("cuda", f"there is no [[floor]] for CUDA {cuda.major} in driver/minimum.toml")
+    for cuda, minimum in minimums.items():
         if cuda not in releases:
-            yield line.fault("cuda", f"{cuda} is not a release of cuda/release.toml")
+            yield minimum.fault("cuda", f"{cuda} is not a release of cuda/release.toml")
 
 
-_REFERENCES = (
-    ("driver/forward", "forward", "base", "branch"),
-    ("driver/forward", "forward", "branch", "branch"),
-    ("gpu/card", "card", "capability", "capability"),
-    ("cudnn/release", "build", "capability", "capability"),
-    ("cuda/wheel", "wheel", "package", "component"),
-    ("cuda/wheel", "wheel", "cuda", "line"),
-    ("framework/*", "build", "cuda", "line"),
-    ("framework/*", "build", "targets", "capability"),
-    ("framework/*", "build", "targets_aarch64", "capability"),
-    ("framework/*", "build", "capability_first", "capability"),
-    ("framework/*", "build", "capability_last", "capability"),
-    ("framework/*", "release", "cuda", "line"),
-    ("framework/*", "release", "targets", "capability"),
-    ("advisory", "advisory", "capability", "capability"),
+_REFERENCES: tuple[tuple[type[row.Plain], str, str], ...] = (
+    (row.Forward, "base", "branch"),
+    (row.Forward, "branch", "branch"),
+    (row.Card, "capability", "capability"),
+    (row.CudnnBuild, "capability", "capability"),
+    (row.CudaWheel, "package", "component"),
+    (row.CudaWheel, "cuda", "line"),
+    (row.Build, "cuda", "line"),
+    (row.Build, "targets", "capability"),
+    (row.Build, "targets_aarch64", "capability"),
+    (row.Build, "capability_first", "capability"),
+    (row.Build, "capability_last", "capability"),
+    (row.ExtraRelease, "cuda", "line"),
+    (row.ExtraRelease, "targets", "capability"),
+    (row.Advisory, "capability", "capability"),
 )
-"""Table, array and field of rows that name something, and what."""
+"""Row type, its field, and the kind of thing that the field refers to."""
 
 
 def references_known(book: Book) -> Iterator[Fault]:
-    """What a row names is there: compute capabilities, CUDA lines, driver branches, component packages and frameworks.
+    """Compute capabilities, CUDA lines, driver branches and component packages that rows refer to exist.
 
-    A build of a CUDA that is older than all of the tables is known only to be refused.
+    A build with a CUDA older than all tables is exempt: it is listed only to be refused.
     """
     first = book.first_cuda()
-    known: dict[str, tuple[Collection[object], str]] = {
-        "branch": ({one.number for one in book.branches()}, "is not a branch of driver/branch.toml"),
-        "capability": ({one.capability for one in book.architectures()}, "has no row in gpu/architecture.toml"),
-        "component": ({one.row.package for one in book.placed("cuda/component", "component")}, "has no row in cuda/component.toml"),
-        "framework": (book.frameworks(), "is not a framework"),
-        "line": ({one.line for one in book.cuda_releases()}, "is of no line in cuda/release.toml"),
+    kinds: dict[str, tuple[Collection[object], str]] = {
+        "branch": ({branch.number for branch in book.branches()}, "is not a branch of driver/branch.toml"),
+        "capability": ({known.capability for known in book.architectures()}, "has no row in gpu/architecture.toml"),
+        "component": ({component.package for component in book.rows(row.Component)}, "has no row in cuda/component.toml"),
+        "line": ({release.line for release in book.cuda_releases()}, "belongs to no line in cuda/release.toml"),
     }
-    for table, array, field, kind in _REFERENCES:
-        there, message = known[kind]
-        for name in book.names() if table.endswith("*") else (table,):
-            for line in book.placed(name, array) if name.startswith(table.rstrip("*")) else ():
-                named = getattr(line.row, field)
-                for one in named if type(named) is tuple else () if named is None else (named,):  # a capability is a named tuple
-                    shown = one.capability if isinstance(one, CodeTarget) else one
-                    if (one.line if kind == "line" else shown) not in there and not (array == "build" and field == "cuda" and one < first):
-                        yield line.fault(_column(line.row, field), f"{'R' if kind == 'branch' else ''}{shown} {message}")
+    for row_type, field, kind in _REFERENCES:
+        known, message = kinds[kind]
+        for placed in book.placed_in_all_files(row_type):
+            value = getattr(placed.row, field)
+            for reference in value if type(value) is tuple else () if value is None else (value,):  # a capability is a named tuple
+                shown = reference.capability if isinstance(reference, CodeTarget) else reference
+                if (reference.line if kind == "line" else shown) in known:
+                    continue
+                if row_type is row.Build and field == "cuda" and reference < first:
+                    continue
+                yield placed.fault(_column(placed.row, field), f"{'R' if kind == 'branch' else ''}{shown} {message}")
 
 
-def _column(row: Plain, field: str) -> str:
-    """The name of a field in TOML."""
-    return row.__struct_encode_fields__[row.__struct_fields__.index(field)]
+def _column(found: row.Plain, field: str) -> str:
+    """Return the TOML name of a field."""
+    return found.__struct_encode_fields__[found.__struct_fields__.index(field)]
 
 
 def release_lines(book: Book) -> Iterator[Fault]:
     """The line of a toolkit release is its major and minor."""
-    for line in book.placed("cuda/release", "release"):
-        if line.row.line != line.row.cuda.line:
-            yield line.fault("line", f"{line.row.line!r} is not the line of {line.row.cuda}")
+    for placed in book.placed(row.CudaRelease):
+        if placed.row.line != placed.row.cuda.line:
+            yield placed.fault("line", f"{placed.row.line!r} is not the line of {placed.row.cuda}")
 
 
 def soname_ranges(book: Book) -> Iterator[Fault]:
-    """The ranges of one library's sonames do not overlap, and leave no known CUDA line out between them."""
-    cuda = sorted({CudaVersion(one.line) for one in book.cuda_releases()})
-    libraries: dict[str, list[Placed]] = {}
-    for line in book.placed("cuda/soname", "soname"):
-        libraries.setdefault(line.row.library, []).append(line)
+    """The soname ranges of a library do not overlap, and no known CUDA line lies between them."""
+    lines = sorted({CudaVersion(release.line) for release in book.cuda_releases()})
+    libraries: dict[str, list[Placed[row.Soname]]] = {}
+    for placed in book.placed(row.Soname):
+        libraries.setdefault(placed.row.library, []).append(placed)
     for ranges in libraries.values():
-        ranges.sort(key=lambda line: line.row.first)
-        for before, line in pairwise(ranges):
+        ranges.sort(key=lambda placed: placed.row.first)
+        for before, placed in pairwise(ranges):
             last = before.row.last
-            if last is None or line.row.first <= last:
-                yield line.fault("first", f"{line.row.first} lies in the range of {before.row.soname} ({before.place})")
-            elif gap := [one for one in cuda if last < one < line.row.first]:
-                yield line.fault("first", f"no soname of {line.row.library} for CUDA {', '.join(map(str, gap))}")
+            if last is None or placed.row.first <= last:
+                yield placed.fault("first", f"{placed.row.first} lies in the range of {before.row.soname} ({before.place})")
+            elif gap := [line for line in lines if last < line < placed.row.first]:
+                yield placed.fault("first", f"no soname of {placed.row.library} for CUDA {', '.join(map(str, gap))}")
 
 
 def card_names(book: Book) -> Iterator[Fault]:
     """No name or alias stands for two cards."""
-    seen: dict[str, Placed] = {}
-    for line in book.placed("gpu/card", "card"):
-        for name in dict.fromkeys((line.row.name, *line.row.alias)):
-            other = seen.setdefault(name.casefold(), line)
-            if other is not line:
-                yield line.fault("alias", f"{name!r} is {other.row.name} already ({other.place})")
+    seen: dict[str, Placed[row.Card]] = {}
+    for placed in book.placed(row.Card):
+        for name in dict.fromkeys((placed.row.name, *placed.row.alias)):
+            other = seen.setdefault(name.casefold(), placed)
+            if other is not placed:
+                yield placed.fault("alias", f"{name!r} is already {other.row.name} ({other.place})")
 
 
 def peaks_fit(book: Book) -> Iterator[Fault]:
-    """A peak is of a card in gpu/card.toml and of one only, of types that it has, and no wider type is faster than a narrower one."""
-    seen: dict[str, Placed] = {}
-    for line in book.placed("gpu/peak", "peak"):
-        row = line.row
-        for column, name in (("name", row.name), *(("alias", one) for one in row.alias)):
+    """A peak belongs to one card in gpu/card.toml, has only types of that card, and narrower types are faster."""
+    seen: dict[str, Placed[row.Peak]] = {}
+    for placed in book.placed(row.Peak):
+        peak = placed.row
+        for column, name in (("name", peak.name), *(("alias", alias) for alias in peak.alias)):
             card = book.card(name)
             if card is None:
-                yield line.fault(column, f"{name!r} is no card of gpu/card.toml")
-            elif card.capability < _TENSOR_TYPES:
+                yield placed.fault(column, f"{name!r} is not a card of gpu/card.toml")
+            elif card.capability < _AMPERE:
                 for type_ in ("tf32", "bf16"):
-                    if getattr(row, type_) is not None:
-                        yield line.fault(type_, f"{name!r} is of capability {card.capability}, which has neither TF32 nor bfloat16")
-            other = seen.setdefault(name.casefold(), line)
-            if other is not line:
-                yield line.fault(column, f"{name!r} has a peak already ({other.place})")
-        yield from _rates_fit(line)
+                    if getattr(peak, type_) is not None:
+                        yield placed.fault(type_, f"{name!r} is of capability {card.capability}, which has neither TF32 nor bfloat16")
+            other = seen.setdefault(name.casefold(), placed)
+            if other is not placed:
+                yield placed.fault(column, f"{name!r} already has a peak ({other.place})")
+        yield from _rates_rise(placed)
 
 
-def places_fit(book: Book) -> Iterator[Fault]:
-    """The card of a place is in gpu/card.toml, and what its names look like is in lower case and belongs to it alone."""
-    seen: dict[str, Placed] = {}
-    for line in book.placed("gpu/place", "place"):
-        if book.card(line.row.gpu) is None:
-            yield line.fault("gpu", f"{line.row.gpu!r} is no card of gpu/card.toml")
-        for shape in line.row.match:
-            if shape != shape.casefold():
-                yield line.fault("match", f"{shape!r} is not in lower case, as names are compared")
-            other = seen.setdefault(shape, line)
-            if other is not line:
-                yield line.fault("match", f"{shape!r} is {other.row.name} already ({other.place})")
-
-
-def _rates_fit(line: Placed) -> Iterator[Fault]:
-    """Rates are more than nothing and rise as types become narrower."""
-    least, widest = 0.0, "nothing"
+def _rates_rise(placed: Placed[row.Peak]) -> Iterator[Fault]:
+    """Rates are positive and rise from wide to narrow types."""
+    least, wider = 0.0, ""
     for type_ in ("fp32", "tf32", "fp16"):
-        rate = getattr(line.row, type_)
+        rate = getattr(placed.row, type_)
         if rate is None:
             continue
         if not rate > 0:
-            yield line.fault(type_, "must be more than 0")
+            yield placed.fault(type_, "must be more than 0")
         elif rate < least:
-            yield line.fault(type_, f"must rise: it is less than {widest}")
-        least, widest = rate, type_
-    if line.row.bf16 not in (None, line.row.fp16):
-        yield line.fault("bf16", "must be the same as fp16")
+            yield placed.fault(type_, f"must not be less than {wider}")
+        least, wider = rate, type_
+    if placed.row.bf16 not in (None, placed.row.fp16):
+        yield placed.fault("bf16", "must be the same as fp16")
+
+
+def places_fit(book: Book) -> Iterator[Fault]:
+    """The card of a place is in gpu/card.toml; its name patterns are in lower case and unique."""
+    seen: dict[str, Placed[Place]] = {}
+    for placed in book.placed(Place):
+        if book.card(placed.row.gpu) is None:
+            yield placed.fault("gpu", f"{placed.row.gpu!r} is not a card of gpu/card.toml")
+        for pattern in placed.row.match:
+            if pattern != pattern.casefold():
+                yield placed.fault("match", f"{pattern!r} is not in lower case, in which names are compared")
+            other = seen.setdefault(pattern, placed)
+            if other is not placed:
+                yield placed.fault("match", f"{pattern!r} is already {other.row.name} ({other.place})")
 
 
 def cudnn_capabilities(book: Book) -> Iterator[Fault]:
-    """Every cuDNN build says which GPUs it has code for, and those are GPUs that its CUDA knows."""
-    for line in book.placed("cudnn/release", "build"):
-        if not line.row.capability:
-            yield line.fault("capability", "is missing: without it no GPU can be judged")
-        for capability in line.row.capability:
+    """Every cuDNN build lists the GPUs that it has code for, all of them known to its CUDA."""
+    for placed in book.placed(row.CudnnBuild):
+        build = placed.row
+        if not build.capability:
+            yield placed.fault("capability", "is missing: without it no GPU can be judged")
+        for capability in build.capability:
             architecture = book.architecture(capability)
-            newest = line.row.cuda_built or line.row.cuda_last
+            newest = build.cuda_built or build.cuda_last
             if architecture and newest and CudaVersion(newest.line) < architecture.cuda_first:
-                yield line.fault("capability", f"{capability} is unknown to CUDA {newest} (from {architecture.cuda_first} on)")
+                yield placed.fault("capability", f"{capability} is unknown to CUDA {newest} (only from {architecture.cuda_first} on)")
 
 
 def cudnn_numbers_agree(book: Book) -> Iterator[Fault]:
-    """The soname of a cuDNN build is its major, its CUDA range lies in its CUDA major, its apt version begins with its own."""
-    for line in book.placed("cudnn/release", "build"):
-        row = line.row
-        if row.soname != row.version.major:
-            yield line.fault("soname", f"{row.soname} is not the major of {row.version}")
+    """The soname of a cuDNN build is its major, its CUDA range is within its CUDA major, its apt version starts with its own."""
+    for placed in book.placed(row.CudnnBuild):
+        build = placed.row
+        if build.soname != build.version.major:
+            yield placed.fault("soname", f"{build.soname} is not the major of {build.version}")
         for column in ("cuda_built", "cuda_first", "cuda_last"):
-            value = getattr(row, column)
-            if value is not None and value.major != row.cuda_major:
-                yield line.fault(column, f"{value} is not of CUDA {row.cuda_major}")
-        if row.apt.version and row.apt.version.partition("-")[0] != str(row.version):
-            yield line.fault("apt.version", f"{row.apt.version!r} is not a build of {row.version}")
+            value = getattr(build, column)
+            if value is not None and value.major != build.cuda_major:
+                yield placed.fault(column, f"{value} is not of CUDA {build.cuda_major}")
+        if build.apt.version and build.apt.version.partition("-")[0] != str(build.version):
+            yield placed.fault("apt.version", f"{build.apt.version!r} is not a build of {build.version}")
 
 
 def slots_shared(book: Book) -> Iterator[Fault]:
-    """A slot of package/slot.toml has at least two packages, and no package stands in two slots."""
-    seen: dict[str, Placed] = {}
-    for line in book.placed("package/slot", "slot"):
-        if len({*line.row.packages, *line.row.releases}) < 2:
-            yield line.fault("packages", "a slot that one package has to itself excludes nothing")
-        for package in line.row.packages:
+    """A slot of package/slot.toml has at least two packages, and no package is in two slots."""
+    seen: dict[str, Placed[row.Slot]] = {}
+    for placed in book.placed(row.Slot):
+        if len({*placed.row.packages, *placed.row.releases}) < 2:
+            yield placed.fault("packages", "a slot with a single package excludes nothing")
+        for package in placed.row.packages:
             component = book.component(package)
-            other = seen.setdefault(package, line)
-            if other is not line:
-                yield line.fault("packages", f"{package} stands in slot {other.row.slot} already ({other.place})")
-            elif component is not None and component.slot != line.row.slot:
-                yield line.fault("packages", f"{package} has slot {component.slot} in cuda/component.toml")
+            other = seen.setdefault(package, placed)
+            if other is not placed:
+                yield placed.fault("packages", f"{package} is already in slot {other.row.slot} ({other.place})")
+            elif component is not None and component.slot != placed.row.slot:
+                yield placed.fault("packages", f"{package} has slot {component.slot} in cuda/component.toml")
 
 
 def dates_sane(book: Book) -> Iterator[Fault]:
-    """Nothing was released before CUDA was, or after the day on which the tables were last read."""
-    newest = max((day for layer in book.layers for name in layer.names() for day in _days(layer.load(name))), default="")
-    for name in book.names():
-        for array in arrays_of(name):
-            if "date" in row_type(name, array).__struct_fields__:
-                for line in book.placed(name, array):
-                    if line.row.date and not _FIRST_DAY <= line.row.date <= max(newest, _FIRST_DAY):
-                        yield line.fault("date", f"{line.row.date} is not between {_FIRST_DAY} and {newest}, when a source was last read")
+    """No date is before CUDA existed or after the day on which the tables were last read."""
+    newest = max((day for layer in book.layers for name in layer.names() for day in _read_days(layer.load(name))), default="")
+    dated = [row_type for arrays in TABLES.values() for row_type in arrays.values() if "date" in row_type.__struct_fields__]
+    for row_type in dated:
+        for placed in book.placed_in_all_files(row_type):
+            date = getattr(placed.row, "date", None)
+            if date and not _FIRST_DAY <= date <= max(newest, _FIRST_DAY):
+                yield placed.fault("date", f"{date} is not between {_FIRST_DAY} and {newest}, when a source was last read")
 
 
-def _days(table: Table) -> list[str]:
-    return [*([table.read] if table.read else []), *(one.read for one in table.source.values())]
+def _read_days(table: Table) -> list[str]:
+    return [*([table.read] if table.read else []), *(source.read for source in table.source.values())]
 
 
-def removals_meet(book: Book) -> Iterator[Fault]:
-    """A row of an overlay that removes finds a row to remove."""
+def removals_match(book: Book) -> Iterator[Fault]:
+    """An overlay row with `remove = true` matches a row."""
     for name in book.names() if len(book.layers) > 1 else ():
-        for array in arrays_of(name):
-            for layer, position in book.removals_of_nothing(name, array):
+        for row_type in arrays_of(name).values():
+            _, array = place_of(row_type)
+            for layer, position in book.idle_removals(row_type, stem_of(name)):
                 file = book.layers[layer].path(name)
                 yield Fault(file=file, place=f"{array}[{position}]", message="removes nothing: there is no such row below it")
 
@@ -360,5 +373,5 @@ RULES: tuple[Rule, ...] = (
     cudnn_numbers_agree,
     slots_shared,
     dates_sane,
-    removals_meet,
+    removals_match,
 )

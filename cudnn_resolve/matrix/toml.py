@@ -1,4 +1,4 @@
-"""TOML read, and its values quoted in messages."""
+"""TOML decoding, and values quoted for messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def decode(text: str) -> dict[str, Any]:
-    """Read TOML; ValueError, in the parser's words, where it is none."""
+    """Parse TOML; ValueError, in the parser's words, if it is invalid."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -19,12 +19,12 @@ def decode(text: str) -> dict[str, Any]:
 
 
 def texts(value: object) -> list[str]:
-    """The texts among the members of a list; none where it is no list."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    """Return the strings in a list; empty if `value` is not a list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def quote(value: object) -> str:
-    """Render `value` for a message: printable ASCII, at most 60 characters."""
+    """Render a value for a message: printable ASCII, at most 60 characters."""
     try:
         text = ascii(value) if isinstance(value, (str, int, float)) else f"a {'table' if isinstance(value, dict) else type(value).__name__}"
     except ValueError:  # an integer with more digits than Python prints

@@ -1,6 +1,6 @@
-"""The values of columns: how a value of TOML is checked and becomes the value of a field, by the type of the field.
+"""Column values: how a TOML value is checked and converted, by the type of its field.
 
-msgspec checks what a type and its constraints say; versions are parsed, and packaging is asked where only it can tell.
+msgspec checks a type and its constraints; versions are parsed here, and packaging checks what only it can.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cudnn_resolve.matrix.column import LONGEST_LIST, LONGEST_TEXT, BranchNumber, Identifier, Text
-from cudnn_resolve.matrix.table import made
+from cudnn_resolve.matrix.table import intern_version
 from cudnn_resolve.matrix.toml import quote
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
@@ -24,7 +24,7 @@ _Read = Callable[[Any], Any]
 
 
 class Column(Struct, frozen=True):
-    """One column of a table: the field of the row, its type, and the function that checks a value."""
+    """One column of a table: field of the row, its type, and the function that reads a value."""
 
     field: str
     type: Any
@@ -33,36 +33,36 @@ class Column(Struct, frozen=True):
 
 @lru_cache(maxsize=64)
 def columns_of(type_: type[Struct]) -> dict[str, Column]:
-    """Return the columns of a row by their names in TOML; fields that no file holds are none."""
+    """Return the columns of a row by TOML name; derived fields are not columns."""
     hints = get_type_hints(type_, include_extras=True)
     found = {}
-    for one in msgspec.structs.fields(type_):
-        bare = _without_none(hints[one.name])
+    for info in msgspec.structs.fields(type_):
+        bare = _without_none(hints[info.name])
         if not any((meta.extra or {}).get("derived") for meta in _metas(bare)):
-            found[one.encode_name] = Column(one.name, bare, reader(bare))
+            found[info.encode_name] = Column(info.name, bare, reader(bare))
     return found
 
 
 @lru_cache(maxsize=64)
 def required(type_: type[Struct]) -> tuple[str, ...]:
-    """Return the names of the fields that must be given."""
-    return tuple(one.name for one in msgspec.structs.fields(type_) if one.required)
+    """Return the names of the required fields."""
+    return tuple(info.name for info in msgspec.structs.fields(type_) if info.required)
 
 
 def _without_none(type_: Any) -> Any:
     if get_origin(type_) in (Union, UnionType):
-        some = tuple(one for one in get_args(type_) if one is not NoneType)
+        some = tuple(arg for arg in get_args(type_) if arg is not NoneType)
         return some[0] if len(some) == 1 else Union[some]  # noqa: UP007 - made at run time
     return type_
 
 
 def _metas(type_: Any) -> list[Meta]:
-    return [one for one in get_args(type_)[1:] if isinstance(one, Meta)] if get_origin(type_) is Annotated else []
+    return [arg for arg in get_args(type_)[1:] if isinstance(arg, Meta)] if get_origin(type_) is Annotated else []
 
 
 @lru_cache(maxsize=256)
 def described(type_: Any) -> str:
-    """Say what a right value is."""
+    """Describe a valid value, for messages."""
     for meta in reversed(_metas(type_)):
         if meta.description:
             return meta.description
@@ -76,51 +76,51 @@ def described(type_: Any) -> str:
 
 
 def is_class(type_: Any) -> bool:
-    """True for a class; to Python 3.10 a generic such as `dict[str, str]` is an instance of `type`, too."""
+    """True for a class; up to Python 3.10 a generic such as `dict[str, str]` is an instance of `type`, too."""
     return isinstance(type_, type) and get_origin(type_) is None
 
 
 @lru_cache(maxsize=256)
 def reader(type_: Any) -> _Read:
-    """Return the function that turns a value of TOML into one of a type; ValueError in words that finish "build[0].cuda: ..."."""
+    """Return the function that converts a TOML value to a type; its ValueError completes "build[0].cuda: ..."."""
     metas, bare = _metas(type_), get_args(type_)[0] if get_origin(type_) is Annotated else type_
     extra = {key: value for meta in metas for key, value in (meta.extra or {}).items()}
-    if extra.get("check") in _PREPARED:
-        prepared, what = _PREPARED[extra["check"]], described(type_)
-        return lambda value: _tried(prepared, value, what)
+    if extra.get("check") in _CONVERTERS:
+        convert, expected = _CONVERTERS[extra["check"]], described(type_)
+        return lambda value: _tried(convert, value, expected)
     if get_origin(bare) is tuple:
         return _list_reader(get_args(bare)[0], single=bool(extra.get("single")))
-    what = described(type_)
+    expected = described(type_)
     if is_class(bare) and issubclass(bare, Dotted | Capability | CodeTarget):
-        written = re.compile(extra.get("written", r"[\d.]+"))
-        parse: _Read = (lambda text: made(bare, text)) if issubclass(bare, Dotted) else bare.parse
-        return lambda value: _tried(lambda text: parse(_matched(written, text)), value, what)
-    checked = _CHECKED.get(extra.get("check", ""))
+        spelling = re.compile(extra.get("written", r"[\d.]+"))
+        parse: _Read = (lambda text: intern_version(bare, text)) if issubclass(bare, Dotted) else bare.parse
+        return lambda value: _tried(lambda text: parse(_matched(spelling, text)), value, expected)
+    check = _CHECKS.get(extra.get("check", ""))
 
     def read(value: Any) -> Any:
-        if isinstance(value, str) and extra.get("check") != "lines":
+        if isinstance(value, str):
             _printable(value, empty="empty" in extra)
         if type(value) is date:
             value = value.isoformat()
-        found = _tried(lambda one: msgspec.convert(one, type_), value, what)
-        if checked is not None:
-            _tried(checked, found, what)
+        found = _tried(lambda content: msgspec.convert(content, type_), value, expected)
+        if check is not None:
+            _tried(check, found, expected)
         return found
 
     return read
 
 
-def _tried(make: _Read, value: Any, what: str) -> Any:
+def _tried(make: _Read, value: Any, expected: str) -> Any:
     try:
         return make(value)
     except RefusalError:
         raise
     except (msgspec.ValidationError, ValueError, TypeError, OverflowError, AttributeError):
-        raise RefusalError(f"{quote(value)} is not {what}") from None
+        raise RefusalError(f"{quote(value)} is not {expected}") from None
 
 
 class RefusalError(ValueError):
-    """A refusal that says itself what is wrong."""
+    """A value was refused; the text is the whole message."""
 
 
 def _matched(pattern: re.Pattern[str], text: Any) -> str:
@@ -135,22 +135,22 @@ def _printable(text: str, *, empty: bool) -> None:
     if len(text) > LONGEST_TEXT:
         raise RefusalError(f"is longer than {LONGEST_TEXT} characters")
     if not text.isprintable():
-        raise RefusalError(f"{quote(text)} holds characters that cannot be printed")
+        raise RefusalError(f"{quote(text)} contains characters that cannot be printed")
 
 
 def _list_reader(type_: Any, *, single: bool) -> _Read:
-    inner, what = reader(type_), described(type_)
+    inner, expected = reader(type_), described(type_)
 
     def read(value: Any) -> tuple[Any, ...]:
         if single and not isinstance(value, list):
             return (inner(value),)
         if not isinstance(value, list):
-            raise RefusalError(f"{quote(value)} is not a list; expected a list of {what}")
+            raise RefusalError(f"{quote(value)} is not a list; expected a list of {expected}")
         if len(value) > LONGEST_LIST:
-            raise RefusalError(f"holds more than {LONGEST_LIST} entries")
-        return tuple(entry_of(place, entry) for place, entry in enumerate(value))
+            raise RefusalError(f"has more than {LONGEST_LIST} entries")
+        return tuple(read_entry(place, entry) for place, entry in enumerate(value))
 
-    def entry_of(place: int, entry: Any) -> Any:
+    def read_entry(place: int, entry: Any) -> Any:
         try:
             return inner(entry)
         except ValueError as error:
@@ -188,11 +188,11 @@ def _pattern(value: Any) -> str:
 
 
 def _tags(value: Any) -> tuple[str, ...]:
-    """Each tag by itself: wheels of one platform are one text, in which an ABI that is called as its interpreter is left out."""
-    return tuple(tag for text in _TEXTS(value) for tag in _each_tag(text))
+    """Split strings that list the tags of one platform, in which an ABI named like its interpreter is left out."""
+    return tuple(tag for text in reader(tuple[Text, ...])(value) for tag in _split_tags(text))
 
 
-def _each_tag(text: str) -> list[str]:
+def _split_tags(text: str) -> list[str]:
     pairs, _, platform = text.rpartition("-")
     if " " not in pairs:
         return [text]
@@ -224,8 +224,7 @@ def _day(text: str) -> None:
     date.fromisoformat(text if len(text) > 7 else f"{text}-01")
 
 
-_PREPARED: dict[str, _Read] = {"branch": _branch, "sonames": _sonames, "lines": _lines, "pattern": _pattern, "tags": _tags}
-"""Checks that make the value themselves."""
-_CHECKED: dict[str, Callable[[str], None]] = {"version": _version, "specifier": _specifier, "requirement": _requirement, "day": _day}
-"""Checks of a value that msgspec has made; packaging is imported by those that need it."""
-_TEXTS = reader(tuple[Text, ...])
+_CONVERTERS: dict[str, _Read] = {"branch": _branch, "sonames": _sonames, "lines": _lines, "pattern": _pattern, "tags": _tags}
+"""Checks that also make the value."""
+_CHECKS: dict[str, Callable[[str], None]] = {"version": _version, "specifier": _specifier, "requirement": _requirement, "day": _day}
+"""Checks of a value already converted by msgspec; each imports packaging only when called."""

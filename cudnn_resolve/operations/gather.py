@@ -198,7 +198,9 @@ def facts_meanwhile(options: StatedOptions, book: Book) -> Future[Facts]:
 
 def places(book: Book) -> tuple[Place, ...]:
     """Every place that people name."""
-    return tuple(one.row for one in book.placed("gpu/place", "place"))
+    from cudnn_resolve.matrix.named_machine import Place
+
+    return book.rows(Place)
 
 
 def facts_of_place(name: str, book: Book) -> Facts:

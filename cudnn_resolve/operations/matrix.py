@@ -12,6 +12,7 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import find
 from cudnn_resolve.matrix.position import Fault
+from cudnn_resolve.matrix.row import Floor
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.results import Result
 from cudnn_resolve.version import Capability, DriverVersion
@@ -288,7 +289,7 @@ def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     def rows() -> dict[str, _Rows]:
         drivers = [one for one in book.minimums() if any(one.cuda == each.cuda for each in releases)]
         majors = {each.cuda.major for each in releases}
-        floors = [one.row for one in book.placed("driver/minimum", "floor") if one.row.cuda_major in majors]
+        floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
         return {"releases": _rows(releases), "minimums": _rows(drivers), "floors": _rows(floors)}
 
     return _stack(book, "cuda", partial(render_cuda, book, releases), rows)

@@ -24,6 +24,8 @@ from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.config import Options, own_settings
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault, Placed
+from cudnn_resolve.matrix.row import Build, Plain, WheelRelease
+from cudnn_resolve.matrix.wheel_content import WheelEvidence
 from cudnn_resolve.operations.listener import NOBODY, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.requirement.source import File, Offer
@@ -32,12 +34,13 @@ from cudnn_resolve.resolution.release import parse_version
 LARGEST_WHEEL_BYTES = 48 << 20
 """Wheels beyond are not read again."""
 _ARCHITECTURES = ("x86_64", "aarch64")
+_ROW_TYPES: dict[str, type[Plain]] = {"wheel": WheelRelease, "framework": Build, "evidence": WheelEvidence}
 
 
 class _Drawn(Struct, frozen=True, kw_only=True):
     """A row, and the package and release that it speaks of."""
 
-    placed: Placed
+    placed: Placed[Any]
     package: str
     version: str
     compare: Callable[[_Drawn, Offer, IndexClient], Iterator[str]]
@@ -80,11 +83,11 @@ def _draw(book: Book, count: int, dice: random.Random) -> list[_Drawn]:
         if not tables[kind]:
             continue
         name = dice.choice(tables[kind])
-        rows = book.placed(name, {"wheel": "release", "framework": "build", "evidence": "wheel"}[kind])
+        package = name.partition("/")[2]
+        rows = book.placed(_ROW_TYPES[kind], package)
         if not rows:
             continue
-        placed = dice.choice(rows)
-        package = name.partition("/")[2]
+        placed: Placed[Any] = dice.choice(rows)
         if kind == "framework":
             if placed.row.index != "default":
                 continue

@@ -110,8 +110,8 @@ def installed_requires(resolution: Resolution, book: Book) -> Mapping[str, tuple
     catalog = catalog_of(book, machine, opened(resolution.request))
     names: set[str] = set()
     for framework in book.frameworks():
-        head = book.head(f"framework/{framework}")
-        names.update(name for name in (*head.get("packages", ()), *head.get("companions", ())) if name in machine.pip)
+        head = book.head(framework)
+        names.update(name for name in (*head.packages, *head.companions) if name in machine.pip)
     requires: dict[str, tuple[str, ...]] = {}
     for name in names:
         for release in catalog.releases.of(name):

@@ -345,7 +345,7 @@ def _drivers(book: Book) -> str:
 
 def _advisories(book: Book) -> str:
     """Every release with a known problem, those to avoid first."""
-    rows: list[Advisory] = sorted((placed.row for placed in book.placed("advisory", "advisory")), key=lambda row: (row.action, row.package))
+    rows = sorted(book.rows(Advisory), key=lambda row: (row.action, row.package))
     out = ["<p>Plans never use a release marked <em>avoid</em>, and warn about one marked <em>warn</em>.</p>"]
     for row in rows:
         gpu = f", on compute capability {', '.join(map(str, row.capability))}" if row.capability else ""

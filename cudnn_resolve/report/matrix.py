@@ -38,7 +38,7 @@ def render_list(book: Book, *, style: Style = PLAIN, width: int = 100) -> str:
         newest = newest_build(builds)
         cuda = f"CUDA {newest.cuda}" if newest and newest.cuda else ""
         cudnn = f"cuDNN {newest.cudnn}" if newest and newest.cudnn else ""
-        title = book.head(f"framework/{name}")["title"]
+        title = book.head(name).title
         rows.append((name, title, span(builds), str(len(builds)), ", ".join(filter(None, (cuda, cudnn)))))
     page.table(("name", "framework", "releases", "builds", "newest built with"), rows, droppable=("builds", "framework"))
     page.title("Tables")

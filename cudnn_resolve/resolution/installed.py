@@ -112,7 +112,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
             packages = context.book.distributions(name)
             if not any(one in installed for one in packages):
                 continue
-            companions = context.book.head(f"framework/{name}").get("companions", ())
+            companions = context.book.head(name).companions
             if _is_asked(context.request, name, {*packages, *map(canonicalize_name, companions)}):
                 continue
             out += [_unasked(context, name, package) for package in packages if package in installed]

@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.row import Build, Head, WheelRelease
-from cudnn_resolve.matrix.table import P, Table, table_type
+from cudnn_resolve.matrix.row import Build, WheelRelease
+from cudnn_resolve.matrix.table import PartT, Table, table_type
 from cudnn_resolve.requirement.derive import is_exact, packages_of
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
@@ -59,11 +59,7 @@ class NewReleases:
         """One table."""
         return self._tables[name]
 
-    def head(self, name: str) -> Head | None:  # noqa: ARG002 - the head below counts
-        """None: a framework is called as it was."""
-        return None
-
-    def part(self, name: str, part: type[P]) -> P | None:  # noqa: ARG002 - a table whole costs nothing more
+    def part(self, name: str, part: type[PartT]) -> PartT | None:  # noqa: ARG002 - a table whole costs nothing more
         """None: the rows are there."""
         return None
 

@@ -19,6 +19,7 @@ from cudnn_resolve.host.tables import DirectoryTables, check_tables, open_book, 
 from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix import parse
 from cudnn_resolve.matrix.parse import compile_table
+from cudnn_resolve.matrix.table import Top
 from cudnn_resolve.operations.settings import project_settings
 from tests.unit.matrix.toy import HEAD, WORLD
 
@@ -55,7 +56,9 @@ def test_names_paths_and_content(world: Path) -> None:
     assert sorted(tables.names()) == sorted(WORLD)
     assert tables.path("cuda/release") == "w/cuda/release.toml"
     assert tables.faults() == []
-    assert tables.head("framework/alpha").title == "Alpha"  # type: ignore[union-attr]
+    framework = tables.load("framework/alpha").framework
+    assert framework
+    assert framework.title == "Alpha"
     assert tables.load("index") is tables.load("index")
 
 
@@ -188,7 +191,7 @@ def test_a_broken_overlay_is_refused_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_overlay_that_names_an_index_nobody_knows_is_refused(tmp_path: Path) -> None:
     write(tmp_path, framework__torch='[[build]]\nversion = "99"\nvariant = "cu999"\nindex = "nowhere"\n')
-    with pytest.raises(MatrixError, match=r"'nowhere' is not `default` or an id of index\.toml"):
+    with pytest.raises(MatrixError, match=r"'nowhere' is neither `default` nor an id of index\.toml"):
         open_book([tmp_path])
     assert [fault.place for fault in check_tables([tmp_path])][:1] == ["build[0].index"]
 
@@ -270,7 +273,7 @@ def test_a_table_is_kept_and_read_again(world: Path, cache: Copies) -> None:
     assert Path(cache.directory).stat().st_mode & 0o777 == 0o700
     again = tables_of(world, cache)
     assert again.load("framework/alpha") == fresh
-    assert again.head("framework/alpha") == fresh.framework
+    assert tables_of(world, cache).part("framework/alpha", Top) == Top(framework=fresh.framework)
 
 
 def test_tables_with_copies_are_not_read_as_toml(world: Path, cache: Copies, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudnn_resolve.matrix.overlay import key_text
-from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.row import Build, Card
 from cudnn_resolve.version import Capability, CudaVersion
 from tests.unit.matrix.toy import TextTables, book
 
@@ -94,14 +94,14 @@ def test_sources_of_an_overlay_are_its_own() -> None:
 
 def test_removals_that_meet_nothing_are_counted() -> None:
     over = {"gpu/card": 'card = [{name = "Tesla T4", remove = true}, {name = "Tesla T5", remove = true}]'}
-    assert book(over).removals_of_nothing("gpu/card", "card") == [(1, 1)]
+    assert book(over).idle_removals(Card) == [(1, 1)]
 
 
 def test_rows_know_their_layer_and_position() -> None:
     over = {
         "gpu/card": 'card = [{name = "New", capability = "7.5", class = "tegra"}, {name = "Tesla T4", capability = "8.0", class = "tegra"}]'
     }
-    assert [(one.row.name, one.layer, one.position) for one in book(over).placed("gpu/card", "card")] == [
+    assert [(one.row.name, one.layer, one.position) for one in book(over).placed(Card)] == [
         ("Tesla T4", 1, 1),
         ("NVIDIA A100-SXM4-40GB", 0, 1),
         ("NVIDIA GeForce RTX 2080 Ti", 0, 2),

@@ -60,7 +60,7 @@ RIGHT = [
     ("Comparison", "major found != major wanted", "major found != major wanted"),
 ]
 WRONG = [
-    ("Text", 3, "3 is not a text"),
+    ("Text", 3, "3 is not a string"),
     ("Text", " ", "is empty"),
     ("Text", "red \x1b[31m", "cannot be printed"),
     ("Text", "x" * 5000, "longer than"),
@@ -104,13 +104,13 @@ WRONG = [
     ("AptText", "cuda-{major:>99999999}", "{major}, {minor} and {release}"),
     ("AptText", "cuda-{0.__class__}", "{major}, {minor} and {release}"),
     ("Pattern", "a" * 3900 + "{found:numpyalias}" * 30, "longer than"),
-    ("Pattern", "found {found:nothing}", "no kind of field"),
+    ("Pattern", "found {found:nothing}", "not a kind of field"),
     ("Pattern", "(a", "missing )"),
     ("Pattern", "a+b", "without an upper bound"),
     ("Pattern", "(a{1,9}){1,9}", "repeats a repeat"),
-    ("Lines", " ", "text of at most"),
-    ("Percent", 101, "up to 100"),
-    ("Percent", True, "up to 100"),
+    ("Lines", " ", "string of at most"),
+    ("Percent", 101, "from 0 to 100"),
+    ("Percent", True, "from 0 to 100"),
     ("Comparison", "found is old", "comparison"),
 ]
 

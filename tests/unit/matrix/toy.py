@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.parse import compile_table
-from cudnn_resolve.matrix.row import Head
-from cudnn_resolve.matrix.table import P, Table
+from cudnn_resolve.matrix.table import PartT, Table, Top
 from cudnn_resolve.matrix.toml import decode
 
 HEAD = 'origin = "authored"\nsource.docs = {where = "https://docs.example/page", read = 2026-01-31}\n'
@@ -298,12 +298,10 @@ class TextTables:
     def path(self, name: str) -> str:
         return f"{self._label}/{name}.toml"
 
-    def head(self, name: str) -> Head | None:
-        return self._compile(name).framework
-
-    def part(self, name: str, part: type[P]) -> P | None:  # noqa: ARG002 - a table made of a text is whole
-        """Only whole tables."""
-        return None
+    def part(self, name: str, part: type[PartT]) -> PartT | None:
+        """Only the head, and whole tables."""
+        top: Any = Top(framework=self._compile(name).framework)
+        return top if part is Top else None
 
     def load(self, name: str) -> Table:
         self.loaded.append(name)

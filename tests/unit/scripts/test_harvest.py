@@ -265,7 +265,7 @@ def test_a_package_without_a_page(harvest: Harvest, index: LoopbackIndex) -> Non
     harvest.choose('drop_extras = []\n[[group]]\npackages = ["gone", "toy"]\n')
     index.add("toy-1-py3-none-any.whl")
 
-    assert "gone: the index answers 404" in harvest.run(code=2)
+    assert "gone: the index returned 404" in harvest.run(code=2)
     assert list(harvest.rows()) == ["1"]
 
 
@@ -291,7 +291,7 @@ def test_more_than_was_bargained_for(harvest: Harvest, index: LoopbackIndex) -> 
 def test_a_key_that_no_group_has(harvest: Harvest) -> None:
     harvest.choose('drop_extras = []\n[[group]]\npackages = ["toy"]\nversion = "1"\n')
 
-    assert "no such key of a group: version" in harvest.run(code=1)
+    assert "unknown keys of a group: version" in harvest.run(code=1)
 
 
 def test_which_releases_count(harvest: Harvest, index: LoopbackIndex) -> None:

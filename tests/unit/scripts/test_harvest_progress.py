@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 def test_elsewhere_a_line_now_and_then_has_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("harvest_progress.time.monotonic", iter(range(0, 200, 4)).__next__)
 
-    assert list(harvest_progress.told("abcdefg", "pages", 7)) == list("abcdefg")
+    assert list(harvest_progress.progress("abcdefg", "pages", 7)) == list("abcdefg")
 
     told = capsys.readouterr()
     assert told.out == ""
@@ -34,7 +34,7 @@ def test_a_terminal_has_a_bar_and_what_is_redirected_stays_clean(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
 
-    for number in harvest_progress.told(range(3), "packages", 3):
+    for number in harvest_progress.progress(range(3), "packages", 3):
         sys.stdout.write(f"package {number}\n")
 
     assert capsys.readouterr().out == "package 0\npackage 1\npackage 2\n"

@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("torch", "tfjax", "old", "new", "staged"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious").write_text("mine", "utf-8")
-    monkeypatch.setattr(validate_wheels, "program", lambda: "uv")
+    monkeypatch.setattr(validate_wheels, "uv_program", lambda: "uv")
     monkeypatch.setattr(validate_wheels, "install", lambda folder, _uv: (folder / "torch").mkdir(exist_ok=True))
     monkeypatch.setattr(validate_wheels, "stage", lambda folder: (folder / "staged").mkdir())
     monkeypatch.setattr(validate_wheels, "TRIALS", ())
