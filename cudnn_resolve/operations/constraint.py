@@ -9,7 +9,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.host.files import path_from, read_bounded
 from cudnn_resolve.operations.request import SIZE
 from cudnn_resolve.requirement.file import logical_lines, parse_requirement
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 
 MOST = 50
 """Files that are read, those that are named in others among them."""
@@ -17,7 +17,7 @@ _NESTED = r"(?:-c|--constraint|-r|--requirement)[=\s]\s*(\S.*)"
 _AT_ADDRESS = r"([A-Za-z0-9][\w.-]{0,199})\s*(?:\[[^\]]{0,500}\])?\s*@\s*\S"
 
 
-def configured(constraints: Iterable[tuple[str, str]], notes: list[str]) -> Iterator[Extra]:
+def configured(constraints: Iterable[tuple[str, str]], notes: list[str]) -> Iterator[RequirementLine]:
     """What the files say, each named by its path and by who names it (`PIP_CONSTRAINT`).
 
     What cannot be read, or is no limit on a version (a package at one address, a file on a server, another option), does not count,
@@ -37,7 +37,7 @@ class _Reader:
         self._said_by, self._notes = said_by, notes
         self._seen: set[str] = set()
 
-    def read(self, path: str, base: str | None = None) -> Iterator[Extra]:
+    def read(self, path: str, base: str | None = None) -> Iterator[RequirementLine]:
         """The limits in a file, which is named in the file `base`."""
         place = _path_of(path)
         if place is None:
@@ -55,7 +55,7 @@ class _Reader:
         for number, line in logical_lines(text):
             yield from self._line(line, f"{where}:{number}", where)
 
-    def _line(self, line: str, origin: str, where: str) -> Iterator[Extra]:
+    def _line(self, line: str, origin: str, where: str) -> Iterator[RequirementLine]:
         nested, pinned = re.fullmatch(_NESTED, line), re.match(_AT_ADDRESS, line)
         if nested is not None:
             yield from self.read(nested[1].strip(), where)
@@ -69,8 +69,8 @@ class _Reader:
             except InputError:
                 self._note(f"{origin} is no requirement")
                 return
-            if isinstance(found, Extra):
-                yield Extra(text=found.text, origin=f"{origin}, which {self._said_by} names", constraint=True)
+            if isinstance(found, RequirementLine):
+                yield RequirementLine(text=found.text, origin=f"{origin}, which {self._said_by} names", constraint=True)
 
     def _note(self, text: str) -> None:
         note = f"{self._said_by}: {text}"

@@ -73,7 +73,7 @@ def gather_question(
     from cudnn_resolve.operations.package_source import direct_of, open_packages, settings_of
     from cudnn_resolve.operations.request import request_of, wishes_of
     from cudnn_resolve.requirement.machine import machine_of
-    from cudnn_resolve.requirement.model import Extra
+    from cudnn_resolve.requirement.model import RequirementLine
 
     book = gather_book(options)
     wishes = wishes_of(options)
@@ -94,7 +94,7 @@ def gather_question(
         extras = (*extras, *configured(source.settings.constraints, source.notes))
     anew = _reinstalled(options, facts)
     there = or_none(facts.packages.pip) or {}
-    extras = (*extras, *(Extra(text=f"{name}=={there[name]}", origin="--reinstall-package") for name in anew))
+    extras = (*extras, *(RequirementLine(text=f"{name}=={there[name]}", origin="--reinstall-package") for name in anew))
     request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), direct)
     request = replace(request, verb=verb, anew=frozenset(anew))
     if not request.targets:  # packages laid anew are no stack: nothing is asked of a GPU

@@ -16,7 +16,7 @@ from cudnn_resolve.locking.file import relative_path
 from cudnn_resolve.locking.model import Lock, LockedRequest
 from cudnn_resolve.operations.options import LockRequest, declared
 from cudnn_resolve.operations.settings import MACHINE, project_settings, with_settings
-from cudnn_resolve.requirement.model import Extra, Request
+from cudnn_resolve.requirement.model import Request, RequirementLine
 
 FILES = ("requirement", "constraint", "group")
 """Options that name files."""
@@ -100,7 +100,7 @@ def asked_of(options: LockRequest, request: Request, base: str) -> LockedRequest
     return LockedRequest(
         targets=tuple(one.text if one.marker is None else f"{one.text}; {one.marker}" for one in (*request.targets, *request.conditional)),
         direct_targets=options.framework,
-        requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.extras)),
+        requirements=tuple(dict.fromkeys(_required(one, request, base) for one in request.requirements)),
         files={name: values for name, values in files.items() if values},
         cuda=options.cuda,
         cudnn=options.cudnn,
@@ -112,7 +112,7 @@ def asked_of(options: LockRequest, request: Request, base: str) -> LockedRequest
     )
 
 
-def _required(extra: Extra, request: Request, base: str) -> str:
+def _required(extra: RequirementLine, request: Request, base: str) -> str:
     """A further requirement as a lock in the folder `base` remembers it; a project of the user's by its place, whatever its version."""
     direct = request.direct.get(canonicalize_name(Requirement(extra.text).name))
     if direct is not None and not extra.constraint:

@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.faults import found_in, names_of
 from cudnn_resolve.operations.package_set import LIVE, Subject
 from cudnn_resolve.requirement.machine import Machine
-from cudnn_resolve.requirement.model import Extra, Request, Target
+from cudnn_resolve.requirement.model import Request, RequirementLine, Target
 from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
@@ -73,7 +73,7 @@ def _resolved(subject: Subject, book: Book, machine: Machine, known: Iterable[Ju
     )
     request = Request(
         targets=targets,
-        extras=tuple(Extra(text=name, origin=subject.name) for name in companions),
+        requirements=tuple(RequirementLine(text=name, origin=subject.name) for name in companions),
         channel="pip",
         preferences=dict(subject.packages),
         variant_indexes=any("+" in one.version for one in known),

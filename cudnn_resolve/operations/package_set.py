@@ -23,7 +23,7 @@ from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_vari
 from cudnn_resolve.operations.request import SIZE
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
-from cudnn_resolve.requirement.model import Extra, Request, Target
+from cudnn_resolve.requirement.model import Request, RequirementLine, Target
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution import tag
 from cudnn_resolve.resolution.attempt import attempt
@@ -277,7 +277,7 @@ class _Installer:
     def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
         return Request(
             targets=tuple(targets),
-            extras=tuple(Extra(text=text, origin=self.subject.name, constraint=True) for text in limits),
+            requirements=tuple(RequirementLine(text=text, origin=self.subject.name, constraint=True) for text in limits),
             channel="pip",
             strict_pins=True,
             variant_indexes=any("+" in one.text for one in targets),

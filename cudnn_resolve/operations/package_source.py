@@ -27,7 +27,7 @@ from cudnn_resolve.operations.listener import Listener
 from cudnn_resolve.operations.options import Options
 from cudnn_resolve.operations.request import Wishes, wishes_of
 from cudnn_resolve.requirement.file import Reference
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.requirement.source import Contents, Direct, File
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _said(options: Options, wishes: Wishes) -> IndexOptions:
     )
 
 
-def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[Extra, ...]]:
+def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[RequirementLine, ...]]:
     """What is behind the archives and folders that the wishes name, and the requirement that each of them is.
 
     InputError for one that cannot be used, IndexUnavailableError for one that cannot be had.
@@ -85,7 +85,7 @@ def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], 
         inside = f"[{','.join(reference.extras)}]" if reference.extras else ""
         marker = f"; {reference.marker}" if reference.marker else ""
         found.append(one)
-        extras.append(Extra(text=f"{one.name}{inside}=={one.offer.version}{marker}", origin=reference.origin))
+        extras.append(RequirementLine(text=f"{one.name}{inside}=={one.offer.version}{marker}", origin=reference.origin))
     return tuple(found), tuple(extras)
 
 

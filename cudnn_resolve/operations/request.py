@@ -16,7 +16,7 @@ from cudnn_resolve.host.files import exists, path_from, read_bounded
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.toml import decode
 from cudnn_resolve.operations.options import Options, said
-from cudnn_resolve.requirement.model import Extra, Limit, Request, Target
+from cudnn_resolve.requirement.model import Limit, Request, RequirementLine, Target
 from cudnn_resolve.requirement.source import Direct
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ SIZE = 4 * 1024 * 1024
 class Wishes(Struct, frozen=True, kw_only=True):
     """What files ask for besides the frameworks of the command line."""
 
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[RequirementLine, ...] = ()
     """Those of the command line first."""
     references: tuple[Reference, ...] = ()
     settings: tuple[Setting, ...] = ()
@@ -59,7 +59,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
 
     pre = options.pre or any(one.option == "--pre" for one in wishes.settings)
     targets = [parse_target(text, book) for text in options.framework if _companion(text, book) is None]
-    extras = [Extra(text=text, origin=SPOKEN) for text in options.framework if _companion(text, book) is not None]
+    extras = [RequirementLine(text=text, origin=SPOKEN) for text in options.framework if _companion(text, book) is not None]
     for extra in wishes.extras:
         target = None if extra.constraint else _framework(extra, book)
         if target is None:
@@ -85,7 +85,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         targets=merged(replace(one, pre=pre) for one in targets if one.marker is None),
         conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
         pre=pre,
-        extras=tuple(extras),
+        requirements=tuple(extras),
         direct={one.name: one for one in direct},
         settings=tuple(_settings(wishes, options)),
     )
@@ -97,7 +97,7 @@ def _companion(text: str, book: Book) -> str | None:
     return book.companion_of(name[0]) if name is not None and not book.is_framework(name[0]) else None
 
 
-def _implied(extras: Iterable[Extra], book: Book) -> Iterator[Target]:
+def _implied(extras: Iterable[RequirementLine], book: Book) -> Iterator[Target]:
     """The frameworks that packages go with, for a request that names none."""
     from packaging.specifiers import SpecifierSet
 
@@ -153,7 +153,7 @@ def wishes_of(options: Options) -> Wishes:
 
     lines = list(_lines(options))
     return Wishes(
-        extras=tuple(one for one in lines if isinstance(one, Extra)),
+        extras=tuple(one for one in lines if isinstance(one, RequirementLine)),
         references=tuple(one for one in lines if isinstance(one, Reference)),
         settings=tuple(_placed(one) for one in lines if isinstance(one, Setting)),
     )
@@ -201,7 +201,7 @@ def _lines(options: Options) -> Iterator[Line]:
         yield from read_requirements(path, read, constraint=True)
 
 
-def _framework(extra: Extra, book: Book) -> Target | None:
+def _framework(extra: RequirementLine, book: Book) -> Target | None:
     """A further requirement that is a framework, which is then a target like the others."""
     from packaging.requirements import Requirement
 

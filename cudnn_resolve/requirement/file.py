@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.masking import without_logins
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 
 _NESTED = r"(?:-r|--requirement)[=\s]\s*(\S.*)"
 _CONSTRAINT = r"(?:-c|--constraint)[=\s]\s*(\S.*)"
@@ -66,7 +66,7 @@ class Reference(Struct, frozen=True, kw_only=True):
     """The file that names it; None = the command line."""
 
 
-Line = Extra | Setting | Reference
+Line = RequirementLine | Setting | Reference
 
 
 def read_requirements(path: str, read: Reader, *, constraint: bool = False) -> Iterator[Line]:
@@ -121,7 +121,7 @@ def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[L
         yield _requirement(line, origin, where, constraint=constraint)
 
 
-def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Extra | Reference:
+def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> RequirementLine | Reference:
     editable = re.fullmatch(_EDITABLE, line)
     plain = editable[1].strip() if editable else re.sub(_HASH, "", line).strip()
     if (editable and " @ " not in plain) or re.fullmatch(_PLACE, plain) or (plain.endswith(_ARCHIVES) and not re.fullmatch(_NAMED, plain)):
@@ -135,10 +135,10 @@ def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> Ext
         )
     found = parse_requirement(plain, origin, base=where, constraint=constraint)
     hashes = tuple(one[1].lower() for one in re.finditer(_HASH, line))
-    return replace(found, hashes=hashes) if hashes and isinstance(found, Extra) else found
+    return replace(found, hashes=hashes) if hashes and isinstance(found, RequirementLine) else found
 
 
-def parse_requirement(text: str, origin: str, *, base: str | None, constraint: bool = False) -> Extra | Reference:
+def parse_requirement(text: str, origin: str, *, base: str | None, constraint: bool = False) -> RequirementLine | Reference:
     """One PEP 508 requirement; InputError that names `origin` for any other text."""
     try:
         requirement = Requirement(text)
@@ -152,7 +152,7 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
             hint=f"did you mean `{meant[1]}=={meant[2]}`?" if meant else "write one PEP 508 requirement a line, such as `numpy<2`",
         ) from error
     if requirement.url is None:
-        return Extra(text=text, origin=origin, constraint=constraint)
+        return RequirementLine(text=text, origin=origin, constraint=constraint)
     if constraint:
         raise InputError(f"a constraint limits versions; `{requirement.name}` names a file", code="requirements-invalid", context=origin)
     return Reference(

@@ -34,7 +34,7 @@ class Target(Struct, frozen=True, kw_only=True):
     """The targets that it was merged from; empty for one that was asked for once."""
 
 
-class Extra(Struct, frozen=True, kw_only=True):
+class RequirementLine(Struct, frozen=True, kw_only=True):
     """A further pip requirement of the project (`-r`), or a constraint (`-c`)."""
 
     text: str
@@ -62,7 +62,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """Targets with a marker, which count where it holds; see `resolution.marker`."""
     absent: tuple[Target, ...] = ()
     """Targets whose marker does not hold on the machine that the request was settled for."""
-    extras: tuple[Extra, ...] = ()
+    requirements: tuple[RequirementLine, ...] = ()
     cuda: Limit | None = None
     cudnn: Limit | None = None
     prefer: Literal["installed", "newest"] = "installed"

@@ -12,10 +12,10 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.requirement.file import Reference, parse_requirement
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 
 
-def read_project(document: Mapping[str, Any], path: str, extras: Sequence[str] = ()) -> Iterator[Extra | Reference]:
+def read_project(document: Mapping[str, Any], path: str, extras: Sequence[str] = ()) -> Iterator[RequirementLine | Reference]:
     """The dependencies of a project and those of some of its extras; InputError where they cannot be read from the file alone."""
     project = document.get("project")
     if not isinstance(project, Mapping):
@@ -38,14 +38,14 @@ def read_project(document: Mapping[str, Any], path: str, extras: Sequence[str] =
         yield from _all(by_name[canonicalize_name(extra)], f"{path}: project.optional-dependencies.{extra}", path)
 
 
-def read_group(document: Mapping[str, Any], path: str, name: str) -> Iterator[Extra | Reference]:
+def read_group(document: Mapping[str, Any], path: str, name: str) -> Iterator[RequirementLine | Reference]:
     """The requirements of one dependency group and of those that it includes; InputError where it cannot be had."""
     groups = document.get("dependency-groups", {})
     by_name: dict[str, Any] = {canonicalize_name(one): lines for one, lines in groups.items()} if isinstance(groups, Mapping) else {}
     yield from _group(by_name, path, name, ())
 
 
-def _group(groups: Mapping[str, Any], path: str, name: str, above: tuple[str, ...]) -> Iterator[Extra | Reference]:
+def _group(groups: Mapping[str, Any], path: str, name: str, above: tuple[str, ...]) -> Iterator[RequirementLine | Reference]:
     own = canonicalize_name(name)
     where = f"{path}: dependency-groups.{name}"
     if own not in groups:
@@ -62,7 +62,7 @@ def _group(groups: Mapping[str, Any], path: str, name: str, above: tuple[str, ..
             yield from _all([one], where, path)
 
 
-def _all(found: object, where: str, path: str) -> Iterator[Extra | Reference]:
+def _all(found: object, where: str, path: str) -> Iterator[RequirementLine | Reference]:
     for text in _texts(found, where):
         yield parse_requirement(text, where, base=path)
 

@@ -95,7 +95,7 @@ def _newest(source: Source, name: str, python: str | None) -> date | None:
 
 def _held(context: Context) -> Iterator[date]:
     """Days of the newest releases that the user admits of packages of which there is a newer one."""
-    for extra in context.request.extras:
+    for extra in context.request.requirements:
         one = parse_requirement(extra.text)
         name = canonicalize_name(one.name) if one is not None and one.specifier and context.metadata.applies(extra.text) else None
         if one is None or name is None or name in context.request.direct or context.book.framework_of(name) is not None:
@@ -130,7 +130,7 @@ def _bare(context: Context) -> Iterator[str]:
     if any(name in there for target in context.request.targets for name in context.book.framework(target.framework).packages):
         return
     asked: dict[str, bool] = {}
-    for extra in context.request.extras:
+    for extra in context.request.requirements:
         one = parse_requirement(extra.text)
         if one is not None and context.metadata.applies(extra.text):
             name = canonicalize_name(one.name)

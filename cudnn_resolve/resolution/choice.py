@@ -102,7 +102,7 @@ def is_late(book: Book, name: str) -> bool:
 
 def _pinned(request: Request) -> Iterator[Key]:
     """Packages that the user pins to one version: they are decided with the facts, since they leave no choice either."""
-    for extra in request.extras:
+    for extra in request.requirements:
         requirement = None if extra.constraint else parse_requirement(extra.text)
         if requirement is not None and is_exact(requirement.specifier):
             yield pip_key(requirement.name, requirement.extras)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.derive import asked
-from cudnn_resolve.requirement.model import Extra, Target
+from cudnn_resolve.requirement.model import RequirementLine, Target
 from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, OS, PYTHON, ROOT, GpuKey, InstalledKey, Key
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.open_request import OpenRequest
 
 
-Subject = Key | Target | Extra | str
+Subject = Key | Target | RequirementLine | str
 """What a condition is about."""
 
 
@@ -37,7 +37,7 @@ def conditions(machine: Machine, request: OpenRequest, protected: Sequence[Unask
 
     `protected`: the installed frameworks that must go on working.
     """
-    for extra in request.extras:
+    for extra in request.requirements:
         yield _extra(extra)
     yield from _system(machine, frozenset().union(*(one.names for one in protected)), alone=len(request.targets) == 1)
     for one in protected:
@@ -64,7 +64,7 @@ def _option(about: Subject, what: str, because: str, **usual: Any) -> Condition:
     return Condition(about=about, what=what, because=because, without=lambda machine, request: (machine, replace(request, **usual)))
 
 
-def _extra(extra: Extra) -> Condition:
+def _extra(extra: RequirementLine) -> Condition:
     because = f"{'a constraint' if extra.constraint else 'asked for'} in {extra.origin}"
     return Condition(
         about=extra, what=extra.text, because=because, without=lambda machine, request: (machine, without_line(request, extra))
@@ -94,9 +94,9 @@ def _target(target: Target) -> Condition:
     )
 
 
-def without_line(request: OpenRequest, line: Extra) -> OpenRequest:
+def without_line(request: OpenRequest, line: RequirementLine) -> OpenRequest:
     """The request without one of its further requirements."""
-    return replace(request, extras=tuple(one for one in request.extras if one is not line))
+    return replace(request, requirements=tuple(one for one in request.requirements if one is not line))
 
 
 def without_target(request: OpenRequest, target: Target) -> OpenRequest:

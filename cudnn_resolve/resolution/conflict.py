@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from cudnn_resolve.requirement.derive import is_exact, packages_of
 from cudnn_resolve.requirement.extra import fits
-from cudnn_resolve.requirement.model import Extra, Target
+from cudnn_resolve.requirement.model import RequirementLine, Target
 from cudnn_resolve.resolution.attempt import on_each_python
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.conflict_lines import clashes, not_there, withdrawn
@@ -66,8 +66,8 @@ def minimum(
     """
     core: list[Condition] = []
     is_shown = found is not None and not found.exhausted and found.rounds < ROUNDS
-    limits = tuple(extra for extra in request.extras if extra.constraint)  # a line that moves a framework may be left out
-    protected = Universe(Context(book, machine, replace(request, extras=limits))).installed.protected
+    limits = tuple(extra for extra in request.requirements if extra.constraint)  # a line that moves a framework may be left out
+    protected = Universe(Context(book, machine, replace(request, requirements=limits))).installed.protected
     every = list(conditions(machine, request, protected))
     met = [condition for condition in every if found is None or _was_met(condition, found)]
     failure: Failure | None = None
@@ -77,7 +77,7 @@ def minimum(
         other_machine, other_request = machine, request
         for condition in group:
             other_machine, other_request = condition.without(other_machine, other_request)
-        is_asked = other_request.targets or any(not extra.constraint for extra in other_request.extras)
+        is_asked = other_request.targets or any(not extra.constraint for extra in other_request.requirements)
         less = _failure(book, other_machine, other_request) if is_asked else None
         is_given_up = is_shown and less is not None and less.exhausted  # it shows nothing where the whole was shown to have no answer
         if less is not None and not is_given_up:
@@ -94,7 +94,7 @@ def minimum(
 def _was_met(condition: Condition, found: Failure) -> bool:
     """False for a line of the request that had no part in a failure; of facts, candidates tell only the first that they met."""
     about = condition.about
-    if isinstance(about, Extra) and not about.constraint and found.core:
+    if isinstance(about, RequirementLine) and not about.constraint and found.core:
         return any(text == about.text for _, text in found.core)
     return True
 

@@ -178,7 +178,7 @@ class Context:
 def constraints(request: Request) -> dict[str, tuple[tuple[str, SpecifierSet], ...]]:
     """The constraints of a request by the package that they limit."""
     out: dict[str, tuple[tuple[str, SpecifierSet], ...]] = {}
-    for extra in request.extras:
+    for extra in request.requirements:
         requirement = parse_requirement(extra.text) if extra.constraint else None
         if requirement is not None:
             name = canonicalize_name(requirement.name)

@@ -77,7 +77,7 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
     # setuptools is counted in: what a framework requires (tensorboard) brings it where nothing else does.
     there: set[str] = {"setuptools", *context.machine.pip}
     there.update(canonicalize_name(one.name) for one, _ in context.metadata.requirements(release))
-    for extra in context.request.extras:
+    for extra in context.request.requirements:
         asked = parse_requirement(extra.text)
         if asked is not None:
             there.add(canonicalize_name(asked.name))

@@ -175,7 +175,7 @@ def _hold_need(key: Key, hold: Hold, who: str) -> Need:
 def _is_asked(request: Request, framework: str, packages: set[str]) -> bool:
     if any(target.framework == framework for target in request.targets):
         return True
-    lines = (parse_requirement(extra.text) for extra in request.extras if not extra.constraint)
+    lines = (parse_requirement(extra.text) for extra in request.requirements if not extra.constraint)
     return any(line is not None and canonicalize_name(line.name) in packages for line in lines)
 
 

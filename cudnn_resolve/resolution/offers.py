@@ -93,7 +93,7 @@ class Offers:
 def accepted_hashes(request: Request, book: Book) -> dict[str, frozenset[str]]:
     """`sha256:…` of the files that are accepted, for each package with such a limit; those of a framework hold for all its packages."""
     out: dict[str, frozenset[str]] = {}
-    for extra in request.extras:
+    for extra in request.requirements:
         requirement = parse_requirement(extra.text) if extra.hashes else None
         if requirement is not None:
             out[canonicalize_name(requirement.name)] = frozenset(extra.hashes)

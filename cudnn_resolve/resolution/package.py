@@ -32,7 +32,7 @@ from cudnn_resolve.version import CudaVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.model import Extra
+    from cudnn_resolve.requirement.model import RequirementLine
     from cudnn_resolve.resolution.context import Context
 
 _UNKNOWN = 500
@@ -362,7 +362,7 @@ def _is_build(other: CudnnCandidate, release: Release) -> bool:
     return other.channel == "pip" and other.build.wheel == release.package and str(other.build.version) == release.text
 
 
-def asked_need(extra: Extra, context: Context) -> Need:
+def asked_need(extra: RequirementLine, context: Context) -> Need:
     """The need behind a further requirement of the user; a pre-release that is installed meets it, as it does for pip."""
     requirement = Requirement(extra.text)
     spec = requirement.specifier

@@ -41,7 +41,7 @@ def likely_packages(book: Book, machine: Machine, request: Request) -> Iterator[
         waiting += _required(book, machine, build.package, build.version.__eq__, extras_of(build), environment)
     if waiting and request.device != "cpu":
         yield from _libraries_of_all_majors(book)
-    waiting += _parsed((extra.text for extra in request.extras if not extra.constraint), (), environment)
+    waiting += _parsed((extra.text for extra in request.requirements if not extra.constraint), (), environment)
     while waiting:
         requirement = waiting.pop()
         name = canonicalize_name(requirement.name)

@@ -218,8 +218,8 @@ def _separate(trials: Trials) -> Iterator[Relaxation]:
         return
     for target in reversed(request.targets):
         rest = without_target(request, target)
-        constraints = tuple(one for one in request.extras if one.constraint)
-        alone = replace(request, targets=(replace(target, origin=None, hashes=()),), extras=constraints, unsettled=None)
+        constraints = tuple(one for one in request.requirements if one.constraint)
+        alone = replace(request, targets=(replace(target, origin=None, hashes=()),), requirements=constraints, unsettled=None)
         first, second = trials.of(rest), trials.of(alone, pip={}, requires={})
         if first is not None and second is not None:
             what = f"{target.text} in an environment of its own: two {'locks' if request.verb == 'lock' else 'plans'} instead of one"
@@ -320,7 +320,7 @@ def _gpus(trials: Trials) -> Iterator[Relaxation]:
 def _extras(trials: Trials) -> Iterator[Relaxation]:
     """A line of a requirements file left out."""
     request = trials.request
-    for extra in (one for one in request.extras if one in trials.core):
+    for extra in (one for one in request.requirements if one in trials.core):
         spoken = ("", extra.text)  # it stands on the command line, in no file
         change = f"without `{extra.text}`" if spoken in request.context else f"edit {extra.origin}: without `{extra.text}`"
         line = command(replace(request, context=tuple(one for one in request.context if one != spoken)))

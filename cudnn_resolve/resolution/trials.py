@@ -60,7 +60,10 @@ class Trials(Struct, frozen=True):
         """True where the conflict is there after a change of the machine, too, by what little of the request it needs."""
         machine, part = self.least
         request = self.request
-        if request.unsettled is not None or (len(part.targets), len(part.extras)) == (len(request.targets), len(request.extras)):
+        if request.unsettled is not None or (len(part.targets), len(part.requirements)) == (
+            len(request.targets),
+            len(request.requirements),
+        ):
             return False  # other targets may be asked for there, or the whole is as quickly tried as the part
         found = attempt(self.book, replace(machine, **change), replace(part, budget=request.budget), None, ROUNDS)
         return isinstance(found, Failure) and not found.exhausted

@@ -128,7 +128,7 @@ class Universe:
 
     def root_needs(self, companions: Iterable[str]) -> list[Need]:
         """What must hold whatever is chosen: the user's words, and that installed packages move along."""
-        extras = (one for one in self.request.extras if not one.constraint and self.context.metadata.applies(one.text))
+        extras = (one for one in self.request.requirements if not one.constraint and self.context.metadata.applies(one.text))
         return [
             *(target_need(target, self.book) for target in self.request.targets),
             *(asked_need(extra, self.context) for extra in extras),

@@ -17,7 +17,7 @@ from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of
-from cudnn_resolve.requirement.model import Extra, Request
+from cudnn_resolve.requirement.model import Request, RequirementLine
 from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Resolution
@@ -95,7 +95,7 @@ def request(book: Book, *targets: str, extras: Iterable[str] = (), **options: An
             options[name] = parse_limit(options[name], f"--{name}")
     return Request(
         targets=tuple(parse_target(target, book) for target in targets),
-        extras=tuple(Extra(text=text, origin=f"requirements.txt:{number}") for number, text in enumerate(extras, 1)),
+        requirements=tuple(RequirementLine(text=text, origin=f"requirements.txt:{number}") for number, text in enumerate(extras, 1)),
         **options,
     )
 

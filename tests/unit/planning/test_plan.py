@@ -12,7 +12,7 @@ from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.report.script import render as script
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 from tests.lock_maker import answer, lock_of, pinned
 from tests.worlds.load import facts, gpu, plan, request, versions, world
 
@@ -164,8 +164,8 @@ def test_steps_in_a_safe_order() -> None:
 
 def test_what_the_installer_chooses_is_asked_for_with_all_that_is_required_of_it() -> None:
     asked = request(BOOK, "south==2.0", extras=("left-pad>=1", "left-pad!=1.3", "right-pad"))
-    limit = Extra(text="left-pad<2", origin="constraints.txt:1", constraint=True)
-    found = plan(BOOK, facts(), replace(asked, extras=(*asked.extras, limit)))
+    limit = RequirementLine(text="left-pad<2", origin="constraints.txt:1", constraint=True)
+    found = plan(BOOK, facts(), replace(asked, requirements=(*asked.requirements, limit)))
 
     assert found.steps[-1].kind == "pip-unpinned"
     assert found.steps[-1].argv is not None

@@ -10,7 +10,7 @@ import pytest
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.requirement.file import Line, Reference, Setting, read_requirements
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 
 
 class Files:
@@ -33,7 +33,7 @@ def lines(text: str, more: Mapping[str, str] | None = None, *, constraint: bool 
 
 
 def read(text: str, **more: str) -> list[tuple[str, str]]:
-    return [(one.text, one.origin) for one in lines(text, more) if isinstance(one, Extra)]
+    return [(one.text, one.origin) for one in lines(text, more) if isinstance(one, RequirementLine)]
 
 
 def texts(text: str, **more: str) -> list[str]:
@@ -106,7 +106,7 @@ def test_options_of_pip_that_say_where_packages_come_from_are_settings() -> None
 def test_hashes_are_kept_with_their_requirement() -> None:
     (found,) = lines("numpy==1.26.4 \\\n    --hash=sha256:AB \\\n    --hash=sha256:cd\n")
 
-    assert isinstance(found, Extra)
+    assert isinstance(found, RequirementLine)
     assert (found.text.strip(), found.hashes) == ("numpy==1.26.4", ("sha256:ab", "sha256:cd"))
 
 
@@ -119,12 +119,12 @@ def test_a_message_does_not_repeat_a_login() -> None:
 def test_constraints_limit_without_asking() -> None:
     found = lines("numpy\n-c limits.txt\n", {"limits": "numpy<2\n-r more.txt\n", "more": "scipy<2"})
 
-    assert [(one.text, one.constraint) for one in found if isinstance(one, Extra)] == [
+    assert [(one.text, one.constraint) for one in found if isinstance(one, RequirementLine)] == [
         ("numpy", False),
         ("numpy<2", True),
         ("scipy<2", True),
     ]
-    assert [one.constraint for one in lines("a<1", constraint=True) if isinstance(one, Extra)] == [True]
+    assert [one.constraint for one in lines("a<1", constraint=True) if isinstance(one, RequirementLine)] == [True]
     with pytest.raises(InputError, match="constraint"):
         lines("x @ https://files.example/x-1-py3-none-any.whl", constraint=True)
 

@@ -33,5 +33,5 @@ def test_a_request_can_be_written_and_read_back() -> None:
     again = msgspec.json.decode(text, type=Request, dec_hook=read)
 
     assert msgspec.json.encode(again, enc_hook=written) == text
-    assert (again.targets, again.extras, again.cuda, again.anew) == (asked.targets, asked.extras, asked.cuda, asked.anew)
+    assert (again.targets, again.requirements, again.cuda, again.anew) == (asked.targets, asked.requirements, asked.cuda, asked.anew)
     assert again.direct["around"].offer.files == (file,)

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution import conflict
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
@@ -246,10 +246,10 @@ def test_only_files_with_the_hashes_that_the_user_gives_are_taken() -> None:
     listing = source.listing("app")
     assert listing is not None
     digest = listing.offers[1].files[0].hashes["sha256"]
-    good = Extra(text="app", origin="r.txt:1", hashes=(f"sha256:{digest}",))
+    good = RequirementLine(text="app", origin="r.txt:1", hashes=(f"sha256:{digest}",))
 
-    assert versions(asked(source, extras=(good,)))["app"] == "1.0"
-    assert "app" in words(asked(source, extras=(replace(good, hashes=("sha256:00",)),)))
+    assert versions(asked(source, requirements=(good,)))["app"] == "1.0"
+    assert "app" in words(asked(source, requirements=(replace(good, hashes=("sha256:00",)),)))
 
 
 def test_hashes_of_a_framework_count_too() -> None:
@@ -327,14 +327,17 @@ def test_constraints_limit_what_is_needed_and_ask_for_nothing() -> None:
     source = index_of(
         BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": Published(), "2.0": Published()}, "other": {"1": Published()}}
     )
-    limits = (Extra(text="lib<2", origin="limits.txt:1", constraint=True), Extra(text="other<1", origin="limits.txt:2", constraint=True))
-    extra = Extra(text="app", origin="requirements.txt:1")
-    found = versions(asked(source, extras=(extra, *limits)))
+    limits = (
+        RequirementLine(text="lib<2", origin="limits.txt:1", constraint=True),
+        RequirementLine(text="other<1", origin="limits.txt:2", constraint=True),
+    )
+    extra = RequirementLine(text="app", origin="requirements.txt:1")
+    found = versions(asked(source, requirements=(extra, *limits)))
 
     assert found["lib"] == "1.0"
     assert "other" not in found
-    never = Extra(text="lib>2", origin="limits.txt:3", constraint=True)
-    said = words(asked(source, extras=(extra, never)))
+    never = RequirementLine(text="lib>2", origin="limits.txt:3", constraint=True)
+    said = words(asked(source, requirements=(extra, never)))
     assert "lib>2" in said
     assert "limits.txt:3" in said
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import FakeSource, Published, index_of
@@ -115,8 +115,8 @@ def half_a_cache(releases: dict[str, dict[str, Published]], lacks: str) -> FakeS
 def test_offline_a_half_filled_cache_leaves_no_companion_behind() -> None:
     releases = {"north-vision": {"0.1.1": Published(("north==2.0", "pillow>=11.5"))}, "pillow": {"11.5.0": Published()}}
     here = {"packages": {"pip": {"north": "3.0", "north-vision": "0.2"}, "apt": {}}}
-    limit = Extra(text="north-vision!=0.1", origin="constraints.txt:1", constraint=True)
-    wish = replace(request(BOOK, "north==2.0"), extras=(limit,))
+    limit = RequirementLine(text="north-vision!=0.1", origin="constraints.txt:1", constraint=True)
+    wish = replace(request(BOOK, "north==2.0"), requirements=(limit,))
     found = resolve(BOOK, machine_of(facts(**here), BOOK), wish, half_a_cache(releases, "pillow"))
 
     assert isinstance(found, Resolution)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.requirement.model import Extra
+from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.resolve import resolve
@@ -27,7 +27,7 @@ HERE = machine(BOOK, driver={"version": "580.65.06"}, python={"version": "3.11.9
 )
 def test_they_are_kept_where_the_library_can_be_that_release(target: str, pin: str, chosen: str | None, left: set[tuple[str, str]]) -> None:
     around = Direct(name="around", url="file:///around", offer=Offer(version="1.0", files=()), metadata=Metadata((pin,), None, ()))
-    asked = replace(request(BOOK, target), direct={"around": around}, extras=(Extra(text="around", origin="r.txt:1"),))
+    asked = replace(request(BOOK, target), direct={"around": around}, requirements=(RequirementLine(text="around", origin="r.txt:1"),))
     found = resolve(BOOK, HERE, asked)
 
     assert isinstance(found, Resolution)
