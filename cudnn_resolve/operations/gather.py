@@ -96,7 +96,7 @@ def gather_question(
     there = or_none(facts.packages.pip) or {}
     extras = (*extras, *(RequirementLine(text=f"{name}=={there[name]}", origin="--reinstall-package") for name in anew))
     request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), direct)
-    request = replace(request, verb=verb, anew=frozenset(anew))
+    request = replace(request, verb=verb, reinstall=frozenset(anew))
     if not request.targets:  # packages laid anew are no stack: nothing is asked of a GPU
         request = replace(request, device="cpu")
     machine = machine_of(facts, book)

@@ -31,7 +31,7 @@ def library_warnings(resolution: Resolution, book: Book) -> Iterator[Warning]:
 
 def _cuda_majors(resolution: Resolution) -> Iterator[Warning]:
     """Requested and standing frameworks that use different CUDA majors."""
-    standing = [one.build for one in resolution.unasked if one.build is not None and one.libraries != "none"]
+    standing = [one.build for one in resolution.unrequested if one.build is not None and one.libraries != "none"]
     builds = [build for build in (*resolution.builds, *standing) if build.cuda is not None]
     requested = {build.cuda.major for build in resolution.builds if build.cuda is not None}
     if requested and len(requested | {build.cuda.major for build in builds if build.cuda is not None}) > 1:
@@ -49,7 +49,7 @@ def _cudnn_majors(resolution: Resolution, book: Book) -> Iterator[Warning]:
     if not loaded:
         return
     after = versions_after(book, resolution)
-    standing = [one for one in resolution.unasked if one.build is not None and one.works and broken_by(one, after) is None]
+    standing = [one for one in resolution.unrequested if one.build is not None and one.works and broken_by(one, after) is None]
     wanted = {f"{one.package} wants": str(one.build.cudnn) for one in standing if one.build is not None and one.build.cudnn is not None}
     if len({text.partition(".")[0] for text in (*loaded.values(), *wanted.values())}) > 1:
         each = ", ".join(f"{framework} cuDNN {text}" for framework, text in (loaded | wanted).items())

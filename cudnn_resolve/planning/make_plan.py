@@ -37,7 +37,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
     `source` is the one that the resolution was made with; its remarks become notes and warnings.
     """
     request = outcome.request
-    targets = (*(target.text for target in request.targets), *(f"{name} (reinstall)" for name in sorted(request.anew)))
+    targets = (*(target.text for target in request.targets), *(f"{name} (reinstall)" for name in sorted(request.reinstall)))
     notes = tuple(source.notes) if source is not None else ()
     if isinstance(outcome, Conflict):
         conflict = Refusal(message=outcome.message, causes=outcome.causes, relaxations=outcome.relaxations)
@@ -47,7 +47,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         outcome.machine.pip,
         book,
         gpu={pin.name: pin.build.cuda is not None for pin in outcome.pip if pin.build is not None},
-        reinstall=request.anew,
+        reinstall=request.reinstall,
     )
     unmet = unmet_pins(outcome.machine, book, pip, installed_requires(outcome, book))
     unpinned = tuple(sorted(pin.name for pin in outcome.pip if pin.version is None))
@@ -136,7 +136,7 @@ def _requested(resolution: Resolution) -> Iterator[StackFramework]:
 def _unrequested(resolution: Resolution, book: Book) -> Iterator[StackFramework]:
     """Installed frameworks that nobody requested and that keep working."""
     after = versions_after(book, resolution)
-    for standing in resolution.unasked:
+    for standing in resolution.unrequested:
         build = standing.build
         if build is None or not standing.works or broken_by(standing, after) is not None:
             continue

@@ -79,7 +79,7 @@ def warnings(
 def _standing_frameworks(resolution: Resolution, facts: Facts, book: Book) -> Iterator[Warning]:
     """Installed frameworks that the plan breaks, and those that were broken before."""
     after = versions_after(book, resolution)
-    for framework in resolution.unasked:
+    for framework in resolution.unrequested:
         because = broken_by(framework, after)
         if because is not None:
             effect = "will no longer import" if framework.is_linked else "will no longer work as before"
@@ -224,7 +224,7 @@ def _years_old(resolution: Resolution, book: Book) -> Iterator[Warning]:
 
 def _near_names(resolution: Resolution, book: Book) -> Iterator[Warning]:
     """Requested packages that no index was asked for and whose names nearly match a framework's."""
-    requested = {canonicalize_name(found[0]) for extra in resolution.request.extras if (found := _NAME.match(extra.text)) is not None}
+    requested = {canonicalize_name(found[0]) for line in resolution.request.requirements if (found := _NAME.match(line.text)) is not None}
     for pin in resolution.pip:
         if pin.version is not None or pin.name not in requested or book.package(pin.name) is not None:
             continue

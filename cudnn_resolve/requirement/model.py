@@ -80,9 +80,9 @@ class Request(Struct, frozen=True, kw_only=True):
     """Packages that come from one place only, by their normalized names."""
     allow_break: frozenset[str] = frozenset()
     """Installed frameworks that may stop working, by their names in the matrix."""
-    careful: bool = False
+    strict_installed: bool = False
     """True where everything that an installed framework declares holds, whether asked for or not; tried before what lets go of some."""
-    anew: frozenset[str] = frozenset()
+    reinstall: frozenset[str] = frozenset()
     """Installed packages whose files are laid anew although their version stays."""
     verb: str = "plan"
     """The command that asks: the one that is proposed where it cannot be answered."""

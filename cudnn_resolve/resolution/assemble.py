@@ -66,7 +66,7 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         channels=_channels(pins, builds),
         driver_min=minimum,
         driver_because=why,
-        unasked=universe.installed.unasked,
+        unrequested=universe.installed.unrequested,
         dropped=tuple(dropped),
         rounds=solved.rounds,
         unreached=pip.unreached,

@@ -72,7 +72,7 @@ def _by_care(book: Book, machine: Machine, request: OpenRequest) -> Iterator[Ope
     asked = {name for target in request.targets for name in book.distributions(target.framework)}
     if any(name in machine.pip for name in packages - asked):
         for allowed in dict.fromkeys((frozenset[str](), request.allow_break)):
-            yield replace(request, allow_break=allowed, careful=True)
+            yield replace(request, allow_break=allowed, strict_installed=True)
             yield replace(request, allow_break=allowed)
     else:
         yield request

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.resolution.installed import UnaskedFramework
+    from cudnn_resolve.resolution.installed import UnrequestedFramework
     from cudnn_resolve.resolution.model import Reason, Resolution
 
 
@@ -83,7 +83,7 @@ def _links(resolution: Resolution, reasons: Iterable[Reason], seen: frozenset[Ke
     found: dict[tuple[str, str, bool], Link] = {}
     for reason in reasons:
         above = reason.parent_key
-        stays = next((one for one in resolution.unasked if reason.requested_by == installed_name(one)), None)
+        stays = next((one for one in resolution.unrequested if reason.requested_by == installed_name(one)), None)
         links: tuple[Link, ...] = (_stays(stays),) if stays is not None else ()
         if stays is None and above is not None and above not in seen and above in resolution.pins:
             behind = [one for one in resolution.pins[above].reasons if one.parent_key not in seen]
@@ -94,15 +94,15 @@ def _links(resolution: Resolution, reasons: Iterable[Reason], seen: frozenset[Ke
     return tuple(found.values())
 
 
-def _stays(one: UnaskedFramework) -> Link:
+def _stays(one: UnrequestedFramework) -> Link:
     """The end of a chain that begins with an installed framework."""
     because = f"nobody asks for it, it works, and a plan keeps what works (`--allow-break {one.framework}` gives it up)"
     return Link(text=f"{one.who} is installed", because=because, parent=None, obeyed=True)
 
 
-def _kept(resolution: Resolution, name: str) -> UnaskedFramework | None:
+def _kept(resolution: Resolution, name: str) -> UnrequestedFramework | None:
     """The installed framework of that package that a plan keeps although nobody asks for it."""
-    found = (one for one in resolution.unasked if one.package == name and one.works and not one.may_break)
+    found = (one for one in resolution.unrequested if one.package == name and one.works and not one.may_break)
     return next(found, None)
 
 
@@ -116,7 +116,7 @@ def _absence(resolution: Resolution, word: str, book: Book) -> str:
                     return f"{pin.name} is chosen, and one environment holds one of the two"
                 return f"{pin.name} is chosen, which owns the same files; the two would overwrite one another"
     here = resolution.machine.pip.get(name)
-    users = [one.who for one in resolution.unasked if any(canonicalize_name(each.name) == name for each in one.requires)]
+    users = [one.who for one in resolution.unrequested if any(canonicalize_name(each.name) == name for each in one.requires)]
     if here is not None and users:
         return f"it is installed ({here}) for {' and '.join(users)}, and left alone"
     component = book.component(name)

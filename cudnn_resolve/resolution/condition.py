@@ -14,7 +14,7 @@ from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, 
 
 if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine, MachineGpu
-    from cudnn_resolve.resolution.installed import UnaskedFramework
+    from cudnn_resolve.resolution.installed import UnrequestedFramework
     from cudnn_resolve.resolution.open_request import OpenRequest
 
 
@@ -32,7 +32,7 @@ class Condition(Struct, frozen=True, kw_only=True):
     without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
 
 
-def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnaskedFramework]) -> Iterator[Condition]:
+def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnrequestedFramework]) -> Iterator[Condition]:
     """Every wish and fact, those that least often matter first, so that what is left are those that a person would name.
 
     `protected`: the installed frameworks that must go on working.
@@ -79,7 +79,7 @@ def _gpu(number: int, gpu: MachineGpu) -> Condition:
     return Condition(about=GpuKey(number), what=f"the GPU: {gpu.label}", because="the machine's hardware", without=without)
 
 
-def _installed(one: UnaskedFramework) -> Condition:
+def _installed(one: UnrequestedFramework) -> Condition:
     def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
         return machine, replace(request, allow_break=request.allow_break | {one.framework})
 

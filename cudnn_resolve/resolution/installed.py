@@ -1,7 +1,7 @@
 """Installed frameworks that nobody asked for: what they live on is a constraint.
 
 Held are the libraries that such a framework loads, what the matrix knows to break it, and new majors of packages beyond what it declares.
-Its other pins hold only where an answer is found that keeps them, too (`Request.careful`): some declare more than they need. A framework
+Its other pins hold only where an answer is found that keeps them, too (`Request.strict_installed`): some declare more than they need. A framework
 that cannot load as it is holds nothing.
 """
 
@@ -53,7 +53,7 @@ class Hold(Struct, frozen=True, kw_only=True):
     """False for what the environment does not meet yet: a plan meets it where it can, and breaks nothing where it cannot."""
 
 
-class UnaskedFramework(Struct, frozen=True, kw_only=True):
+class UnrequestedFramework(Struct, frozen=True, kw_only=True):
     """An installed framework that nobody asked for."""
 
     framework: str
@@ -87,7 +87,7 @@ class UnaskedFramework(Struct, frozen=True, kw_only=True):
         return frozenset({self.package, *(hold.package for hold in self.holds)})
 
 
-def installed_name(one: UnaskedFramework) -> str:
+def installed_name(one: UnrequestedFramework) -> str:
     """How a need names an installed framework that has it: `torch 2.6.0 (installed)`."""
     return f"{one.who} (installed)"
 
@@ -104,7 +104,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
         yield Candidate(key=key, version="installed")
 
     @cached_property
-    def unasked(self) -> tuple[UnaskedFramework, ...]:
+    def unrequested(self) -> tuple[UnrequestedFramework, ...]:
         """All of them."""
         context, installed = self._context, self._context.machine.pip
         out = []
@@ -119,9 +119,9 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
         return tuple(out)
 
     @cached_property
-    def protected(self) -> tuple[UnaskedFramework, ...]:
+    def protected(self) -> tuple[UnrequestedFramework, ...]:
         """Those that must go on working."""
-        return tuple(one for one in self.unasked if one.works and not one.may_break)
+        return tuple(one for one in self.unrequested if one.works and not one.may_break)
 
     @cached_property
     def held(self) -> Mapping[Key, Sequence[Need]]:
@@ -160,7 +160,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
                 yield _leaving(one, f"{one.who} is built with cuDNN {built} and lives on the system's")
 
 
-def _leaving(one: UnaskedFramework, because: str) -> Need:
+def _leaving(one: UnrequestedFramework, because: str) -> Need:
     """The need that an installed framework goes, which it does not."""
     return Need(InstalledKey(one.framework), lambda _: False, f"the installed {one.who} to go", because)
 
@@ -179,14 +179,14 @@ def _is_asked(request: Request, framework: str, packages: set[str]) -> bool:
     return any(line is not None and canonicalize_name(line.name) in packages for line in lines)
 
 
-def _unasked(context: Context, framework: str, package: str) -> UnaskedFramework:
+def _unasked(context: Context, framework: str, package: str) -> UnrequestedFramework:
     version = context.machine.pip[package]
     build = installed_build(context, framework, package, version)
     libraries = _libraries(context, build) if build is not None else "none"
     is_linked = build is not None and build.cuda is not None and build.delivery == "wheel" and build.extra is None
     who = f"{package} {version}"
     requires = tuple(_requires(context, package, version))
-    found = UnaskedFramework(
+    found = UnrequestedFramework(
         framework=framework,
         package=package,
         version=version,
@@ -332,8 +332,8 @@ def _requirement_hold(context: Context, requirement: Requirement, who: str) -> H
             return None
         return Hold(package=name, test=test, text=f"{name}{lowest}", because=because, declared=spec, library=True, met=here is not None)
     met = _is_met(context, requirement)
-    strict = component is not None or name in _COMPILED_AGAINST or context.request.careful
-    if strict and (met or here is None or (context.request.careful and _is_too_old(spec, here))):
+    strict = component is not None or name in _COMPILED_AGAINST or context.request.strict_installed
+    if strict and (met or here is None or (context.request.strict_installed and _is_too_old(spec, here))):
         return Hold(package=name, test=contains(spec), text=f"{name}{spec}", because=because, library=component is not None, met=met)
     if strict or not met or here is None:
         return None
@@ -362,7 +362,7 @@ def _is_met(context: Context, requirement: Requirement) -> bool:
     return here is not None and requirement.specifier.contains(here, prereleases=True)
 
 
-def broken_by(one: UnaskedFramework, versions: Mapping[str, str]) -> str | None:
+def broken_by(one: UnrequestedFramework, versions: Mapping[str, str]) -> str | None:
     """Why a framework no longer works once these versions are installed, None where nothing that it lives on goes."""
     for hold in one.holds:
         if not hold.met:
@@ -375,7 +375,7 @@ def broken_by(one: UnaskedFramework, versions: Mapping[str, str]) -> str | None:
     return None
 
 
-def is_apart(one: UnaskedFramework, builds: Iterable[Build]) -> bool:
+def is_apart(one: UnrequestedFramework, builds: Iterable[Build]) -> bool:
     """True for an installed framework that lives on another CUDA major than one of these builds."""
     own = one.build.cuda if one.build is not None and one.libraries != "none" else None
     return own is not None and any(build.cuda is not None and build.cuda.major != own.major for build in builds)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Direct, File, Offer
     from cudnn_resolve.resolution.candidate import Candidate, Channel
-    from cudnn_resolve.resolution.installed import UnaskedFramework
+    from cudnn_resolve.resolution.installed import UnrequestedFramework
     from cudnn_resolve.resolution.key import Key
     from cudnn_resolve.version import DriverVersion
 
@@ -105,7 +105,7 @@ class Resolution(Struct, frozen=True, kw_only=True):
     """Framework to where its CUDA and cuDNN libraries come from."""
     driver_min: str | None
     driver_because: str | None
-    unasked: tuple[UnaskedFramework, ...] = ()
+    unrequested: tuple[UnrequestedFramework, ...] = ()
     """Installed frameworks that nobody asked for."""
     dropped: tuple[str, ...] = ()
     """Installed companions that could not move along."""

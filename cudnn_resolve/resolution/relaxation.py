@@ -284,7 +284,7 @@ def _broken(trials: Trials) -> Iterator[Relaxation]:
         if found is None:
             continue
         after = versions_after(book, found)
-        gone = [one for one in found.unasked if one.may_break and (broken_by(one, after) is not None or is_apart(one, found.builds))]
+        gone = [one for one in found.unrequested if one.may_break and (broken_by(one, after) is not None or is_apart(one, found.builds))]
         more = [word for one in gone for word in ("--allow-break", one.framework)]
         yield Relaxation(
             change=f"{' '.join(more)}: {' and '.join(one.who for one in gone)} may stop working",
