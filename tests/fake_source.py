@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.requirement.source import File, Listing, Metadata, Offer, Place
+from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Metadata, Offer
 
 ORIGIN = "https://index.example/simple"
 
@@ -44,7 +44,7 @@ class FakeSource:
         """Files whose metadata was asked for, in order."""
         self.expected: list[str] = []
 
-    def listing(self, name: str, place: Place | None = None) -> Listing | None:
+    def listing(self, name: str, place: IndexLocation | None = None) -> Listing | None:
         if place is not None and place.url in self._unavailable:
             raise IndexUnavailableError(f"{place.url} does not answer", code="index-unreachable")
         self.listed.append(name)
@@ -53,7 +53,7 @@ class FakeSource:
             self._listings[key] = self._list(name, place)
         return self._listings[key]
 
-    def _list(self, name: str, place: Place | None) -> Listing:
+    def _list(self, name: str, place: IndexLocation | None) -> Listing:
         origin = place.url if place else ORIGIN
         releases = self._packages.get(name if place is None else f"{place.url} {name}", {})
         ordered = sorted(releases, key=Version, reverse=True)
@@ -70,13 +70,13 @@ class FakeSource:
         guessed = None if file.is_wheel else "its build may add some"
         return Metadata(published.requires, published.requires_python, published.extras, guessed)
 
-    def expect(self, names: Iterable[str]) -> None:
+    def prefetch(self, names: Iterable[str]) -> None:
         self.expected.extend(names)
 
     def completed(self, files: Sequence[File]) -> list[File]:
         return list(files)
 
-    def expect_metadata(self, name: str, file: File) -> None:
+    def prefetch_metadata(self, name: str, file: File) -> None:
         del name, file
 
 

@@ -101,8 +101,8 @@ def repeated(command: str, wishes: Request | None) -> str:
 def _request(command: str, book: Book, wishes: Request | None) -> Request | None:
     """What a command asks for, with the user's wishes where it has none of its own; None where the matrix does not know a target."""
     from cudnn_resolve.errors import CudnnResolveError
-    from cudnn_resolve.requirement.derive import parse_limit, parse_target
     from cudnn_resolve.requirement.model import Request
+    from cudnn_resolve.requirement.target import parse_limit, parse_target
 
     words = shlex.split(command)
     given = [(word, words[place + 1]) for place, word in enumerate(words[:-1])]

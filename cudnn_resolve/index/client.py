@@ -30,7 +30,7 @@ from cudnn_resolve.index.page import LinkPage, Page, PageError
 from cudnn_resolve.index.pages import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.masking import shown
-from cudnn_resolve.requirement.source import File, Listing, Metadata, Place
+from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Metadata
 
 if TYPE_CHECKING:
     from cudnn_resolve.index.download import Listener
@@ -109,7 +109,7 @@ class IndexClient:
         """Time from which on uploads are excluded, as `requirement.source.Source.exclude_newer`."""
         return self.settings.exclude_newer
 
-    def listing(self, name: str, place: Place | None = None) -> Listing | None:
+    def listing(self, name: str, place: IndexLocation | None = None) -> Listing | None:
         """Releases of a package, as `requirement.source.Source.listing`."""
         key = (name, place.url if place else "")
         if key not in self._listings:
@@ -128,8 +128,8 @@ class IndexClient:
         except FetchError as error:
             raise _unavailable(error, f"the metadata of {file.filename[:200]} from {shown(file.url)}") from None
 
-    def expect(self, names: Iterable[str]) -> None:
-        """Request pages of packages ahead of need, as `requirement.source.Source.expect`."""
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Request pages of packages ahead of need, as `requirement.source.Source.prefetch`."""
         if self.offline:
             return
         for name in names:
@@ -138,8 +138,8 @@ class IndexClient:
             for link in self.settings.find_links:
                 self._expect(link, "")
 
-    def expect_metadata(self, name: str, file: File) -> None:
-        """Request the metadata of a file ahead of need, as `requirement.source.Source.expect_metadata`."""
+    def prefetch_metadata(self, name: str, file: File) -> None:
+        """Request the metadata of a file ahead of need, as `requirement.source.Source.prefetch_metadata`."""
         if self.offline or file.url in self._metadata or is_local(file.url) or self._metadata_cache.cached(file):
             return
         self._metadata[file.url] = self._threads.submit(self._metadata_cache.read, name, file)
@@ -177,7 +177,7 @@ class IndexClient:
         """Cache metadata of a file that was read elsewhere."""
         self._metadata_cache.keep(file, metadata)
 
-    def _list(self, name: str, place: Place | None) -> Listing | None:
+    def _list(self, name: str, place: IndexLocation | None) -> Listing | None:
         if place is not None:
             return self._list_place(name, place)
         offered = []
@@ -198,7 +198,7 @@ class IndexClient:
         listing = make_listing(name, offered, self.settings, tuple(shown(origin) for origin in origins))
         return listing if is_known else replace(listing, is_partial=True)
 
-    def _list_place(self, name: str, place: Place) -> Listing | None:
+    def _list_place(self, name: str, place: IndexLocation) -> Listing | None:
         """Releases at one place alone; None if it is unknown, offline."""
         if place.kind == "find-links":
             is_known, page = self._of_links(place.url, name)

@@ -49,7 +49,7 @@ def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResul
     _refuse_contradictions(request)
     book = gather_book(request)
     if request.framework:  # a wrong name is said at once
-        from cudnn_resolve.requirement.derive import parse_target
+        from cudnn_resolve.requirement.target import parse_target
 
         for text in request.framework:
             parse_target(text, book)

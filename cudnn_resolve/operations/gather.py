@@ -107,7 +107,7 @@ def gather_question(
         from cudnn_resolve.resolution.open_request import opened
         from cudnn_resolve.resolution.prefetch import likely_packages
 
-        source.expect(likely_packages(book, machine, settle(opened(request), machine) if machine.python is not None else request))
+        source.prefetch(likely_packages(book, machine, settle(opened(request), machine) if machine.python is not None else request))
     if request.targets:
         from cudnn_resolve.resolution.provisional import with_new_releases
 

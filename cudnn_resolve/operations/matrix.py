@@ -356,7 +356,7 @@ def _rows(rows: Sequence[Struct]) -> _Rows:
 def _specifier(text: str) -> Any:
     from packaging.specifiers import InvalidSpecifier
 
-    from cudnn_resolve.requirement.derive import version_filter
+    from cudnn_resolve.requirement.target import version_filter
 
     try:
         return version_filter(text)

@@ -55,7 +55,7 @@ def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Li
     """Compare `count` rows; the same ones for a seed and the same tables."""
     began = clock.seconds()
     drawn = _draw(book, count, random.Random(seed))  # noqa: S311 - a sample
-    client.expect(dict.fromkeys(one.package for one in drawn))
+    client.prefetch(dict.fromkeys(one.package for one in drawn))
     faults: list[Fault] = []
     unread: list[str] = []
 

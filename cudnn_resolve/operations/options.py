@@ -426,7 +426,7 @@ def normalized(request: O) -> O:
     said = {name: getattr(request, name) for name in request.__struct_fields__}
     changed: dict[str, Any] = {}
     if said.get("cuda") is not None or said.get("cudnn") is not None:
-        from cudnn_resolve.requirement.derive import parse_limit
+        from cudnn_resolve.requirement.target import parse_limit
 
         limits = {name: parse_limit(said[name], f"--{name}") for name in ("cuda", "cudnn") if said[name] is not None}
         changed = {name: str(one.specifier) if one.text[:1].isdigit() else one.text for name, one in limits.items()}

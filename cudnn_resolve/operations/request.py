@@ -55,7 +55,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
 
     `direct` holds what is behind the references among the wishes.
     """
-    from cudnn_resolve.requirement.derive import merged, parse_target
+    from cudnn_resolve.requirement.target import merge_targets, parse_target
 
     pre = options.pre or any(one.option == "--pre" for one in wishes.settings)
     targets = [parse_target(text, book) for text in options.framework if _companion(text, book) is None]
@@ -82,7 +82,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         plain,
         context=(*(("", text) for text in spoken), *plain.context),
         allow_break=frozenset(_named(name, book) for name in options.allow_break),
-        targets=merged(replace(one, pre=pre) for one in targets if one.marker is None),
+        targets=merge_targets(replace(one, pre=pre) for one in targets if one.marker is None),
         conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
         pre=pre,
         requirements=tuple(extras),
@@ -140,7 +140,7 @@ def request_without_targets(options: Options) -> Request:
 def _limit(text: str | None, option: str) -> Limit | None:
     if not text:
         return None
-    from cudnn_resolve.requirement.derive import parse_limit
+    from cudnn_resolve.requirement.target import parse_limit
 
     return parse_limit(text, option)
 
@@ -205,7 +205,7 @@ def _framework(extra: RequirementLine, book: Book) -> Target | None:
     """A further requirement that is a framework, which is then a target like the others."""
     from packaging.requirements import Requirement
 
-    from cudnn_resolve.requirement.derive import parse_target
+    from cudnn_resolve.requirement.target import parse_target
 
     requirement = Requirement(extra.text)
     spoken = extra.origin == SPOKEN

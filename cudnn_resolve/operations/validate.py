@@ -19,7 +19,7 @@ from cudnn_resolve.operations.gather import detect_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ValidateRequest
 from cudnn_resolve.operations.results import Result, grown
-from cudnn_resolve.requirement.derive import parse_target
+from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution.model import Range
 from cudnn_resolve.validation.model import Check, Status, Validation
 from cudnn_resolve.validation.run import ValidationOptions

@@ -1,1 +1,1 @@
-"""What must hold, and because of what."""
+"""Requests: what must hold, and why."""

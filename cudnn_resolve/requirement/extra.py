@@ -1,7 +1,7 @@
-"""What the extras of a framework mean: which of its builds they fix, and which packages they bring besides.
+"""Extras of frameworks: which builds they select, and which packages they add.
 
-`jax[cuda12]` fixes the builds that the extra makes of the wheel, and so does any extra of that release with the same requirements
-(`jax[cuda]`); `jax[cpu]` fixes the builds without GPU; `torch[opt-einsum]` fixes nothing and brings a package.
+`jax[cuda12]` selects the builds that the extra makes of the wheel, and so does every extra of that release with the same requirements
+(`jax[cuda]`); `jax[cpu]` selects the CPU builds; `torch[opt-einsum]` selects nothing and adds a package.
 """
 
 from __future__ import annotations
@@ -20,74 +20,75 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Target
 
 CPU = "cpu"
-"""The extra of builds without GPU."""
+"""The extra of CPU builds."""
 _NAMED = re.compile(r"""extra\s*==\s*["']([^"']{1,200})["']|["']([^"']{1,200})["']\s*==\s*extra""")
 
 
-def fits(book: Book, target: Target, build: Build) -> bool:
-    """True for a build that has every extra of the target, and is the one that they fix."""
-    return all(_fits(book, build, extra) for extra in target.extras)
+def has_extras(book: Book, target: Target, build: Build) -> bool:
+    """True if a build has every extra of the target and is the build that they select."""
+    return all(_has_extra(book, build, extra) for extra in target.extras)
 
 
-def added(book: Book, target: Target) -> tuple[str, ...]:
-    """The extras of a target that fix no build: they only bring packages."""
-    return tuple(extra for extra in target.extras if extra != CPU and not fixes_build(book, target.framework, extra))
+def package_extras(book: Book, target: Target) -> tuple[str, ...]:
+    """Extras of a target that select no build and only add packages."""
+    return tuple(extra for extra in target.extras if extra != CPU and not selects_build(book, target.framework, extra))
 
 
-def fixes_build(book: Book, framework: str, extra: str) -> bool:
-    """True for an extra that makes a GPU build of a wheel of the framework."""
+def selects_build(book: Book, framework: str, extra: str) -> bool:
+    """True if an extra makes a GPU build of some wheel of the framework."""
 
     def answer() -> bool:
-        return any(build.cuda is not None and _makes(book, build, extra) for build in book.framework(framework).builds)
+        return any(build.cuda is not None and _makes_build(book, build, extra) for build in book.framework(framework).builds)
 
-    return book.remember("extra fixes a build", (framework, extra), answer)
+    return book.remember("extra selects a build", (framework, extra), answer)
 
 
 @lru_cache(maxsize=16384)
 def named_extras(line: str) -> frozenset[str]:
-    """The extras, normalized, that the marker of a Requires-Dist line names."""
+    """Normalized extras that the marker of a Requires-Dist line names."""
     _, _, marker = line.partition(";")
-    return frozenset(canonicalize_name(one or other) for one, other in _NAMED.findall(marker))
+    return frozenset(canonicalize_name(right or left) for right, left in _NAMED.findall(marker))
 
 
-def _fits(book: Book, build: Build, extra: str) -> bool:
+def _has_extra(book: Book, build: Build, extra: str) -> bool:
     if extra == CPU:
         return build.cuda is None
-    if fixes_build(book, build.framework, extra):
-        return build.cuda is not None and _makes(book, build, extra)
+    if selects_build(book, build.framework, extra):
+        return build.cuda is not None and _makes_build(book, build, extra)
     if not any(extra in book.extras(package) for package in book.framework(build.framework).packages):
-        return True  # only an index knows it
-    lines = _lines(book, build.package, build.version)
+        return True  # unknown to the tables: only an index can tell
+    lines = _requires_dist(book, build.package, build.version)
     return lines is None or any(extra in named_extras(line) for line in lines)
 
 
-def _makes(book: Book, build: Build, extra: str) -> bool:
-    """True where the wheel with this extra is that build: the extra is its own, or brings exactly what it has."""
-    own = {canonicalize_name(one.strip()) for one in (build.extra or "").split(",")}
+def _makes_build(book: Book, build: Build, extra: str) -> bool:
+    """True if the wheel with this extra is that build: the extra is the build's own, or requires exactly the same."""
+    own = {canonicalize_name(name.strip()) for name in (build.extra or "").split(",")}
     if extra in own or extra == canonicalize_name(build.variant):
         return True
-    lines = _lines(book, build.package, build.version) or ()
-    brought = _bare(line for line in lines if extra in named_extras(line))
-    if not brought:
+    lines = _requires_dist(book, build.package, build.version) or ()
+    added = _without_markers(line for line in lines if extra in named_extras(line))
+    if not added:
         return False
-    return brought == _bare(build.requires if build.requires is not None else (line for line in lines if own & named_extras(line)))
+    if build.requires is not None:
+        return added == _without_markers(build.requires)
+    return added == _without_markers(line for line in lines if own & named_extras(line))
 
 
-def _bare(lines: Iterable[str]) -> frozenset[str]:
-    """Requirements without their markers."""
-    out = set()
+def _without_markers(lines: Iterable[str]) -> frozenset[str]:
+    requirements = set()
     for line in lines:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        inside = ",".join(sorted(map(canonicalize_name, requirement.extras)))
-        out.add(f"{canonicalize_name(requirement.name)}[{inside}]{requirement.specifier}")
-    return frozenset(out)
+        extras = ",".join(sorted(map(canonicalize_name, requirement.extras)))
+        requirements.add(f"{canonicalize_name(requirement.name)}[{extras}]{requirement.specifier}")
+    return frozenset(requirements)
 
 
-def _lines(book: Book, package: str, version: str) -> tuple[str, ...] | None:
-    """The Requires-Dist lines of a release on any architecture; None where nobody harvested them."""
+def _requires_dist(book: Book, package: str, version: str) -> tuple[str, ...] | None:
+    """Requires-Dist lines of a release on all architectures; None if they were not harvested."""
     release = _releases(book, package).get(version)
     if release is None or release.requires is None:
         return None
@@ -95,4 +96,4 @@ def _lines(book: Book, package: str, version: str) -> tuple[str, ...] | None:
 
 
 def _releases(book: Book, package: str) -> dict[str, WheelRelease]:
-    return book.remember("releases by version", package, lambda: {one.version: one for one in book.releases(package)})
+    return book.remember("releases by version", package, lambda: {release.version: release for release in book.releases(package)})

@@ -1,7 +1,7 @@
-"""Requirement files as pip writes them: text in, requirements out.
+"""Parser for pip's requirements files.
 
-Source: the requirements file format of pip's documentation. Requirements, constraints, further files, archives and projects, and the
-options that say where packages come from are read; any other option is an error, never skipped in silence.
+Source: the requirements file format in pip's documentation. Requirements, constraints, nested files, archives and projects, and the
+options that select package sources are supported; any other option is an error and is never skipped silently.
 """
 
 from __future__ import annotations
@@ -28,133 +28,140 @@ _PLACE = r"(?i)(?:[a-z][a-z0-9+.-]{1,20}://|file:|\.{0,2}/|\.(?:$|\[)|~/).*"
 _NAMED = r"(?i)[\w.-]{1,200}\s{0,9}(?:\[[^\]]{0,500}\])?\s{0,9}@\s{0,9}[a-z][a-z0-9+.-]{1,20}:.*"
 _ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
 _IDLE = frozenset({"--prefer-binary", "--require-hashes"})
-"""Options that ask for what is done anyway."""
+"""Options whose effect is always on."""
 _SHORT = {"-i": "--index-url", "-f": "--find-links"}
 _HASH = r"--hash[=\s](\S+)"
 FILES = 200
-"""Files that may be read for one request."""
+"""Largest number of files read for one request."""
 LONGEST = 20_000
-"""Characters of one line."""
+"""Longest line, in characters."""
 
 Reader = Callable[[str, "str | None"], tuple[str, str]]
-"""Gives a file's own path and its text, its name being relative to the file of the second argument."""
+"""Resolve a file name relative to the file of the second argument; return its path and its text."""
 
 
 class Setting(Struct, frozen=True, kw_only=True):
-    """An option of a requirements file that says where packages come from."""
+    """An option of a requirements file that selects package sources."""
 
     option: str
     """As on the command line, `--extra-index-url`."""
     value: str
-    """Empty for an option that has none, `--pre`."""
+    """Empty for a flag such as `--pre`."""
     origin: str
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """A requirement that is one archive or one project's folder."""
+    """A direct reference: an archive or the folder of a project."""
 
     place: str
-    """An address or a path, relative to the file that names it."""
+    """URL, or path relative to the file that names it."""
     name: str | None
-    """The package, where the requirement says which it is (`name @ address`)."""
+    """The package, if the requirement names it (`name @ url`)."""
     extras: tuple[str, ...]
     marker: str | None
     editable: bool
     origin: str
     """File and line."""
     base: str | None
-    """The file that names it; None = the command line."""
+    """The file that names it; None on the command line."""
 
 
 Line = RequirementLine | Setting | Reference
 
 
 def read_requirements(path: str, read: Reader, *, constraint: bool = False) -> Iterator[Line]:
-    """What a file asks for, and the files that it names, in their order; with `constraint`, what it limits.
+    """Parse a requirements file and the files it names, in order; with `constraint`, every requirement is a constraint.
 
-    InputError with file and line for what is no requirement, and for files that name one another without end.
+    InputError with file and line for an invalid requirement and for files that include each other endlessly.
     """
-    waiting: list[Iterator[Line | _Nested]] = [_read(_Nested(path, None, constraint), read)]
+    stack: list[Iterator[Line | _NestedFile]] = [_read_file(_NestedFile(path, None, constraint), read)]
     count = 1
-    while waiting:
-        found = next(waiting[-1], None)
-        if found is None:
-            waiting.pop()
-        elif not isinstance(found, _Nested):
-            yield found
+    while stack:
+        line = next(stack[-1], None)
+        if line is None:
+            stack.pop()
+        elif not isinstance(line, _NestedFile):
+            yield line
         else:
             count += 1
             if count > FILES:
-                raise InputError(f"more than {FILES} requirements files name one another", code="requirements-invalid", context=found.base)
-            waiting.append(_read(found, read))
+                raise InputError(
+                    f"more than {FILES} requirements files; do they include one another?", code="requirements-invalid", context=line.base
+                )
+            stack.append(_read_file(line, read))
 
 
-class _Nested(NamedTuple):
-    """A further file, and the one that names it."""
+class _NestedFile(NamedTuple):
+    """A requirements file, and the file that names it."""
 
     path: str
     base: str | None
     constraint: bool
 
 
-def _read(file: _Nested, read: Reader) -> Iterator[Line | _Nested]:
-    path, base, constraint = file
-    where, text = read(path, base)
+def _read_file(file: _NestedFile, read: Reader) -> Iterator[Line | _NestedFile]:
+    path, text = read(file.path, file.base)
     for number, line in logical_lines(text):
-        origin = f"{where}:{number}"
+        origin = f"{path}:{number}"
         if len(line) > LONGEST:
-            raise InputError(f"the line has {len(line)} characters, which no requirement has", code="requirements-invalid", context=origin)
-        yield from _line(line, origin, where, constraint=constraint)
+            raise InputError(
+                f"the line has {len(line)} characters, more than the {LONGEST} allowed", code="requirements-invalid", context=origin
+            )
+        parsed = _parse_line(line, origin, path, constraint=file.constraint)
+        if parsed is not None:
+            yield parsed
 
 
-def _line(line: str, origin: str, where: str, *, constraint: bool) -> Iterator[Line | _Nested]:
-    nested, limits, setting = re.fullmatch(_NESTED, line), re.fullmatch(_CONSTRAINT, line), re.fullmatch(_SETTING, line)
-    if nested or limits:
-        found = nested or limits
-        assert found is not None
-        yield _Nested(found[1].strip(), where, constraint or limits is not None)
-    elif setting:
-        yield Setting(option=_SHORT.get(setting[1], setting[1]), value=setting[2], origin=origin)
-    elif line in _FLAGS:
-        yield Setting(option=line, value="", origin=origin)
-    elif line not in _IDLE:
-        yield _requirement(line, origin, where, constraint=constraint)
+def _parse_line(line: str, origin: str, path: str, *, constraint: bool) -> Line | _NestedFile | None:
+    """Parse one line; None for an option whose effect is always on."""
+    if nested := re.fullmatch(_NESTED, line):
+        return _NestedFile(nested[1].strip(), path, constraint)
+    if limits := re.fullmatch(_CONSTRAINT, line):
+        return _NestedFile(limits[1].strip(), path, constraint=True)
+    if setting := re.fullmatch(_SETTING, line):
+        return Setting(option=_SHORT.get(setting[1], setting[1]), value=setting[2], origin=origin)
+    if line in _FLAGS:
+        return Setting(option=line, value="", origin=origin)
+    if line in _IDLE:
+        return None
+    return _parse_requirement_line(line, origin, path, constraint=constraint)
 
 
-def _requirement(line: str, origin: str, where: str, *, constraint: bool) -> RequirementLine | Reference:
+def _parse_requirement_line(line: str, origin: str, path: str, *, constraint: bool) -> RequirementLine | Reference:
     editable = re.fullmatch(_EDITABLE, line)
-    plain = editable[1].strip() if editable else re.sub(_HASH, "", line).strip()
-    if (editable and " @ " not in plain) or re.fullmatch(_PLACE, plain) or (plain.endswith(_ARCHIVES) and not re.fullmatch(_NAMED, plain)):
-        return _reference(plain, origin, where, editable=editable is not None, constraint=constraint)
+    text = editable[1].strip() if editable else re.sub(_HASH, "", line).strip()
+    is_archive = text.endswith(_ARCHIVES) and not re.fullmatch(_NAMED, text)
+    if (editable and " @ " not in text) or re.fullmatch(_PLACE, text) or is_archive:
+        return _parse_reference(text, origin, path, editable=editable is not None, constraint=constraint)
     if line.startswith("-") and not editable:
         raise InputError(
-            f"the option `{line.split(maxsplit=1)[0]}` is not understood in a requirements file",
+            f"the option `{line.split(maxsplit=1)[0]}` is not supported in a requirements file",
             code="requirements-invalid",
             context=origin,
-            hint="leave it out of this file, or give it to the installer",
+            hint="remove it from this file, or pass it to the installer",
         )
-    found = parse_requirement(plain, origin, base=where, constraint=constraint)
-    hashes = tuple(one[1].lower() for one in re.finditer(_HASH, line))
-    return replace(found, hashes=hashes) if hashes and isinstance(found, RequirementLine) else found
+    requirement = parse_requirement(text, origin, base=path, constraint=constraint)
+    hashes = tuple(found[1].lower() for found in re.finditer(_HASH, line))
+    return replace(requirement, hashes=hashes) if hashes and isinstance(requirement, RequirementLine) else requirement
 
 
 def parse_requirement(text: str, origin: str, *, base: str | None, constraint: bool = False) -> RequirementLine | Reference:
-    """One PEP 508 requirement; InputError that names `origin` for any other text."""
+    """Parse one PEP 508 requirement; InputError that names `origin` for any other text."""
     try:
         requirement = Requirement(text)
     except (InvalidRequirement, RecursionError) as error:
-        why = (str(error) or type(error).__name__).splitlines()[0]
-        meant = re.fullmatch(_SINGLE, text)
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        single = re.fullmatch(_SINGLE, text)
         raise InputError(
-            f"`{without_logins(text)[:200]}` is no requirement: {without_logins(why)[:200]}",
+            f"`{without_logins(text)[:200]}` is not a valid requirement: {without_logins(reason)[:200]}",
             code="requirements-invalid",
             context=origin,
-            hint=f"did you mean `{meant[1]}=={meant[2]}`?" if meant else "write one PEP 508 requirement a line, such as `numpy<2`",
+            hint=f"did you mean `{single[1]}=={single[2]}`?" if single else "write one PEP 508 requirement per line, such as `numpy<2`",
         ) from error
     if requirement.url is None:
         return RequirementLine(text=text, origin=origin, constraint=constraint)
     if constraint:
-        raise InputError(f"a constraint limits versions; `{requirement.name}` names a file", code="requirements-invalid", context=origin)
+        raise _constraint_on_file(requirement.name, origin)
     return Reference(
         place=requirement.url,
         name=requirement.name,
@@ -166,34 +173,38 @@ def parse_requirement(text: str, origin: str, *, base: str | None, constraint: b
     )
 
 
-def _reference(text: str, origin: str, where: str, *, editable: bool, constraint: bool) -> Reference:
-    """The reference in `./project[extra]`, `https://…/name-1.0-py3-none-any.whl` or the like."""
+def _parse_reference(text: str, origin: str, path: str, *, editable: bool, constraint: bool) -> Reference:
+    """Parse `./project[extra]`, `https://…/name-1.0-py3-none-any.whl` and the like."""
     if constraint:
-        raise InputError(f"a constraint limits versions; `{text[:200]}` names a file", code="requirements-invalid", context=origin)
+        raise _constraint_on_file(text[:200], origin)
     place, _, inside = text.partition("[") if text.endswith("]") else (text, "", "]")
     extras = tuple(sorted(extra.strip() for extra in inside[:-1].split(",") if extra.strip()))
-    return Reference(place=place.strip(), name=None, extras=extras, marker=None, editable=editable, origin=origin, base=where)
+    return Reference(place=place.strip(), name=None, extras=extras, marker=None, editable=editable, origin=origin, base=path)
+
+
+def _constraint_on_file(name: str, origin: str) -> InputError:
+    return InputError(f"a constraint limits versions; `{name}` names a file", code="requirements-invalid", context=origin)
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines with the number of their first physical one: comments gone, continuations joined."""
-    held, start = "", 0
+    """Split into logical lines, without comments, each with the number of its first physical line."""
+    joined, start = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
         start = start or number
         line = _without_comment(raw)
         if line.endswith("\\"):
-            held += line[:-1] + " "
+            joined += line[:-1] + " "
             continue
-        line = (held + line).strip()
+        line = (joined + line).strip()
         if line:
             yield start, line
-        held, start = "", 0
-    if held.strip():
-        yield start, held.strip()
+        joined, start = "", 0
+    if joined.strip():
+        yield start, joined.strip()
 
 
 def _without_comment(line: str) -> str:
-    """The line up to a `#` that stands at its start or after a blank."""
+    """Cut a line at a `#` that is first or follows white space."""
     at = line.find("#")
     while at > 0 and not line[at - 1].isspace():
         at = line.find("#", at + 1)

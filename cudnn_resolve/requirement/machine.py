@@ -1,4 +1,4 @@
-"""Facts, boiled down to what a resolution asks of a machine. None means unknown: then nothing is excluded."""
+"""The machine as a resolution sees it, derived from facts. None means unknown, which excludes nothing."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ V = TypeVar("V", bound=Dotted)
 
 
 class MachineGpu(Struct, frozen=True, kw_only=True):
-    """One GPU as the resolution sees it."""
+    """One GPU."""
 
     label: str
-    """What to call it, `Tesla T4 (7.5)`."""
+    """Display name, `Tesla T4 (compute capability 7.5)`."""
     capability: Capability | None
     kind: str | None
     """`datacenter`, `workstation`, `geforce`, `tegra`; None = unknown."""
 
 
 class Compat(Struct, frozen=True, kw_only=True):
-    """An installed forward-compatibility package that serves this machine: a newer user-mode driver on the older kernel driver."""
+    """An installed forward-compatibility package that works here: a newer user-mode driver on the older kernel driver."""
 
     package: str
     """`cuda-compat-12-5`."""
     cuda: CudaVersion
     driver: DriverVersion
-    """The oldest of the branch that its libcuda is of."""
+    """Oldest driver of the branch that its libcuda belongs to."""
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -44,14 +44,14 @@ class Machine(Struct, frozen=True, kw_only=True):
     python_full: str | None
     free_threaded: bool
     arch: str
-    """`x86_64` or `aarch64`; empty only where a search leaves it open to see whether it matters."""
+    """`x86_64` or `aarch64`; empty only when a search ignores it to see whether it matters."""
     glibc: tuple[int, int] | None
     os: str | None
     """Distribution and release, `ubuntu22.04`."""
     driver: DriverVersion | None
     driver_absent: bool
     native_cuda: CudaVersion | None
-    """Newest CUDA that the driver itself supports."""
+    """Newest CUDA that the driver supports."""
     gpus: tuple[MachineGpu, ...]
     root: bool | None
     pip: Mapping[str, str]
@@ -61,7 +61,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     cudnn: tuple[CudnnCopy, ...]
     compat: Compat | None = None
     of_jetpack: frozenset[str] = frozenset()
-    """Frameworks without a local part in their version that are built for the Jetson on which they are."""
+    """CUDA frameworks installed on a Jetson: they may be builds for its JetPack even without a local version."""
 
     @property
     def platform(self) -> str:
@@ -70,91 +70,91 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     @property
     def user_driver(self) -> DriverVersion | None:
-        """The driver that programs meet: that of a forward-compatibility package where one serves, else the installed one."""
+        """The user-mode driver: that of a forward-compatibility package if one works here, otherwise the installed one."""
         if self.driver is None or self.compat is None:
             return self.driver
         return max(self.driver, self.compat.driver)
 
     @property
     def driver_text(self) -> str:
-        """The driver in words: `550.54.15 with cuda-compat-12-5`."""
+        """Display name of the driver: `550.54.15 with cuda-compat-12-5`."""
         return f"{self.driver} with {self.compat.package}" if self.compat is not None else str(self.driver)
 
 
 def machine_of(facts: Facts, book: Book) -> Machine:
-    """The machine behind these facts; driver and GPU names are looked up in the matrix where the facts say no more."""
+    """Build the machine from facts; what they leave out of the driver and the GPUs is looked up in the matrix."""
     driver_fact = or_none(facts.driver)
-    driver = _dotted(driver_fact.version, DriverVersion) if driver_fact else None
-    native = _dotted(driver_fact.cuda, CudaVersion) if driver_fact else None
-    if driver is None and native is not None:  # the oldest one that brings that CUDA: it is at least that new
+    driver = _parse_version(driver_fact.version, DriverVersion) if driver_fact else None
+    native = _parse_version(driver_fact.cuda, CudaVersion) if driver_fact else None
+    if driver is None and native is not None:  # at least as new as the oldest driver with that CUDA
         driver = book.toolkit_driver(native)
     if driver is not None and native is None:
         native = book.native_cuda(driver)
-    python = _two(facts.python.version)
-    gpus = _gpus(facts, book)
-    compat = _compat(facts, book, driver, native, gpus) if driver is not None else None
-    os = None
-    if facts.platform.distribution and facts.platform.release:
-        os = f"{facts.platform.distribution}{facts.platform.release}"
+    gpus = _visible_gpus(facts, book)
+    is_jetson = _has_tegra(gpus, book)
+    compat = _installed_compat(facts, book, driver, native, gpus) if driver is not None else None
+    platform = facts.platform
     return Machine(
-        python=python,
+        python=_major_minor(facts.python.version),
         python_full=facts.python.version,
         free_threaded=bool(facts.python.free_threaded),
-        arch=facts.platform.arch or ("aarch64" if _is_jetson(gpus, book) else "x86_64"),
-        glibc=_two(facts.platform.glibc),
-        os=os,
+        arch=platform.arch or ("aarch64" if is_jetson else "x86_64"),
+        glibc=_major_minor(platform.glibc),
+        os=f"{platform.distribution}{platform.release}" if platform.distribution and platform.release else None,
         driver=driver,
         driver_absent=facts.driver is None,
         native_cuda=compat.cuda if compat is not None else native,
         gpus=gpus,
         root=facts.root,
-        # Nothing may be installed into an environment that the system manages: the plan is for a new one beside it (PEP 668).
+        # PEP 668: nothing may be installed into an externally managed environment, so the plan is for a new one.
         pip={} if facts.python.externally_managed else or_none(facts.packages.pip) or {},
         apt=or_none(facts.packages.apt) or {},
         requires=facts.packages.requires,
         toolkits=() if facts.cuda_toolkits is UNKNOWN else facts.cuda_toolkits,
         cudnn=() if facts.cudnn is UNKNOWN else facts.cudnn,
         compat=compat,
-        of_jetpack=frozenset(one.name for one in or_none(facts.frameworks) or () if one.cuda_built and _is_jetson(gpus, book)),
+        of_jetpack=frozenset(found.name for found in or_none(facts.frameworks) or () if found.cuda_built and is_jetson),
     )
 
 
 def forward_rows(book: Book, driver: DriverVersion, gpus: tuple[MachineGpu, ...]) -> Iterator[Forward]:
-    """The forward-compatibility packages that serve every GPU on an installed kernel driver, which must know the GPUs itself."""
+    """Forward-compatibility packages that support every GPU on a kernel driver, which must support the GPUs itself."""
     for gpu in gpus:
-        row = book.architecture(gpu.capability) if gpu.capability is not None else None
-        if row is not None and row.driver_first is not None and driver.major < row.driver_first:
+        architecture = book.architecture(gpu.capability) if gpu.capability is not None else None
+        if architecture is not None and architecture.driver_first is not None and driver.major < architecture.driver_first:
             return
-    for one in book.forward():
-        if one.base == driver.major and one.status == "compatible" and gpus and all(gpu.kind in one.classes for gpu in gpus):
-            yield one
+    for row in book.forward():
+        if row.base == driver.major and row.status == "compatible" and gpus and all(gpu.kind in row.classes for gpu in gpus):
+            yield row
 
 
-def _compat(facts: Facts, book: Book, driver: DriverVersion, native: CudaVersion | None, gpus: tuple[MachineGpu, ...]) -> Compat | None:
-    """The newest installed forward-compatibility package that serves here: an apt package, or seen by the CUDA that libcuda offers."""
+def _installed_compat(
+    facts: Facts, book: Book, driver: DriverVersion, native: CudaVersion | None, gpus: tuple[MachineGpu, ...]
+) -> Compat | None:
+    """Newest installed forward-compatibility package that works: an apt package, or recognised by the CUDA that libcuda reports."""
     apt = or_none(facts.packages.apt) or {}
     own = book.native_cuda(driver)
     fitting = [
-        one
-        for one in forward_rows(book, driver, gpus)
-        if (own is None or one.cuda > own) and (one.package in apt or (native is not None and native.line == one.cuda.line))
+        row
+        for row in forward_rows(book, driver, gpus)
+        if (own is None or row.cuda > own) and (row.package in apt or (native is not None and native.line == row.cuda.line))
     ]
     if not fitting:
         return None
-    best = max(fitting, key=lambda one: one.cuda)
-    brought = book.toolkit_driver(best.cuda) or (DriverVersion(str(best.branch)) if best.branch is not None else driver)
-    return Compat(package=best.package, cuda=CudaVersion(best.cuda.line), driver=brought)
+    newest = max(fitting, key=lambda row: row.cuda)
+    user_driver = book.toolkit_driver(newest.cuda) or (DriverVersion(str(newest.branch)) if newest.branch is not None else driver)
+    return Compat(package=newest.package, cuda=CudaVersion(newest.cuda.line), driver=user_driver)
 
 
-def _is_jetson(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
-    """True where some GPU is one that only boards with Arm processors have."""
+def _has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
+    """True if some GPU belongs to a Jetson board."""
     rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
     return any(row is not None and row.tegra for row in rows)
 
 
-def _gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:
-    """GPUs that programs see; identical ones once, because what serves one serves the other."""
-    out: list[MachineGpu] = []
+def _visible_gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:
+    """GPUs visible to programs; identical ones are listed once, because they have the same requirements."""
+    gpus: dict[MachineGpu, None] = {}
     for gpu in or_none(facts.gpus) or ():
         if gpu.hidden:
             continue
@@ -164,13 +164,11 @@ def _gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:
             capability = card.capability
         name = gpu.name or (capability.sm if capability else "GPU")
         label = f"{name} (compute capability {capability})" if capability else name
-        found = MachineGpu(label=label, capability=capability, kind=card.kind if card else None)
-        if found not in out:
-            out.append(found)
-    return tuple(out)
+        gpus[MachineGpu(label=label, capability=capability, kind=card.kind if card else None)] = None
+    return tuple(gpus)
 
 
-def _two(text: str | None) -> tuple[int, int] | None:
+def _major_minor(text: str | None) -> tuple[int, int] | None:
     if not text:
         return None
     parts = text.split(".")
@@ -180,7 +178,7 @@ def _two(text: str | None) -> tuple[int, int] | None:
         return None
 
 
-def _dotted(text: str | None, kind: type[V]) -> V | None:
+def _parse_version(text: str | None, kind: type[V]) -> V | None:
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a user asks for."""
+"""A user's request."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from cudnn_resolve.requirement.source import Direct
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """One framework that the user asks for."""
+    """A framework requirement."""
 
     text: str
-    """The user's own words, `tensorflow==2.15`."""
+    """As the user wrote it: `tensorflow==2.15`."""
     framework: str
     """Name of the framework in the matrix."""
     specifier: SpecifierSet
     package: str | None = None
-    """The distribution, where the user named one that is not the framework's own name (`tensorflow-gpu`, `cupy-cuda12x`)."""
+    """The requested distribution if its name is not the framework's (`tensorflow-gpu`, `cupy-cuda12x`)."""
     extras: tuple[str, ...] = ()
     origin: str | None = None
-    """File and line where it stands; None = the command line."""
+    """File and line; None for the command line."""
     marker: str | None = None
-    """The environments that it is for (PEP 508); None = every one."""
+    """PEP 508 marker; None = every environment."""
     hashes: tuple[str, ...] = ()
-    """`sha256:…` of the files that alone are accepted; empty where none is said."""
+    """`sha256:…` of the only accepted files; empty = any file."""
     pre: bool = False
-    """True where pre-releases count."""
+    """True if pre-releases count."""
     parts: tuple[Target, ...] = ()
-    """The targets that it was merged from; empty for one that was asked for once."""
+    """The targets that it was merged from; empty if it was requested once."""
 
 
 class RequirementLine(Struct, frozen=True, kw_only=True):
-    """A further pip requirement of the project (`-r`), or a constraint (`-c`)."""
+    """A further pip requirement (`-r`), or a constraint (`-c`)."""
 
     text: str
     origin: str
     """File and line, `requirements.txt:3`."""
     constraint: bool = False
-    """True where it limits a package without asking for it."""
+    """True if it only limits a package and does not request it."""
     hashes: tuple[str, ...] = ()
-    """`sha256:…` of the files that alone are accepted; empty where none is said."""
+    """`sha256:…` of the only accepted files; empty = any file."""
 
 
 class Limit(Struct, frozen=True, kw_only=True):
     """A limit on the CUDA or cuDNN of the stack."""
 
     text: str
-    """The user's own words, `<12`."""
+    """As the user wrote it: `<12`."""
     specifier: SpecifierSet
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """Everything that the user asks for: a plain value. What is open (indexes, progress) travels beside it."""
+    """Everything the user asks for, as a plain value; indexes and progress callbacks are passed separately."""
 
     targets: tuple[Target, ...]
     conditional: tuple[Target, ...] = ()
-    """Targets with a marker, which count where it holds; see `resolution.marker`."""
+    """Targets with a marker that has not been evaluated yet; see `resolution.marker`."""
     absent: tuple[Target, ...] = ()
-    """Targets whose marker does not hold on the machine that the request was settled for."""
+    """Targets whose marker is false on the machine."""
     requirements: tuple[RequirementLine, ...] = ()
     cuda: Limit | None = None
     cudnn: Limit | None = None
@@ -71,22 +71,22 @@ class Request(Struct, frozen=True, kw_only=True):
     strict_pins: bool = False
     channel: Literal["pip", "apt", "auto"] = "auto"
     pre: bool = False
-    """True where pre-releases count like other releases."""
+    """True if pre-releases count like other releases."""
     variant_indexes: bool = True
-    """False where packages come from the configured indexes only, and from none that the matrix names for a variant."""
+    """False to use the configured indexes only, and none of those that the matrix names for variants."""
     preferences: Mapping[str, str] = field(default_factory=dict)
-    """Package to the version that is tried first, after what is installed: the pins of a lock."""
+    """Package to the version to try first after the installed one: the pins of a lock."""
     direct: Mapping[str, Direct] = field(default_factory=dict)
-    """Packages that come from one place only, by their normalized names."""
+    """Direct references by normalized package name."""
     allow_break: frozenset[str] = frozenset()
     """Installed frameworks that may stop working, by their names in the matrix."""
     strict_installed: bool = False
-    """True where everything that an installed framework declares holds, whether asked for or not; tried before what lets go of some."""
+    """True to honour everything that an unrequested installed framework declares, and not only what it needs to work."""
     reinstall: frozenset[str] = frozenset()
-    """Installed packages whose files are laid anew although their version stays."""
+    """Installed packages to reinstall even if their version stays."""
     verb: str = "plan"
-    """The command that asks: the one that is proposed where it cannot be answered."""
+    """The command in use; proposed commands use it too."""
     context: tuple[tuple[str, str], ...] = ()
-    """Options that describe the machine, as the user gave them (`("--driver", "535.104.05")`): commands that are proposed repeat them."""
+    """Options that describe the machine, as given (`("--driver", "535.104.05")`), for proposed commands to repeat."""
     settings: tuple[tuple[str, str], ...] = ()
-    """What files set of where packages come from, as options: a proposed command that leaves the files out says it itself."""
+    """Package sources set in requirements files, as options: a proposed command that omits these files must repeat them."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import VENDOR
 from cudnn_resolve.requirement.extra import CPU
+from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import (
     Channel,
@@ -73,7 +73,7 @@ class Builds:
         apart = self._is_separate(build)
         asked = context.added_extras(build.framework)
         extras = asked if build.cuda is None and build.extra != CPU else (*extras_of(build), *asked)
-        context.metadata.expect(release, extras)
+        context.metadata.prefetch_requirements(release, extras)
         for requirement, of in context.metadata.requirements(release, extras):
             name = canonicalize_name(requirement.name)
             brought = context.book.component(name) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.requirement.derive import is_exact
+from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key, LibrariesKey, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import has_wheel
@@ -82,11 +82,11 @@ class Choices:
             return False
         return next(self._of_wheels(others), None) is not None
 
-    def expect(self, candidates: Iterator[Candidate]) -> None:
+    def prefetch(self, candidates: Iterator[Candidate]) -> None:
         """Ask the indexes for the metadata of candidates ahead of need."""
         if self._from_index:
             for release in self._of_wheels(candidates):
-                self._universe.context.metadata.expect_metadata(release)
+                self._universe.context.metadata.prefetch_metadata(release)
 
     def _of_wheels(self, candidates: Iterable[Candidate]) -> Iterator[Release]:
         """The releases among candidates that have a wheel which the machine can use."""

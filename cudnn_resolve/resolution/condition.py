@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.requirement.derive import asked
 from cudnn_resolve.requirement.model import RequirementLine, Target
+from cudnn_resolve.requirement.target import target_reason
 from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, OS, PYTHON, ROOT, GpuKey, InstalledKey, Key
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _installed(one: UnrequestedFramework) -> Condition:
 def _target(target: Target) -> Condition:
     what = f"{target.text} with the hashes given for it" if target.hashes else target.text
     return Condition(
-        about=target, what=what, because=asked(target), without=lambda machine, request: (machine, without_target(request, target))
+        about=target, what=what, because=target_reason(target), without=lambda machine, request: (machine, without_target(request, target))
     )
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import is_exact, packages_of
-from cudnn_resolve.requirement.extra import fits
+from cudnn_resolve.requirement.extra import has_extras
 from cudnn_resolve.requirement.model import RequirementLine, Target
+from cudnn_resolve.requirement.target import is_exact, packages_of
 from cudnn_resolve.resolution.attempt import on_each_python
 from cudnn_resolve.resolution.condition import Condition, conditions
 from cudnn_resolve.resolution.conflict_lines import clashes, not_there, withdrawn
@@ -177,7 +177,7 @@ def _listed(parts: Sequence[Target]) -> str:
 
 def _without_extra(book: Book, target: Target) -> str:
     """Where the extras of a target are, in words."""
-    have = sorted({Version(build.version) for build in book.framework(target.framework).builds if fits(book, target, build)})
+    have = sorted({Version(build.version) for build in book.framework(target.framework).builds if has_extras(book, target, build)})
     extras = ", ".join(target.extras)
     return f"those with {extras} are {have[0]} to {have[-1]}" if have else f"none has {extras} together"
 

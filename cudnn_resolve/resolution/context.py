@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.extra import CPU, added, fixes_build
+from cudnn_resolve.requirement.extra import CPU, package_extras, selects_build
 from cudnn_resolve.resolution.candidate import CudaCandidate
 from cudnn_resolve.resolution.evidence import is_idle
 from cudnn_resolve.resolution.key import CUDA
@@ -90,12 +90,12 @@ class Context:
 
     def fixes_by_extra(self, framework: str) -> bool:
         """True where the user asks for a GPU build of a framework by an extra."""
-        return any(fixes_build(self.book, framework, extra) for extra in self.asked_extras(framework))
+        return any(selects_build(self.book, framework, extra) for extra in self.asked_extras(framework))
 
     def added_extras(self, framework: str) -> tuple[str, ...]:
         """The extras that the user asks for with a framework and that only bring packages."""
         target = self.target_of(framework)
-        return added(self.book, target) if target is not None else ()
+        return package_extras(self.book, target) if target is not None else ()
 
     def holds(self, framework: str) -> bool:
         """True where the environment has a distribution of the framework and what is installed is preferred."""

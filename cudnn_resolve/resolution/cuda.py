@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import is_exact
+from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
 from cudnn_resolve.resolution.channel import MAJORS, channels, channels_of_system, component_package, preferred

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.candidate import BuildCandidate, Need
 from cudnn_resolve.resolution.channel import MAJORS, component_package, is_installed
 from cudnn_resolve.resolution.framework import is_vague

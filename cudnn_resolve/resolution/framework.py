@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import accepts, asked
+from cudnn_resolve.requirement.target import accepts, target_reason
 from cudnn_resolve.resolution.build import Builds, described
 from cudnn_resolve.resolution.candidate import BuildCandidate, Kind, Need
 from cudnn_resolve.resolution.channel import component_package, is_installed
@@ -157,7 +157,7 @@ def target_need(target: Target, book: Book) -> Need:
     def test(candidate: BuildCandidate) -> bool:
         return accepts(target, candidate.build, book)
 
-    return Need(FrameworkKey(target.framework), test, target.text, asked(target))
+    return Need(FrameworkKey(target.framework), test, target.text, target_reason(target))
 
 
 def is_vague(build: Build) -> bool:

@@ -1,8 +1,8 @@
 """Installed frameworks that nobody asked for: what they live on is a constraint.
 
-Held are the libraries that such a framework loads, what the matrix knows to break it, and new majors of packages beyond what it declares.
-Its other pins hold only where an answer is found that keeps them, too (`Request.strict_installed`): some declare more than they need. A framework
-that cannot load as it is holds nothing.
+It holds the libraries that it loads, the bounds that the matrix knows, and the major versions of the packages that it declares. Its other
+pins hold only in a request with `strict_installed`, because some frameworks declare more than they need. A framework that cannot load holds
+nothing.
 """
 
 from __future__ import annotations

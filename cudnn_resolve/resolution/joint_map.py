@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Packages, Platform, Python
-from cudnn_resolve.requirement.derive import parse_target
 from cudnn_resolve.requirement.machine import Machine, MachineGpu, machine_of
+from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.context import Context

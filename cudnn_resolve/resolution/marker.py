@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
 from cudnn_resolve.errors import InputError, UsageError
-from cudnn_resolve.requirement.derive import merged
+from cudnn_resolve.requirement.target import merge_targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ def settle(request: OpenRequest, machine: Machine) -> OpenRequest:
         return request
     environment = marker_environment(machine)
     absent = tuple(one for one in request.conditional if not holds(one, environment))
-    targets = merged((*request.targets, *(one for one in request.conditional if one not in absent)))
+    targets = merge_targets((*request.targets, *(one for one in request.conditional if one not in absent)))
     if not targets:
         first = request.conditional[0]
         raise UsageError(

@@ -110,19 +110,19 @@ class ReleaseMetadata:
             answer = self._markers[key] = requirement.marker is not None and is_true(requirement.marker, self._environment, extra)
         return answer
 
-    def expect(self, release: Release, extras: tuple[str, ...]) -> None:
+    def prefetch_requirements(self, release: Release, extras: tuple[str, ...]) -> None:
         """Lets the source ask ahead for every package that a release requires."""
         if self._source is not None:
             names = (canonicalize_name(requirement.name) for requirement, _ in self.requirements(release, extras))
-            self._source.expect(name for name in names if name not in self._direct)
+            self._source.prefetch(name for name in names if name not in self._direct)
 
-    def expect_metadata(self, release: Release) -> None:
+    def prefetch_metadata(self, release: Release) -> None:
         """Lets the source ask ahead for what a release says of itself."""
         if self._source is None or release.requires is not None or release.offer is None or id(release) in self._known:
             return
         file = self._offers.file(release.offer)
         if file is not None and release.package not in self._direct:
-            self._source.expect_metadata(release.package, file)
+            self._source.prefetch_metadata(release.package, file)
 
 
 def incomplete_packages(request: OpenRequest, book: Book) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.source import Offer, Place
+from cudnn_resolve.requirement.source import IndexLocation, Offer
 from cudnn_resolve.resolution.release import parse_requirement
 from cudnn_resolve.resolution.tag import Target, best_file
 
@@ -38,7 +38,7 @@ class Offers:
     def at(self, package: str, index: str) -> Listing | None:
         """Return what an index of the matrix offers of a package; None where no index is asked."""
         row = self._book.index(index)
-        return self._source.listing(package, Place(row.url, row.kind)) if self._source is not None else None
+        return self._source.listing(package, IndexLocation(row.url, row.kind)) if self._source is not None else None
 
     def listing(self, package: str) -> Listing | None:
         """Return what the configured indexes offer of a package; None where they were not asked."""

@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import is_exact, names_prerelease
 from cudnn_resolve.requirement.extra import named_extras
+from cudnn_resolve.requirement.target import is_exact, names_prerelease
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import (
     CudnnCandidate,
@@ -182,7 +182,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         """What a release needs itself: files for this machine, its files to itself, and what its metadata requires."""
         context = self.context
         who = f"{release.package} {release.text}"
-        context.metadata.expect_metadata(release)
+        context.metadata.prefetch_metadata(release)
         if not extras:
             yield from file_needs(context, release, who)
         yield from _component_needs(context, release, who)
@@ -198,7 +198,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
             need = _requires_python_need(context, said.requires_python, who)
             if need is not None:
                 yield need
-        context.metadata.expect(release, extras)
+        context.metadata.prefetch_requirements(release, extras)
         for requirement, extra in context.metadata.requirements(release, extras):
             if not extras or extra is not None:
                 yield requirement_need(context, requirement, by=release, extra=extra, who=who)

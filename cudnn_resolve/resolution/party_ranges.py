@@ -7,8 +7,8 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.model import Request
+from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.build import described
 from cudnn_resolve.resolution.candidate import (

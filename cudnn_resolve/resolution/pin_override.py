@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import VENDOR, is_exact, names_prerelease
+from cudnn_resolve.requirement.target import VENDOR, is_exact, names_prerelease
 from cudnn_resolve.resolution.candidate import Need, PipCandidate
 from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.resolution.release import Release, parse_version

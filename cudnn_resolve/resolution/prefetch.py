@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.derive import accepts, packages_of
+from cudnn_resolve.requirement.target import accepts, packages_of
 from cudnn_resolve.resolution.channel import MAJORS, component_package
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement

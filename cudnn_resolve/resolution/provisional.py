@@ -18,7 +18,7 @@ from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, WheelRelease
 from cudnn_resolve.matrix.table import PartT, Table, table_type
-from cudnn_resolve.requirement.derive import is_exact, packages_of
+from cudnn_resolve.requirement.target import is_exact, packages_of
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import Target as Files

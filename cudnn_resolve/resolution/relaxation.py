@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
-from cudnn_resolve.requirement.derive import accepts
 from cudnn_resolve.requirement.extra import CPU
+from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.condition import without_line, without_target

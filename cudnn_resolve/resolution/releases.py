@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.requirement.derive import VENDOR
+from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.candidate import LazyList
 from cudnn_resolve.resolution.metadata import ReleaseMetadata, incomplete_packages
 from cudnn_resolve.resolution.offers import Offers, accepted_hashes

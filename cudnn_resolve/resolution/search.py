@@ -148,7 +148,7 @@ class Search:
                 passed_over = True
                 continue
             if number & (number - 1) == 0:
-                self._choices.expect(islice(candidates, number, number * 4))
+                self._choices.prefetch(islice(candidates, number, number * 4))
             mark = self._trail.mark()
             reason = self._choose(candidate)
             if reason is None:
@@ -226,7 +226,7 @@ class Search:
         pin = self.pins.get(key)
         if pin is None:
             if key not in self._open:
-                self._choices.expect(self._left[key].first())
+                self._choices.prefetch(self._left[key].first())
             trail.put(self._open, key, True)
         elif not self._lessons.accepts(named, pin):
             if pin is parent or self._moves.get(key, 0) >= MOVES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudnn_resolve.requirement.derive import accepts
+from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.age import age_needs
 from cudnn_resolve.resolution.build import Builds, Libraries
 from cudnn_resolve.resolution.candidate import Candidate, Fact, Kind, LazyList, Need, SlotCandidate, WheelCandidate

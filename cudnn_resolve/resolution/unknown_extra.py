@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, UsageError
-from cudnn_resolve.requirement.derive import packages_of
+from cudnn_resolve.requirement.target import packages_of
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from packaging.version import Version
 
-from cudnn_resolve.requirement.derive import VENDOR
+from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 

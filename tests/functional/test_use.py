@@ -87,7 +87,7 @@ def test_a_bare_requirement_can_be_left_out(program: Program) -> None:
     [
         (("tenserflow",), ["no framework is asked for", "did you mean `tensorflow`"]),
         (("numpy",), ["no framework is asked for", "planned beside one"]),
-        (("torch", "<<<"), ["is no requirement", "the command line"]),
+        (("torch", "<<<"), ["is not a valid requirement", "the command line"]),
         (("torch", "pylock.toml"), ["pylock.toml and torch contradict each other"]),
         (("gone.toml",), ["there is no file gone.toml"]),
     ],

@@ -15,10 +15,10 @@ from cudnn_resolve.matrix.table import Table
 from cudnn_resolve.matrix.toml import decode
 from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
-from cudnn_resolve.requirement.derive import parse_limit, parse_target
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.requirement.model import Request, RequirementLine
 from cudnn_resolve.requirement.source import Source
+from cudnn_resolve.requirement.target import parse_limit, parse_target
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from cudnn_resolve.resolution.open_request import opened

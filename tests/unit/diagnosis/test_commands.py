@@ -10,7 +10,7 @@ import pytest
 
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.diagnosis.model import Diagnosis
-from cudnn_resolve.requirement.derive import parse_limit, parse_target
+from cudnn_resolve.requirement.target import parse_limit, parse_target
 from tests.written_logs import Case, book, broken, judged, written
 
 LOGS = [*written(), *broken()]

@@ -161,7 +161,7 @@ def test_a_server_that_gives_a_byte_at_a_time_is_given_up(index: IndexServer, tm
 def test_what_is_on_its_way_ends_with_the_client() -> None:
     with endless(OK, b"X: y\r\n", 0.05) as url:
         client = IndexClient(settings_for(url, patience=Patience(9, 99, 99)))
-        client.expect(["demo"])
+        client.prefetch(["demo"])
         while not client.requests:
             pass
         client.close()

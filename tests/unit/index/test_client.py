@@ -15,7 +15,7 @@ import pytest
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.settings import IndexAddress
-from cudnn_resolve.requirement.source import File, Place
+from cudnn_resolve.requirement.source import File, IndexLocation
 from tests.index_server import IndexServer, body, redirect, status
 
 Opener = Callable[..., IndexClient]
@@ -35,7 +35,7 @@ def opened(index: IndexServer, tmp_path: Path) -> Iterator[Opener]:
         client.close()
 
 
-def versions(client: IndexClient, name: str, place: Place | None = None) -> list[str]:
+def versions(client: IndexClient, name: str, place: IndexLocation | None = None) -> list[str]:
     listing = client.listing(name, place)
     assert listing is not None
     return [offer.version for offer in listing.offers]
@@ -207,10 +207,10 @@ def test_what_is_expected_is_asked_for_once_and_side_by_side(index: IndexServer,
     index.delay = 0.1
     client = opened()
     began = time.monotonic()
-    client.expect(names)
-    client.expect(names)
+    client.prefetch(names)
+    client.prefetch(names)
     for name in names:
-        client.expect_metadata(name, newest(client, name))
+        client.prefetch_metadata(name, newest(client, name))
     for name in names:
         assert client.metadata(name, newest(client, name)) is not None
     assert len(index.asked) == 24
@@ -221,7 +221,7 @@ def test_an_error_of_what_was_expected_shows_when_it_is_asked_for(index: IndexSe
     index.add_wheel("good", "1.0")
     index.fail("/simple/bad/", status(500))
     client = opened()
-    client.expect(["bad", "good"])
+    client.prefetch(["bad", "good"])
     assert versions(client, "good") == ["1.0"]
     with pytest.raises(IndexUnavailableError, match=r"bad.*HTTP 500"):
         client.listing("bad")
@@ -232,9 +232,9 @@ def test_a_place_of_the_matrix_is_asked_alone(index: IndexServer, opened: Opener
     with IndexServer() as variant:
         variant.add_wheel("torch", "2.6.0+cu124")
         client = opened()
-        assert versions(client, "torch", Place(variant.url, "simple")) == ["2.6.0+cu124"]
+        assert versions(client, "torch", IndexLocation(variant.url, "simple")) == ["2.6.0+cu124"]
         assert index.asked == []
-        listing = client.listing("torch", Place(variant.url, "simple"))
+        listing = client.listing("torch", IndexLocation(variant.url, "simple"))
         assert listing is not None
         assert listing.offers[0].files[0].filename == "torch-2.6.0+cu124-py3-none-any.whl"
         assert listing.offers[0].files[0].origin == variant.url
@@ -247,7 +247,7 @@ def test_a_place_that_is_a_page_of_links_holds_many_packages(index: IndexServer,
         "torch-0.4.1-cp36-cp36m-linux_x86_64.whl",
     ]
     index.others["/whl/torch_stable.html"] = ("text/html", "".join(f'<a href="{one}">{one}</a><br>\n' for one in names).encode())
-    place = Place(f"{index.root}/whl/torch_stable.html", "find-links")
+    place = IndexLocation(f"{index.root}/whl/torch_stable.html", "find-links")
     client = opened()
     assert versions(client, "torch", place) == ["1.0.0+cu92", "0.4.1"]
     assert versions(client, "torchvision", place) == ["0.2.1"]
@@ -434,6 +434,6 @@ def test_a_package_with_an_index_of_its_own_comes_from_there_alone(index: IndexS
     with IndexServer() as variant:
         variant.add_wheel("torch", "2.6.0")
         client = opened(assigned=(("torch", IndexAddress(url=variant.url, source="")),))
-        client.expect(["torch"])
+        client.prefetch(["torch"])
         assert versions(client, "torch") == ["2.6.0"]
         assert index.asked == []

@@ -6,7 +6,7 @@ import pytest
 from packaging.specifiers import InvalidSpecifier
 
 from cudnn_resolve.matrix.digest import bounds_for, capabilities_text, digest, pythons_of, pythons_text, traps_for
-from cudnn_resolve.requirement.derive import version_filter
+from cudnn_resolve.requirement.target import version_filter
 from cudnn_resolve.version import Capability, CodeTarget
 from tests.unit.matrix.toy import WORLD, book
 

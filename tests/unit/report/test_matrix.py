@@ -13,7 +13,7 @@ from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.matrix import SCHEMA, everything, shown
 from cudnn_resolve.report import matrix, matrix_stack
 from cudnn_resolve.report.text import Page, Style
-from cudnn_resolve.requirement.derive import version_filter
+from cudnn_resolve.requirement.target import version_filter
 from cudnn_resolve.version import Capability, DriverVersion
 from tests.unit.matrix.toy import WORLD, TextTables, book
 

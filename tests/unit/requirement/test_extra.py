@@ -8,7 +8,7 @@ import pytest
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.requirement import extra
-from cudnn_resolve.requirement.derive import accepts, parse_target
+from cudnn_resolve.requirement.target import accepts, parse_target
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import FakeSource, Published, index_of
 from tests.worlds.load import changed, facts, outcome, request, texts
@@ -46,7 +46,7 @@ def test_the_builds_that_have_an_extra(text: str, expected: list[tuple[str, str]
 
 
 def test_extras_that_only_bring_packages() -> None:
-    assert extra.added(BOOK, parse_target("south[cuda,pictures]", BOOK)) == ("pictures",)
+    assert extra.package_extras(BOOK, parse_target("south[cuda,pictures]", BOOK)) == ("pictures",)
 
 
 @pytest.mark.parametrize(

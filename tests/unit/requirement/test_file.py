@@ -164,9 +164,9 @@ def test_archives_and_projects(line: str, place: str, name: str | None, extras: 
 
 
 def test_files_that_name_one_another_end() -> None:
-    with pytest.raises(InputError, match="name one another"):
+    with pytest.raises(InputError, match="include one another"):
         texts("-r a.txt", a="-r b.txt", b="-r a.txt")
-    with pytest.raises(InputError, match="name one another"):
+    with pytest.raises(InputError, match="include one another"):
         texts("-r r.txt\n-r r.txt\n")
 
 

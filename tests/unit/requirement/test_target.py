@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.errors import UsageError
-from cudnn_resolve.requirement import derive
+from cudnn_resolve.requirement.target import accepts, parse_limit, parse_target
 from tests.worlds.load import world
 
 BOOK = world()
@@ -23,7 +23,7 @@ BOOK = world()
     ],
 )
 def test_a_target(text: str, framework: str, specifier: str, package: str | None, extras: tuple[str, ...]) -> None:
-    found = derive.parse_target(text, BOOK)
+    found = parse_target(text, BOOK)
 
     assert (found.framework, str(found.specifier), found.package, found.extras) == (framework, specifier, package, extras)
     assert found.text == text.strip()
@@ -44,7 +44,7 @@ def test_a_target(text: str, framework: str, specifier: str, package: str | None
 )
 def test_a_target_that_is_none(text: str, words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
-        derive.parse_target(text, BOOK)
+        parse_target(text, BOOK)
 
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert caught.value.exit_code == 2
@@ -62,7 +62,7 @@ def test_a_target_that_is_none(text: str, words: list[str]) -> None:
     ],
 )
 def test_a_limit(text: str, inside: list[str], outside: list[str]) -> None:
-    found = derive.parse_limit(text, "--cuda")
+    found = parse_limit(text, "--cuda")
 
     assert all(found.specifier.contains(one) for one in inside)
     assert not any(found.specifier.contains(one) for one in outside)
@@ -72,9 +72,10 @@ def test_a_limit(text: str, inside: list[str], outside: list[str]) -> None:
 @pytest.mark.parametrize("text", ["", " ", "new", "12.x", ">=", "12.4;", "=12"])
 def test_a_limit_that_is_none(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        derive.parse_limit(text, "--cudnn")
+        parse_limit(text, "--cudnn")
 
     assert "--cudnn" in str(caught.value)
+    assert "such as --cudnn 9.3 or --cudnn '>=9,<10'" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_a_limit_that_is_none(text: str) -> None:
     ],
 )
 def test_the_builds_that_a_target_accepts(text: str, accepted: list[str]) -> None:
-    target = derive.parse_target(text, BOOK)
+    target = parse_target(text, BOOK)
     builds = BOOK.framework(target.framework).builds
 
-    assert sorted(build.wheel_version for build in builds if derive.accepts(target, build, BOOK)) == accepted
+    assert sorted(build.wheel_version for build in builds if accepts(target, build, BOOK)) == accepted
