@@ -19,7 +19,7 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import Offer, Source
 from cudnn_resolve.resolution.model import PipPin, Resolution
 from cudnn_resolve.resolution.resolve import resolve
-from cudnn_resolve.resolution.tag import Target, best_file
+from cudnn_resolve.resolution.tag import TargetPython, best_file
 from tests.fake_source import Published, files, index_of
 from tests.worlds.load import facts, request, world
 
@@ -93,7 +93,7 @@ def pinned(*names: str, arch: str = "x86_64", of: Answer | None = None) -> Answe
         name, _, version = spec.partition("==")
         tags = tuple(word for word in words if not word.startswith("+")) or ("py3-none-any",)
         offer = Offer(version=version, files=files(name, version, Published(tags=tags)))
-        target = Target((3, 11), False, arch, None)
+        target = TargetPython((3, 11), False, arch, None)
         requires = tuple(word[1:] for word in words if word.startswith("+"))
         out.append(
             PipPin(name=name, version=version, index=None, reasons=(), offer=offer, file=best_file(offer.files, target), requires=requires)

@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.specifier import is_version, parsed
 from cudnn_resolve.facts.model import CPU_PACKAGES, CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Loader, Toolkit, WouldLoad, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.resolution.release import declared
+from cudnn_resolve.resolution.release import build_requires
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 _TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
@@ -227,7 +227,7 @@ def _declared(seen: InstalledFramework, builds: Iterable[Build], facts: Facts, b
     harvested = known.get(arch) or known.get("x86_64")
     python = "".join(("cp", *(facts.python.version or "").split(".")[:2]))
     fit = [one for one in builds if arch in (one.arch or (arch,)) and (python in (one.pythons or (python,)) or python == "cp")]
-    some = [declared(one.requires, one.requires_like, harvested) or () for one in (fit if local else fit[:1])]
+    some = [build_requires(one.requires, one.requires_like, harvested) or () for one in (fit if local else fit[:1])]
     first, *others = some or [() if local else harvested or ()]
     plain = [{_plain(line) for line in lines} for lines in others]
     return tuple(line for line in first if "extra ==" not in line and all(_plain(line) in one for one in plain))

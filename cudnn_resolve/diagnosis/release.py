@@ -14,8 +14,7 @@ from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease
-from cudnn_resolve.resolution.tag import Target as Files
-from cudnn_resolve.resolution.tag import serves_python
+from cudnn_resolve.resolution.tag import TargetPython, serves_python
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -289,7 +288,7 @@ def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tu
 def _serves(tag: str, line: PythonLine) -> bool:
     """True where a wheel with that tag is for that Python."""
     pythons, _, rest = tag.partition("-")
-    return serves_python(pythons, rest.partition("-")[0], Files(line, False, "", None))
+    return serves_python(pythons, rest.partition("-")[0], TargetPython(line, False, "", None))
 
 
 def _index(wanted: Wanted, book: Book) -> str | None:

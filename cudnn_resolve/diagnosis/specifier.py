@@ -29,8 +29,7 @@ def within(specifier: str, version: str | None) -> bool:
         return False
     from packaging.version import Version
 
-    from cudnn_resolve.resolution.release import parse_version
-    from cudnn_resolve.resolution.release import specifier as parse_specifier
+    from cudnn_resolve.resolution.release import parse_specifier, parse_version
 
     found, limits = parse_version(version), parse_specifier(specifier)
     return found is not None and limits is not None and limits.contains(Version(found.public), prereleases=True)

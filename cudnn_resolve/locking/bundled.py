@@ -14,7 +14,7 @@ from cudnn_resolve.locking.model import name_of
 from cudnn_resolve.locking.pep751 import parse_pylock
 from cudnn_resolve.locking.select import applies, targets_for
 from cudnn_resolve.requirement.source import File
-from cudnn_resolve.resolution.tag import Target, best_file
+from cudnn_resolve.resolution.tag import TargetPython, best_file
 
 if TYPE_CHECKING:
     from packaging.pylock import Package
@@ -35,7 +35,7 @@ def fitting_wheels(installed: Iterable[Mapping[str, Package]], machines: Iterabl
     """
     out: dict[str, File] = {}
     for packages, machine in zip(installed, machines, strict=True):
-        target = Target.of(machine, any_libc=True)
+        target = TargetPython.of(machine, any_libc=True)
         for package in packages.values():
             fitting = [file for file in map(_file, _wheels(package)) if best_file((file,), target) is not None]
             if not fitting:

@@ -19,7 +19,7 @@ from cudnn_resolve.locking.model import CREATED_BY, TOOL, Lock, LockedRequest, T
 from cudnn_resolve.masking import redacted
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.key import FrameworkKey
-from cudnn_resolve.resolution.tag import Target, fit
+from cudnn_resolve.resolution.tag import TargetPython, fit
 
 if TYPE_CHECKING:
     from packaging.pylock import Package, PackageWheel
@@ -243,7 +243,7 @@ class _Merger:
         out: dict[str, PackageWheel] = {}
         for one in pins:
             chosen = one.file
-            target = Target.of(one.resolution.machine, any_libc=True)
+            target = TargetPython.of(one.resolution.machine, any_libc=True)
             assert chosen is not None, "refused before"
             for file in (chosen, *(one.pin.offer.files if one.pin.offer is not None else ())):
                 if not file.is_wheel or file.origin != chosen.origin or file.filename in out or not hashes_of(file):
@@ -312,7 +312,7 @@ def _with_known_files(pin: PipPin, known: Mapping[str, File]) -> PipPin:
 
 def _files(pin: PipPin, resolution: Resolution) -> Iterator[File]:
     """The files of a pin that a lock for its platform contains."""
-    target = Target.of(resolution.machine, any_libc=True)
+    target = TargetPython.of(resolution.machine, any_libc=True)
     for file in pin.offer.files if pin.offer is not None else ():
         if file is pin.file or (file.is_wheel and fit((file.tag,), target).glibc is not None):
             yield file

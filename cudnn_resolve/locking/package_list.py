@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.requirement.file import Reader
-from cudnn_resolve.resolution.marker import NO_MARKER
+from cudnn_resolve.resolution.marker import MARKER_ERRORS
 
 LONGEST_NAME = 200
 """Characters of a package name; no real one is longer, and it would fill a message."""
@@ -177,7 +177,7 @@ class ReadContext:
             return True
         try:
             return Marker(marker).evaluate({"extra": "", **self.environment})
-        except NO_MARKER:
+        except MARKER_ERRORS:
             return True
 
     def package(self, name: Any, version: Any, files: Iterable[Any] = (), **fields: Any) -> Iterator[ListedPackage]:

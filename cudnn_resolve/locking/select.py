@@ -18,8 +18,8 @@ from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.locking.model import Difference, marker_text, name_of
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.requirement.source import File
-from cudnn_resolve.resolution.marker import NO_MARKER, marker_environment
-from cudnn_resolve.resolution.tag import Target, best_file
+from cudnn_resolve.resolution.marker import MARKER_ERRORS, marker_environment
+from cudnn_resolve.resolution.tag import TargetPython, best_file
 from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def applies(marker: Marker | str | None, lock: Lock, machine: Machine) -> bool:
     environment = {**marker_environment(machine), "extras": frozenset(), "dependency_groups": groups}
     try:
         return marker is None or Marker(str(marker)).evaluate(environment, context="lock_file")  # type: ignore[arg-type]
-    except NO_MARKER:
+    except MARKER_ERRORS:
         return False
 
 
@@ -100,7 +100,7 @@ def source_of(package: Package, machine: Machine) -> Source | None:
     if direct is not None:
         return direct
     wheels = {name_of(wheel): wheel for wheel in package.wheels or ()}
-    best = best_file(_files(wheels), Target.of(machine))
+    best = best_file(_files(wheels), TargetPython.of(machine))
     return wheels[best.filename] if best is not None else package.sdist
 
 
@@ -136,7 +136,7 @@ def _missing_file(package: Package, machine: Machine) -> Difference:
     names = [name_of(wheel) for wheel in package.wheels or ()]
     tags = sorted({file.tag for file in _files(names)})
     shown = first_few(tags, 4)
-    if machine.glibc is not None and best_file(_files(names), Target.of(machine, any_libc=True)) is not None:
+    if machine.glibc is not None and best_file(_files(names), TargetPython.of(machine, any_libc=True)) is not None:
         now = f"glibc {machine.glibc[0]}.{machine.glibc[1]}"
         return Difference(what=_label(package), locked=f"wheels for a newer C library: {shown}", now=now, machine=True)
     python = f"Python {machine.python_full}" if machine.python_full else "an unknown Python"

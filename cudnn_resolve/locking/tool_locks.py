@@ -16,7 +16,7 @@ from cudnn_resolve.locking.package_list import ListedPackage, ReadContext, dicts
 from cudnn_resolve.locking.pep751 import parse_toml
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.matrix.toml import texts
-from cudnn_resolve.resolution.marker import NO_MARKER
+from cudnn_resolve.resolution.marker import MARKER_ERRORS
 
 _MOST_STEPS = 2_000_000
 """Steps of a walk through a lock; the largest real locks need tens of thousands."""
@@ -100,7 +100,7 @@ def read_pylock(found: dict[str, Any], context: ReadContext) -> Iterator[ListedP
 def _lock_marker_holds(marker: Any, environment: dict[str, Any]) -> bool:
     try:
         return not isinstance(marker, str) or Marker(marker).evaluate(environment, context="lock_file")
-    except NO_MARKER:
+    except MARKER_ERRORS:
         return True
 
 

@@ -318,7 +318,7 @@ def _plan_on(facts: Facts, options: ApplyRequest | PlanRequest, listener: Listen
     if path is not None:
         return plan_of_lock_file(path, replace(options, given=facts, env=None, python=None, python_version=None)), None
     asked = gather_question(options, verb=verb, listener=listener, facts=facts)
-    outcome = resolved(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
+    outcome = resolved(asked.book, asked.machine, asked.request, asked.source, progress=Steps(listener))
     return None if outcome is None else (make_plan(facts, outcome, asked.book, asked.source), outcome.request)
 
 

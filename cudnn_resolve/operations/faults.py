@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -111,7 +110,7 @@ def _is_brought(fault: Fault, subject: Subject) -> bool:
 
 def _likely(fault: Fault, subject: Subject) -> Fault:
     """The fault; of a build that is not the one of the tables, what is said of its GPU code is only likely."""
-    if fault.kind == "machine" and "driver" not in fault.text and subject.foreign & set(fault.frameworks):
+    if fault.kind == "machine" and fault.problem not in ("driver", "ptx") and subject.foreign & set(fault.frameworks):
         return replace(fault, kind="unknown", severity="warning", text=f"{fault.text}; so it is for the wheel, this build may have more")
     return fault
 
@@ -133,7 +132,7 @@ def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Itera
 def cause_of(fault: Fault) -> str:
     """The label of a finding for a fault."""
     if fault.kind == "machine":
-        return _machine_cause(fault)
+        return _MACHINE_CAUSES[fault.problem or "gpu-too-new"]
     if fault.kind == "files" and "cudnn" in fault.package:
         return "cudnn_sublibrary_mix"
     if fault.kind == "library":
@@ -149,15 +148,10 @@ def cause_of(fault: Fault) -> str:
     return "cudnn_missing" if fault.kind == "missing" and "cudnn" in fault.package else _CAUSES[fault.kind]
 
 
-_TARGETS = re.compile(r"needs? one of (.{1,2000}); here is .{1,200}\(compute capability (\d{1,2})\.(\d)\)")
-
-
-def _machine_cause(fault: Fault) -> str:
-    """Whether the driver or the GPU does not serve, and on which side of the build the GPU is."""
-    if "driver" in fault.text:
-        return "ptx_too_new" if "has only PTX" in fault.because else "driver_too_old"
-    targets = _TARGETS.search(fault.text)
-    lowest = min((int(number) for number in re.findall(r"_(\d{2,3})", targets[1])), default=0) if targets else 0
-    is_old = any(word in fault.text for word in (" still knows", " or newer"))
-    is_old = is_old or (targets is not None and int(targets[2] + targets[3]) < lowest)
-    return "gpu_arch_too_old_for_build" if is_old else "gpu_arch_too_new_for_build"
+_MACHINE_CAUSES = {
+    "driver": "driver_too_old",
+    "ptx": "ptx_too_new",
+    "gpu-too-old": "gpu_arch_too_old_for_build",
+    "gpu-too-new": "gpu_arch_too_new_for_build",
+}
+"""The label of a finding by what is wrong with the driver or the GPU."""

@@ -103,11 +103,13 @@ def gather_question(
     if fresh:
         machine = replace(machine, pip={}, requires={})
     if not options.offline:
-        from cudnn_resolve.resolution.marker import settle
-        from cudnn_resolve.resolution.open_request import opened
+        from cudnn_resolve.resolution.marker import apply_markers
+        from cudnn_resolve.resolution.open_request import open_request
         from cudnn_resolve.resolution.prefetch import likely_packages
 
-        source.prefetch(likely_packages(book, machine, settle(opened(request), machine) if machine.python is not None else request))
+        source.prefetch(
+            likely_packages(book, machine, apply_markers(open_request(request), machine) if machine.python is not None else request)
+        )
     if request.targets:
         from cudnn_resolve.resolution.provisional import with_new_releases
 

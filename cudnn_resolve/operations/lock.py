@@ -38,7 +38,7 @@ from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Conflict, Range, Resolution
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.resolve import resolve_together
 
 TOLD = frozenset(
@@ -333,8 +333,8 @@ def _answers(
     first = replace(first, request=replace(first.request, context=context))
     questions = [_fresh(each, old, upgraded) for each in (first, *(_elsewhere(first, other) for other in others))]
     source = first.source
-    tell = Steps(listener)
-    found = resolve_together(first.book, [(each.machine, opened(each.request, source, tell)) for each in questions])
+    progress = Steps(listener)
+    found = resolve_together(first.book, [(each.machine, open_request(each.request, source, progress)) for each in questions])
     if isinstance(found, tuple):
         number, conflict = found
         return _Answers(question=first, conflict=make_plan(questions[number].facts, conflict, first.book, source), outcome=conflict)

@@ -19,7 +19,7 @@ from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
 from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
+from cudnn_resolve.resolution.fault import Fault, JudgedFramework, Judgement
 from cudnn_resolve.resolution.model import Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import version_within
@@ -63,7 +63,9 @@ def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen
         yield Remedy(text="lock these frameworks on libraries that serve them all", command=f"cudnn-resolve lock {words}")
 
 
-def _resolved(subject: Subject, book: Book, machine: Machine, known: Iterable[Judged], companions: Iterable[str]) -> dict[str, str] | None:
+def _resolved(
+    subject: Subject, book: Book, machine: Machine, known: Iterable[JudgedFramework], companions: Iterable[str]
+) -> dict[str, str] | None:
     """The versions of a search for the same frameworks; None where they cannot share an environment."""
     targets = tuple(
         Target(
@@ -118,7 +120,7 @@ def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str
     return changes
 
 
-def _held(known: Iterable[Judged], book: Book, machine: Machine, changes: Mapping[str, str]) -> bool:
+def _held(known: Iterable[JudgedFramework], book: Book, machine: Machine, changes: Mapping[str, str]) -> bool:
     """True where the metadata of a framework excludes one of the changes, so that no tool resolves to it by itself."""
     context = Context(book, machine, OpenRequest(targets=()))
     return any(

@@ -151,7 +151,7 @@ def _files_beside(folder: str) -> Reader:
 
 def _unfit(packages: Iterable[ListedPackage], machine: Machine) -> Iterator[str]:
     """Packages whose every file in a lock is a wheel for other machines."""
-    target = tag.Target.of(machine)
+    target = tag.TargetPython.of(machine)
     for one in packages:
         wheels = all(name.endswith(".whl") for name in one.files)
         if one.files and wheels and tag.best_file((File(name, "", {}) for name in one.files), target) is None:

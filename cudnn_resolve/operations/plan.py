@@ -106,7 +106,7 @@ def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", 
     from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
-    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
+    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, progress=Steps(listener))
     plan = make_plan(asked.facts, outcome, asked.book, asked.source)
     return Answered(plan=plan, question=asked, outcome=outcome)
 

@@ -15,7 +15,7 @@ from cudnn_resolve.operations.listed_versions import placed
 from cudnn_resolve.operations.mend import mends
 from cudnn_resolve.operations.package_set import LIVE, Subject, subject_of_facts
 from cudnn_resolve.requirement.machine import Machine, machine_of
-from cudnn_resolve.resolution.fault import Fault, Judged, Judgement
+from cudnn_resolve.resolution.fault import Fault, JudgedFramework, Judgement
 from cudnn_resolve.resolution.key import CUDA, CUDNN, Key
 from cudnn_resolve.resolution.model import Range
 from cudnn_resolve.resolution.party_ranges import ranges_of_builds
@@ -60,7 +60,7 @@ def ranges_of_facts(facts: Facts, book: Book) -> tuple[Range, ...]:
 _CUDNN_WHEEL, _CUDA_WHEEL = re.compile(r"nvidia-cudnn-cu\d+"), re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
 
 
-def _ranges(subject: Subject, book: Book, machine: Machine, frameworks: Iterable[Judged]) -> tuple[Range, ...]:
+def _ranges(subject: Subject, book: Book, machine: Machine, frameworks: Iterable[JudgedFramework]) -> tuple[Range, ...]:
     chosen: dict[Key, str] = {}
     for name, version in subject.packages.items():
         if _CUDNN_WHEEL.fullmatch(name):
@@ -103,7 +103,7 @@ def _status(faults: Iterable[Fault], *, known: bool) -> Literal["runs", "breaks"
     return "runs" if known and not open_ones else "unknown"
 
 
-def _checked(one: Judged, found: Judgement, seen: Iterable[Finding], *, known: bool) -> CheckedFramework:
+def _checked(one: JudgedFramework, found: Judgement, seen: Iterable[Finding], *, known: bool) -> CheckedFramework:
     """The verdict on one framework; what is wrong with libraries of no framework's own is wrong for each that loads them."""
     names = {each.package for each in found.frameworks}
     loads = one.build is not None and one.build.delivery != "bundled"

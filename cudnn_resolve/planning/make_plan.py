@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.assemble import loaded_cudnn, loads_wheels, versio
 from cudnn_resolve.resolution.context import constraints
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.model import Conflict, Refusal, Resolution
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         outcome.machine.apt,
     )
     reasons = {pin.name: pin.reasons for pin in outcome.pip}
-    opened_outcome = replace(outcome, request=opened(request, source))
+    opened_outcome = replace(outcome, request=open_request(request, source))
     draft = Plan(
         targets=targets,
         facts=facts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.planning.model import Warning
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.releases import catalog_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def origin_warnings(resolution: Resolution, book: Book, pip: tuple[PipAction, ..
     yield from _yanked(changed_pins)
     yield from _same_build(resolution, changed)
     yield from _excluded_by_marker(resolution)
-    request = opened(resolution.request)
+    request = open_request(resolution.request)
     if request.source is not None:
         offers = catalog_of(book, resolution.machine, request).offers
         yield from _several_indexes(changed_pins, offers)

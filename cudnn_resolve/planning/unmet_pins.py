@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.model import Override
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.releases import catalog_of
@@ -107,7 +107,7 @@ def installed_requires(resolution: Resolution, book: Book) -> Mapping[str, tuple
     machine = resolution.machine
     if machine.requires:
         return machine.requires
-    catalog = catalog_of(book, machine, opened(resolution.request))
+    catalog = catalog_of(book, machine, open_request(resolution.request))
     names: set[str] = set()
     for framework in book.frameworks():
         head = book.head(framework)

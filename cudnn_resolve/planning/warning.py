@@ -24,7 +24,7 @@ from cudnn_resolve.resolution.candidate import PipCandidate
 from cudnn_resolve.resolution.evidence import fitting_majors
 from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.releases import catalog_of
 from cudnn_resolve.resolution.vendor import vendor_build
@@ -120,7 +120,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
     """An extra that cannot be installed as published, so the plan lists its packages itself."""
     if not build.extra or resolution.channels.get(build.framework) != "pip":
         return
-    catalog = catalog_of(book, resolution.machine, opened(resolution.request))
+    catalog = catalog_of(book, resolution.machine, open_request(resolution.request))
     release = catalog.releases.of_build(build)
     if release is None:
         return

@@ -1,4 +1,4 @@
-"""A solve to its resolution: the stack, the pip packages with the files that carry them, the apt packages, what was overridden."""
+"""Build the resolution from a solved search: the stack, pip packages with their files, apt packages, overrides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
-from cudnn_resolve.resolution.channel import BESIDE, apt_beside, apt_patterns
+from cudnn_resolve.resolution.channel import EXTRA_LIBRARIES, apt_patterns, extra_apt_package
 from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
 from cudnn_resolve.resolution.framework_bounds import with_bounds
@@ -25,7 +25,7 @@ from cudnn_resolve.resolution.key import (
     PipKey,
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
-from cudnn_resolve.resolution.open_request import closed
+from cudnn_resolve.resolution.open_request import plain_request
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.resolution.solve import build_of, cuda_of, cudnn_of
 from cudnn_resolve.version import DriverVersion
@@ -40,54 +40,54 @@ if TYPE_CHECKING:
 
 
 def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
-    """The resolution behind a solve."""
+    """The resolution of a solved search."""
     pins = with_bounds(universe.book, solved.pins)
     builds = tuple(build_of(pins, target.framework) for target in universe.request.targets)
-    # What the frameworks share, else what an installed one lives on.
+    # The shared libraries, otherwise those of an installed framework.
     runtime = cuda_of(pins, CUDA) or cuda_of(pins, CUDA_OF_SYSTEM)
-    apart = cudnn_of(pins, CUDNN_IN_FOLDER)
-    chosen = cudnn_of(pins, CUDNN) or cudnn_of(pins, CUDNN_OF_SYSTEM) or apart
-    cudnn = chosen.build if chosen is not None else None
-    cudnn_text, soname = _cudnn(cudnn, builds)
-    minimum, why = _oldest_driver(pins)
+    in_folder = cudnn_of(pins, CUDNN_IN_FOLDER)
+    cudnn = cudnn_of(pins, CUDNN) or cudnn_of(pins, CUDNN_OF_SYSTEM) or in_folder
+    cudnn_build = cudnn.build if cudnn is not None else None
+    cudnn_text, soname = _cudnn_of_stack(cudnn_build, builds)
+    minimum, because = _oldest_driver(pins)
     pip = pip_pins(pins, universe)
     return Resolution(
-        request=closed(universe.request),
+        request=plain_request(universe.request),
         machine=universe.machine,
         pins=pins,
         builds=builds,
-        pip=(*pip.pins, *_pin_that_stays(universe, apart, pip.pins)) if apart is not None else pip.pins,
+        pip=(*pip.pins, *_installed_cudnn_pin(universe, in_folder, pip.pins)) if in_folder is not None else pip.pins,
         apt=_apt_pins(universe, pins),
         overrides=tuple(_overrides(universe, pins)),
-        cuda=_cuda_line(universe, pins, runtime, builds),
+        cuda=_cuda_of_stack(universe, pins, runtime, builds),
         cudnn=cudnn_text,
         cudnn_soname=soname,
-        cudnn_build=cudnn,
+        cudnn_build=cudnn_build,
         channels=_channels(pins, builds),
         driver_min=minimum,
-        driver_because=why,
+        driver_because=because,
         unrequested=universe.installed.unrequested,
         dropped=tuple(dropped),
         rounds=solved.rounds,
         unreached=pip.unreached,
         guessed=pip.guessed,
-        in_folder=_pin_of_wheel(universe, apart.build.wheel or "", apart.version, pins[apart.key].reasons) if apart is not None else None,
+        in_folder=_wheel_pin(universe, in_folder.build.wheel or "", in_folder.version, pins[in_folder.key].reasons) if in_folder else None,
     )
 
 
-def _pin_that_stays(universe: Universe, apart: CudnnCandidate, pins: Sequence[PipPin]) -> Iterator[PipPin]:
-    """The installed wheel beside that folder: what lists or installs only what is pinned must not lose it."""
-    wheel = apart.build.wheel or ""
-    here = universe.machine.pip.get(wheel)
-    if here is None or any(pin.name == wheel for pin in pins):
+def _installed_cudnn_pin(universe: Universe, in_folder: CudnnCandidate, pins: Sequence[PipPin]) -> Iterator[PipPin]:
+    """Pin of the installed cuDNN wheel next to one in a folder, so that a lock or an installer of pins only does not lose it."""
+    wheel = in_folder.build.wheel or ""
+    installed = universe.machine.pip.get(wheel)
+    if installed is None or any(pin.name == wheel for pin in pins):
         return
-    why = f"it stays for what is installed; cuDNN {apart.version} lies apart from it"
-    reason = Reason(text=f"{wheel}=={here}", because=why, parent=None)
-    yield _pin_of_wheel(universe, wheel, here, (reason,)) or PipPin(name=wheel, version=here, index=None, reasons=(reason,))
+    because = f"installed packages use it; cuDNN {in_folder.version} is in a separate folder"
+    reason = Reason(text=f"{wheel}=={installed}", because=because, parent=None)
+    yield _wheel_pin(universe, wheel, installed, (reason,)) or PipPin(name=wheel, version=installed, index=None, reasons=(reason,))
 
 
-def _pin_of_wheel(universe: Universe, name: str, version: str, reasons: tuple[Reason, ...]) -> PipPin | None:
-    release = next((one for one in universe.context.releases.of(name) if one.text == version), None)
+def _wheel_pin(universe: Universe, name: str, version: str, reasons: tuple[Reason, ...]) -> PipPin | None:
+    release = next((release for release in universe.context.releases.of(name) if release.text == version), None)
     if release is None:
         return None
     offer = _offer(universe, release, {})
@@ -96,7 +96,7 @@ def _pin_of_wheel(universe: Universe, name: str, version: str, reasons: tuple[Re
 
 
 def versions_after(book: Book, found: Resolution) -> dict[str, str]:
-    """Version of every package once a resolution is carried out; what must make room for another owner of its files is gone."""
+    """Version of every package after a resolution is applied, without those replaced by another owner of their files."""
     pinned = {pin.name: pin.version for pin in found.pip if pin.version is not None}
     owned = {slot for name in pinned if (slot := book.slot(name)) is not None}
     kept = {name: version for name, version in found.machine.pip.items() if book.slot(name) not in owned}
@@ -104,7 +104,7 @@ def versions_after(book: Book, found: Resolution) -> dict[str, str]:
 
 
 def loads_wheels(resolution: Resolution, framework: str) -> bool:
-    """True for a framework with the cuDNN of the system and the CUDA of the installed wheels, which it finds first."""
+    """True for a framework with the system's cuDNN that finds the CUDA of installed wheels before the system's."""
     if resolution.channels.get(framework) not in ("system", "apt"):
         return False
     runtime = cuda_of(resolution.pins, CUDA_OF_SYSTEM) or cuda_of(resolution.pins, CUDA)
@@ -119,12 +119,12 @@ def loaded_cudnn(resolution: Resolution, build: Build) -> str | None:
     if channel == "bundled":
         return str(build.cudnn)
     key = {"system": CUDNN_OF_SYSTEM, "apt": CUDNN_OF_SYSTEM, "folder": CUDNN_IN_FOLDER}.get(str(channel))
-    own = resolution.pins.get(key) if key is not None else None
-    return own.candidate.version if own is not None else resolution.cudnn
+    pin = resolution.pins.get(key) if key is not None else None
+    return pin.candidate.version if pin is not None else resolution.cudnn
 
 
-def _cudnn(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | None, int | None]:
-    """The cuDNN of the stack: the shared one, else the newest that a wheel bundles."""
+def _cudnn_of_stack(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | None, int | None]:
+    """Version and soname of the shared cuDNN, otherwise of the newest bundled one."""
     if chosen is not None:
         return str(chosen.version), chosen.soname
     bundled = [build.cudnn for build in builds if build.delivery == "bundled" and build.cudnn is not None]
@@ -134,8 +134,8 @@ def _cudnn(chosen: CudnnBuild | None, builds: tuple[Build, ...]) -> tuple[str | 
     return str(newest), newest.major
 
 
-def _cuda_line(universe: Universe, pins: Mapping[Key, Pin], runtime: CudaCandidate | None, builds: tuple[Build, ...]) -> str | None:
-    """The CUDA of the stack: that of the runtime library itself where it is a wheel, else the chosen line, else what is bundled."""
+def _cuda_of_stack(universe: Universe, pins: Mapping[Key, Pin], runtime: CudaCandidate | None, builds: tuple[Build, ...]) -> str | None:
+    """CUDA line of the runtime wheel, otherwise of the chosen runtime, otherwise the newest bundled one."""
     for key, pin in pins.items():
         component = universe.book.component(key.name) if isinstance(key, PipKey) and not key.extras else None
         if component is not None and component.library == "cudart":
@@ -149,81 +149,80 @@ def _cuda_line(universe: Universe, pins: Mapping[Key, Pin], runtime: CudaCandida
 
 
 def _oldest_driver(pins: Mapping[Key, Pin]) -> tuple[str | None, str | None]:
-    """The oldest driver that every need accepts, and the need that decides it."""
-    best: DriverVersion | None = None
-    why: str | None = None
+    """The oldest driver that meets every need, and the reason of the deciding need."""
+    oldest: DriverVersion | None = None
+    because: str | None = None
     for reason in pins[DRIVER].reasons if DRIVER in pins else ():
-        if isinstance(reason.floor, DriverVersion) and (best is None or reason.floor > best):
-            best, why = reason.floor, reason.because
-    return (str(best) if best else None), why
+        if isinstance(reason.floor, DriverVersion) and (oldest is None or reason.floor > oldest):
+            oldest, because = reason.floor, reason.because
+    return (str(oldest) if oldest else None), because
 
 
 def _channels(pins: Mapping[Key, Pin], builds: tuple[Build, ...]) -> dict[str, Channel]:
-    out: dict[str, Channel] = {}
+    channels: dict[str, Channel] = {}
     for build in builds:
         pin = pins.get(LibrariesKey(build.framework))
         chosen = pin.candidate if pin is not None else None
         if build.delivery == "bundled":
-            out[build.framework] = "bundled"
+            channels[build.framework] = "bundled"
         elif isinstance(chosen, LibrariesCandidate) and chosen.build is build:
-            out[build.framework] = chosen.channel
+            channels[build.framework] = chosen.channel
         elif build.cuda is not None:
-            out[build.framework] = "pip"
-    return out
+            channels[build.framework] = "pip"
+    return channels
 
 
 def _overrides(universe: Universe, pins: Mapping[Key, Pin]) -> list[Override]:
-    out: dict[tuple[str, str, str], Override] = {}
+    found: dict[tuple[str, str, str], Override] = {}
     for pin in pins.values():
-        candidate = pin.candidate
-        if not isinstance(candidate, PipCandidate) or candidate.release is None:
-            continue
-        why = [reason for reason in pin.reasons if reason.obeyed]
         for reason in pin.reasons:
-            if reason.obeyed or not reason.binding or reason.declared is None:
-                continue
-            package, by = candidate.key.name, reason.requested_by or reason.parent or "?"
-            others = [one for one in why if one.text != reason.text]
-            others.sort(key=lambda one: one.parent_key == reason.parent_key)
-            wanted = next((one.because for one in others), None)
-            text = f"read as {reason.text.removeprefix(package)}, which is what the ABI promises"
-            if universe.book.component(package) is None:
-                text = f"nobody asks for {by}, and no answer keeps this pin of it"
-            one = Override(
-                package=package,
-                requested_by=by,
-                declared=reason.declared,
-                chosen=candidate.version,
-                reason=f"{text}; {wanted}" if wanted else text,
-            )
-            out.setdefault((package, by, reason.declared), one)
-    return list(out.values())
+            override = _override(universe, pin, reason)
+            if override is not None:
+                found.setdefault((override.package, override.requested_by, override.declared), override)
+    return list(found.values())
 
 
-def _is_pinned(pattern: AptPattern) -> bool:
-    """True for the package of all runtime libraries, and for one whose name several CUDA lines share, so that apt would take the newest."""
-    shared = "{major}" not in pattern.name and "*" not in pattern.version
-    return pattern.library == "libraries" or (shared and pattern.library in LIBRARIES)
+def _override(universe: Universe, pin: Pin, reason: Reason) -> Override | None:
+    """The override of a declared pin; None if the chosen version obeys it."""
+    candidate = pin.candidate
+    if not isinstance(candidate, PipCandidate) or candidate.release is None:
+        return None
+    if reason.obeyed or not reason.binding or reason.declared is None:
+        return None
+    package, owner = candidate.key.name, reason.requested_by or reason.parent or "?"
+    if universe.book.component(package) is None:
+        text = f"{owner} was not asked for, and no answer keeps its pin"
+    else:
+        text = f"read as {reason.text.removeprefix(package)}, which is what the ABI promises"
+    others = [other for other in pin.reasons if other.obeyed and other.text != reason.text]
+    others.sort(key=lambda other: other.parent_key == reason.parent_key)
+    return Override(
+        package=package,
+        requested_by=owner,
+        declared=reason.declared,
+        chosen=candidate.version,
+        reason=f"{text}; {others[0].because}" if others else text,
+    )
 
 
 def _apt_pins(universe: Universe, pins: Mapping[Key, Pin]) -> tuple[AptPin, ...]:
-    out: list[AptPin] = []
+    found: list[AptPin] = []
     for cuda_key, cudnn_key in ((CUDA, CUDNN), (CUDA_OF_SYSTEM, CUDNN_OF_SYSTEM)):
         cuda, cudnn = cuda_of(pins, cuda_key), cudnn_of(pins, cudnn_key)
         if cuda is not None and cuda.channel == "apt":
-            out += _apt_cuda(universe, cuda, _because(pins[cuda_key]))
+            found += _apt_cuda(universe, cuda, _because(pins[cuda_key]))
         if cudnn is not None and cuda is not None and cudnn.channel == "apt":
             name, version = cudnn.build.apt.package or "", cudnn.build.apt.version or ""
             repository = cuda.repository or next(iter(repositories(universe.context)), "")
-            out.append(AptPin(name=name, version=version, repository=repository, because=_because(pins[cudnn_key])))
+            found.append(AptPin(name=name, version=version, repository=repository, because=_because(pins[cudnn_key])))
         if cuda is not None and cuda.channel == "apt":
-            out += _apt_beside(universe, cuda, pins)
-    return tuple(out)
+            found += _apt_extra_libraries(universe, cuda, pins)
+    return tuple(found)
 
 
 def _apt_cuda(universe: Universe, runtime: CudaCandidate, because: tuple[str, ...]) -> Iterator[AptPin]:
     fields = {"major": runtime.cuda.major, "minor": runtime.cuda.minor, "release": runtime.releases[-1]}
-    for pattern in filter(_is_pinned, apt_patterns(universe.book, runtime.cuda)):
+    for pattern in filter(_needs_pin, apt_patterns(universe.book, runtime.cuda)):
         yield AptPin(
             name=pattern.name.format(**fields),
             version=pattern.version.format(**fields),
@@ -232,16 +231,23 @@ def _apt_cuda(universe: Universe, runtime: CudaCandidate, because: tuple[str, ..
         )
 
 
-def _apt_beside(universe: Universe, runtime: CudaCandidate, pins: Mapping[Key, Pin]) -> Iterator[AptPin]:
-    """The packages of libraries that the package of all runtime libraries does not bring, and that a framework loads."""
+def _needs_pin(pattern: AptPattern) -> bool:
+    """True for the metapackage of runtime libraries, and for a package with the same name in several CUDA lines: apt takes the newest."""
+    is_shared = "{major}" not in pattern.name and "*" not in pattern.version
+    return pattern.library == "libraries" or (is_shared and pattern.library in LIBRARIES)
+
+
+def _apt_extra_libraries(universe: Universe, runtime: CudaCandidate, pins: Mapping[Key, Pin]) -> Iterator[AptPin]:
+    """Packages of libraries that frameworks load and the metapackage of runtime libraries leaves out."""
     loading: dict[str, list[str]] = {}
     for pin in pins.values():
-        one = pin.candidate
-        if isinstance(one, LibrariesCandidate) and one.channel == "apt":
-            for library in one.build.loads:
-                loading.setdefault(library, []).append(f"{one.build.package} {one.build.wheel_version} loads {library}")
-    for library in BESIDE:
-        pattern = apt_beside(universe.book, library, runtime.cuda) if library in loading else None
+        candidate = pin.candidate
+        if isinstance(candidate, LibrariesCandidate) and candidate.channel == "apt":
+            for library in candidate.build.loads:
+                because = f"{candidate.build.package} {candidate.build.wheel_version} loads {library}"
+                loading.setdefault(library, []).append(because)
+    for library in EXTRA_LIBRARIES:
+        pattern = extra_apt_package(universe.book, library, runtime.cuda) if library in loading else None
         if pattern is not None:
             name = pattern.name.format(major=runtime.cuda.major, minor=runtime.cuda.minor)
             yield AptPin(name=name, version=pattern.version, repository=runtime.repository or "", because=tuple(loading[library]))
@@ -252,17 +258,17 @@ def _because(pin: Pin) -> tuple[str, ...]:
 
 
 class Pins(Struct, frozen=True, kw_only=True):
-    """All pip packages of a solve."""
+    """The pip packages of a resolution."""
 
     pins: tuple[PipPin, ...]
     unreached: dict[str, str]
-    """Package to why its files could not be listed: the index that the matrix names for its variant does not answer."""
+    """Package to the error of the index that the matrix names for its variant."""
     guessed: dict[str, str]
-    """Package to why its requirements may not be all: a source archive whose build could add some."""
+    """Package to why its requirements may be incomplete: the build of a source archive could add some."""
 
 
 def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
-    """The pip packages of a solve: the stack first, then the rest by name."""
+    """The pip packages of a resolution: the stack first, then the rest by name."""
     reasons: dict[str, tuple[Reason, ...]] = {}
     releases: dict[str, Release | None] = {}
     for pin in pins.values():
@@ -279,29 +285,29 @@ def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
     unreached: dict[str, str] = {}
     guessed: dict[str, str] = {}
     requires = _requires(reasons)
-    out = []
-    for name, one in releases.items():
-        if one is None:
-            out.append(PipPin(name=name, version=kept_version(universe, name, reasons[name]), index=None, reasons=reasons[name]))
+    found = []
+    for name, release in releases.items():
+        if release is None:
+            found.append(PipPin(name=name, version=kept_version(universe, name, reasons[name]), index=None, reasons=reasons[name]))
             continue
-        offer = _offer(universe, one, unreached)
-        metadata = universe.context.metadata.of(one)
+        offer = _offer(universe, release, unreached)
+        metadata = universe.context.metadata.of(release)
         if metadata is not None and metadata.guessed is not None:
             guessed[name] = metadata.guessed
-        out.append(
+        found.append(
             PipPin(
                 name=name,
-                version=one.text,
-                index=None if one.index == "default" else one.index,
+                version=release.text,
+                index=None if release.index == "default" else release.index,
                 reasons=reasons[name],
-                build=one.build,
+                build=release.build,
                 offer=offer,
                 file=_file(universe, offer),
                 requires=tuple(sorted(requires.get(name, ()))),
                 direct=universe.request.direct.get(name),
             )
         )
-    return Pins(pins=tuple(sorted(out, key=lambda pin: _rank(pin, universe))), unreached=unreached, guessed=guessed)
+    return Pins(pins=tuple(sorted(found, key=lambda pin: _rank(pin, universe))), unreached=unreached, guessed=guessed)
 
 
 def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> Offer | None:
@@ -317,27 +323,30 @@ def _file(universe: Universe, offer: Offer | None) -> File | None:
 
 
 def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:
-    """Return the installed version of an unlisted package; None, which leaves it to the installer, where a requirement excludes it."""
-    here = universe.machine.pip.get(name)
-    version = parse_version(here) if here is not None else None
-    wanted = (parse_requirement(reason.text) for reason in reasons)
-    excluded = version is not None and any(one is not None and not one.specifier.contains(version, prereleases=True) for one in wanted)
-    return None if excluded else here
+    """The installed version of an unlisted package; None, which leaves it to the installer, if a requirement excludes it."""
+    installed = universe.machine.pip.get(name)
+    version = parse_version(installed) if installed is not None else None
+    if version is not None:
+        for reason in reasons:
+            requirement = parse_requirement(reason.text)
+            if requirement is not None and not requirement.specifier.contains(version, prereleases=True):
+                return None
+    return installed
 
 
 def _requires(reasons: dict[str, tuple[Reason, ...]]) -> dict[str, set[str]]:
-    """Package to the packages that it requires, told by the reasons of those."""
-    out: dict[str, set[str]] = {}
-    for name, all_of in reasons.items():
-        for reason in all_of:
+    """Package to the packages that it requires, derived from their reasons."""
+    requires: dict[str, set[str]] = {}
+    for name, of_package in reasons.items():
+        for reason in of_package:
             parent = reason.parent_key
             if isinstance(parent, PipKey) and parent.name in reasons and parent.name != name:
-                out.setdefault(parent.name, set()).add(name)
-    return out
+                requires.setdefault(parent.name, set()).add(name)
+    return requires
 
 
 def _rank(pin: PipPin, universe: Universe) -> tuple[int, str]:
-    """The stack first: frameworks, cuDNN, CUDA libraries; then the rest."""
+    """Sort key: frameworks, cuDNN, CUDA libraries, then the rest."""
     if pin.build is not None:
         return 0, pin.name
     component = universe.book.component(pin.name)

@@ -1,4 +1,4 @@
-"""What the builds of frameworks need: of the machine, of CUDA and cuDNN, of other packages; and the channels of their CUDA libraries."""
+"""Needs of framework builds, on the machine, CUDA, cuDNN and other packages; and the channels of their CUDA libraries."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ from cudnn_resolve.resolution.candidate import (
     Need,
     PipCandidate,
     WheelCandidate,
+    known_mismatch,
     shared_major,
     slot_need,
 )
-from cudnn_resolve.resolution.channel import BESIDE, apt_beside, component_package, is_installed, lives_on_system, of_build, wheels_found
-from cudnn_resolve.resolution.cuda import cuda_limit
+from cudnn_resolve.resolution.channel import (
+    EXTRA_LIBRARIES,
+    channels_of_build,
+    component_package,
+    cuda_of_found_wheels,
+    extra_apt_package,
+    is_installed,
+    uses_system,
+)
 from cudnn_resolve.resolution.framework_bounds import bound_needs, direct_needs
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
@@ -42,65 +50,65 @@ if TYPE_CHECKING:
 _THROUGH = {"pip": " as pip wheels", "apt": " from apt", "system": " of the system"}
 
 
-def described(release: Release, build: Build) -> str:
-    """A build's wheel in words: `torch 2.6.0 (cu124)`."""
+def describe_wheel(release: Release, build: Build) -> str:
+    """Display name of a build's wheel: `torch 2.6.0 (cu124)`."""
     return f"{build.package} {release.text}" + (f" ({build.variant})" if "+" not in release.text else "")
 
 
 def libraries_of(build: Build) -> str:
-    """What a GPU build is built with: `CUDA 12.4 and cuDNN 9.1`."""
+    """Libraries that a GPU build was built with: `CUDA 12.4 and cuDNN 9.1`."""
     return f"CUDA {build.cuda}" + (f" and cuDNN {build.cudnn}" if build.cudnn else "")
 
 
 class Builds:
-    """What each build of a framework needs."""
+    """Needs of framework builds."""
 
     def __init__(self, context: Context, packages: PipPackages, runtimes: CudaRuntimes, installed: InstalledFrameworks) -> None:
         self.context = context
         self.packages = packages
         self.runtimes = runtimes
         self.installed = installed
-        self._lines: dict[int, list[CudaVersion]] = {}
+        self._allowed: dict[int, list[CudaVersion]] = {}
 
     def wheel_needs(self, candidate: WheelCandidate) -> Iterator[Need]:
-        """What the wheel of a build needs of the machine, of CUDA and cuDNN, and of other packages."""
+        """What the wheel of a build needs of the machine, CUDA, cuDNN and other packages."""
         context, release, build = self.context, candidate.release, candidate.build
         yield from bound_needs(context, release)
-        who = described(release, build)
+        who = describe_wheel(release, build)
         yield from file_needs(context, release, who)
         if build.cuda is not None:
-            yield from self._cuda_needs(build, who)
-        apart = self._is_separate(build)
-        asked = context.added_extras(build.framework)
-        extras = asked if build.cuda is None and build.extra != CPU else (*extras_of(build), *asked)
+            yield from self._gpu_needs(build, who)
+        is_separate = self._has_separate_libraries(build)
+        requested = context.package_extras(build.framework)
+        extras = requested if build.cuda is None and build.extra != CPU else (*extras_of(build), *requested)
         context.metadata.prefetch_requirements(release, extras)
-        for requirement, of in context.metadata.requirements(release, extras):
+        for requirement, extra in context.metadata.requirements(release, extras):
             name = canonicalize_name(requirement.name)
-            brought = context.book.component(name) is not None
-            if of not in asked and apart and ((brought and (of is not None or build.delivery == "wheel")) or name.startswith("tensorrt")):
+            is_library = context.book.component(name) is not None and (extra is not None or build.delivery == "wheel")
+            if is_separate and extra not in requested and (is_library or name.startswith("tensorrt")):
                 continue
-            yield requirement_need(context, requirement, by=release, extra=of, who=who)
+            yield requirement_need(context, requirement, by=release, extra=extra, who=who)
         yield from direct_needs(context, release)
 
-    def _cuda_needs(self, build: Build, who: str) -> Iterator[Need]:
+    def _gpu_needs(self, build: Build, who: str) -> Iterator[Need]:
         assert build.cuda is not None
         yield from self.machine_needs(build, who)
         if build.delivery == "bundled":
             yield from compatibility.library_needs(self.context.book, self.context.machine, build.cuda, who)
-            yield cuda_limit(build.cuda, (), who)
-            yield from self._bundled_cudnn(build, who)
-        elif self._is_separate(build):
+            yield compatibility.cuda_limit(build.cuda, (), f"{who} bundles it")
+            yield from self._bundled_cudnn_needs(build, who)
+        elif self._has_separate_libraries(build):
             yield self._libraries_need(build, who)
         else:
             yield from self.library_needs(build, who, ("pip",))
             yield from self.loaded_needs(build, who)
 
     def machine_needs(self, build: Build, who: str) -> Iterator[Need]:
-        """What a GPU build needs of driver and GPUs whatever else is chosen, and of the majors that all frameworks share."""
+        """What a GPU build needs of the driver, the GPUs and the shared majors, whatever else is chosen."""
         assert build.cuda is not None
         context, book, machine = self.context, self.context.book, self.context.machine
         if build.driver is not None and context.request.driver_policy == "strict":
-            yield compatibility.at_least(build.driver, f"{who}: its documentation asks for it")
+            yield compatibility.at_least(build.driver, f"{who}: its documentation requires it")
         yield from compatibility.card_driver_needs(book, machine)
         yield from compatibility.code_needs(book, machine, build, who)
         if build.variant != VENDOR and not is_installed(context, build):
@@ -113,9 +121,9 @@ class Builds:
             yield from self._early_needs(build, who)
 
     def _early_needs(self, build: Build, who: str) -> Iterator[Need]:
-        """What any CUDA runtime that serves the build will need, said before one is chosen, so that a hopeless build is dropped at once.
+        """Needs of every CUDA runtime that works for the build, stated before one is chosen so that a hopeless build is dropped early.
 
-        Frameworks share one CUDA major and one cuDNN major; only an installed one may live on libraries of its own.
+        Frameworks share one CUDA major and one cuDNN major; only an installed one may use libraries of its own.
         """
         assert build.cuda is not None
         yield from compatibility.library_needs(self.context.book, self.context.machine, build.cuda, who, any_minor=True)
@@ -125,49 +133,50 @@ class Builds:
         yield shared_major("CUDA", build.cuda.major, f"{who} is built with CUDA {build.cuda}")
         if build.cudnn is not None:
             yield shared_major("cuDNN", build.cudnn.major, f"{who} is built with cuDNN {build.cudnn}")
-            yield _file_major(build.cudnn.major, build.cuda.major, who)
+            yield _same_cuda_need(build.cudnn.major, build.cuda.major, who)
 
     def _early_limits(self, build: Build, who: str) -> Iterator[Need]:
-        """The needs that the user's limits leave something for a build, said before a CUDA or a cuDNN is chosen."""
+        """Needs that the user's limits allow some CUDA and cuDNN for a build, stated before one is chosen."""
         built, cudnn = build.cuda, build.cudnn
         assert built is not None
         book, request = self.context.book, self.context.request
         if request.cuda is not None:
             allowed = self._allowed_lines(built.major)
-            # The floor of a build takes its metadata; it is asked for only where the CUDA that the build was built with does not decide.
+            # `oldest_line` reads metadata, so it is called only if the CUDA that the build was built with does not decide.
             if not allowed or (max(allowed) < CudaVersion(built.line) and max(allowed) < self.runtimes.oldest_line(build)):
-                text = f"CUDA {built.line} to {built.major}.x allowed"
-                yield Need(CUDA_LIMIT, lambda other: other.value is None, text, f"{who} is built with CUDA {built}")
+                text = f"--cuda to allow CUDA {built.line} to {built.major}.x"
+                yield known_mismatch(CUDA_LIMIT, text, f"{who} is built with CUDA {built}")
         if request.cudnn is not None and cudnn is not None:
-            serving = [one.version for one in book.cudnn_builds() if one.cuda_major == built.major and one.version.serves(cudnn)]
-            if not any(compatibility.allows(request.cudnn, *compatibility.cudnn_forms(one)) for one in serving):
-                text = f"cuDNN {cudnn.major}.{cudnn.minor} or newer of {cudnn.major}.x allowed"
-                yield Need(CUDNN_LIMIT, lambda other: other.value is None, text, f"{who} is built with cuDNN {cudnn}")
+            of_major = (row.version for row in book.cudnn_builds() if row.cuda_major == built.major)
+            serving = [version for version in of_major if version.serves(cudnn)]
+            if not any(compatibility.allows(request.cudnn, *compatibility.cudnn_spellings(version)) for version in serving):
+                text = f"--cudnn to allow cuDNN {cudnn.major}.{cudnn.minor} or newer of {cudnn.major}.x"
+                yield known_mismatch(CUDNN_LIMIT, text, f"{who} is built with cuDNN {cudnn}")
 
     def _allowed_lines(self, major: int) -> list[CudaVersion]:
-        """The CUDA lines of a major that the user's limit allows."""
+        """CUDA releases of a major that the user's limit allows."""
         limit = self.context.request.cuda
-        if major not in self._lines:
-            lines = (one for one in self.context.book.cuda_releases() if one.cuda.major == major)
-            self._lines[major] = [one.cuda for one in lines if limit is None or compatibility.allows(limit, one.line, str(one.cuda))]
-        return self._lines[major]
+        if major not in self._allowed:
+            rows = (row for row in self.context.book.cuda_releases() if row.cuda.major == major)
+            self._allowed[major] = [row.cuda for row in rows if limit is None or compatibility.allows(limit, row.line, str(row.cuda))]
+        return self._allowed[major]
 
-    def _is_separate(self, build: Build) -> bool:
-        """True where the build's own code stands alone and only its CUDA libraries come by an extra or by hand.
+    def _has_separate_libraries(self, build: Build) -> bool:
+        """True if the wheel is complete but for CUDA libraries, which an extra or the user provides, so that any channel may.
 
-        Then other channels may take their place. An extra that brings code, too (JAX's plugins), is no such extra.
+        False for an extra that adds framework code, too (JAX's plugins).
         """
         if build.delivery != "wheel":
             return build.delivery == "system"
-        if lives_on_system(self.context, build):
+        if uses_system(self.context, build):
             return True
         if not extras_of(build) or self.context.release_of(build) is None:
             return False
         return next(self.context.plugins_of(build), None) is None
 
     def _libraries_need(self, build: Build, who: str) -> Need:
-        """The need for a channel of the CUDA libraries: pip where the user asks for the extra that brings them as wheels."""
-        extras = self.context.asked_extras(build.framework).intersection(extras_of(build))
+        """Need for a channel of the CUDA libraries: pip if the user requests the extra that installs them as wheels."""
+        extras = self.context.requested_extras(build.framework).intersection(extras_of(build))
         text = f"CUDA libraries for {who}" + (f" as pip wheels (extra {', '.join(sorted(extras))})" if extras else "")
 
         def test(other: LibrariesCandidate) -> bool:
@@ -175,13 +184,13 @@ class Builds:
 
         return Need(LibrariesKey(build.framework), test, text, who, build=build)
 
-    def _bundled_cudnn(self, build: Build, who: str) -> Iterator[Need]:
-        """The needs of the cuDNN inside a wheel, which nobody can replace."""
+    def _bundled_cudnn_needs(self, build: Build, who: str) -> Iterator[Need]:
+        """Needs of the cuDNN inside a wheel, which cannot be replaced."""
         if build.cudnn is None or build.cuda is None:
             return
-        yield compatibility.cudnn_limit(build.cudnn, who)
+        yield compatibility.cudnn_limit(build.cudnn, f"{who} bundles it")
         if not is_installed(self.context, build):
-            yield _file_major(build.cudnn.major, build.cuda.major, who)
+            yield _same_cuda_need(build.cudnn.major, build.cuda.major, who)
         length = len(build.cudnn.parts)
         for row in self.context.book.cudnn_builds():
             if row.version.parts[:length] == build.cudnn.parts and row.cuda_major == build.cuda.major:
@@ -189,91 +198,96 @@ class Builds:
                 return
 
     def library_needs(self, build: Build, who: str, allowed: tuple[Channel, ...], *, of_system: bool = False) -> Iterator[Need]:
-        """The needs for a CUDA runtime and a cuDNN that serve the build, through some channels."""
+        """Needs for a CUDA runtime and a cuDNN that work for the build, through some channels."""
         yield self._runtime_need(build, who, allowed, CudaKey(of_system))
-        yield from self._cudnn_need(build, who, allowed, CudnnKey(of_system))
+        yield from self._cudnn_needs(build, who, allowed, CudnnKey(of_system))
 
     def cuda_needs(self, build: Build, who: str) -> Iterator[Need]:
-        """The needs for the wheels of CUDA alone, where the cuDNN is the system's."""
+        """Needs for CUDA wheels alone, for a build with the system's cuDNN."""
         yield self._runtime_need(build, who, ("pip",), CudaKey())
         yield from self.loaded_needs(build, who)
 
     def folder_needs(self, build: Build, who: str) -> Iterator[Need]:
-        """The needs for the wheels of a CUDA runtime, and for a cuDNN that serves the build in a folder of its own."""
+        """Needs for the wheels of a CUDA runtime, and for a cuDNN in a separate folder."""
         yield self._runtime_need(build, who, ("pip",), CudaKey())
-        yield from self._cudnn_need(build, who, ("folder",), CudnnKey(in_folder=True))
+        yield from self._cudnn_needs(build, who, ("folder",), CudnnKey(in_folder=True))
 
     def _runtime_need(self, build: Build, who: str, allowed: tuple[Channel, ...], key: CudaKey) -> Need:
-        """The need for a CUDA runtime that serves the build: its major, not older than it can do with, the same library names.
+        """Need for a CUDA runtime that works for the build: same major, not too old, same sonames.
 
-        An older minor of the same major is let pass only for what is installed and lives on it already.
+        An older minor of the same major is accepted only for an installed build that uses it already.
         """
         built = build.cuda
         assert built is not None
-        beside = wheels_found(self.context, build) if "pip" not in allowed else None
-        if beside is not None:
-            return self._wheels_need(build, beside, who, key)
+        of_wheels = cuda_of_found_wheels(self.context, build) if "pip" not in allowed else None
+        if of_wheels is not None:
+            return self._wheels_need(build, of_wheels, who, key)
         floor = self.runtimes.oldest_line(build)
-        libraries = [name for name in (build.loads or compatibility.LIBRARIES) if name in compatibility.LIBRARIES]
-        lenient = is_installed(self.context, build)
+        libraries = tuple(name for name in (build.loads or compatibility.LIBRARIES) if name in compatibility.LIBRARIES)
+        accepts_older = is_installed(self.context, build)
         answers: dict[tuple[str, str], bool] = {}
 
         def serves(cuda: CudaVersion, channel: str) -> bool:
             if cuda.major != built.major:
                 return False
-            if cuda < floor and not (lenient and channel == "system" and built.major >= 11):
+            if cuda < floor and not (accepts_older and channel == "system" and built.major >= 11):
                 return False
-            if channel == "apt" and any(one in build.loads and apt_beside(self.context.book, one, cuda) is None for one in BESIDE):
+            if channel == "apt" and self._is_missing_in_apt(build, cuda):
                 return False
-            return compatibility.same_sonames(self.context.book, built, cuda, libraries) is None
+            return compatibility.soname_mismatch(self.context.book, built, cuda, libraries) is None
 
         def test(other: CudaCandidate) -> bool:
             if other.channel not in allowed:
                 return False
-            answer = (other.channel, other.version)
-            if answer not in answers:
-                answers[answer] = serves(other.cuda, other.channel)
-            return answers[answer]
+            cache_key = (other.channel, other.version)
+            if cache_key not in answers:
+                answers[cache_key] = serves(other.cuda, other.channel)
+            return answers[cache_key]
 
-        end, renamed = self._renamed(built, tuple(libraries))
-        lines = f">= {floor}, < {end}" if built.major >= 11 else f"{built.line}"
-        because = f"{who} is built with CUDA {built}{renamed}"
+        end, mismatch = self._first_mismatch(built, libraries)
+        lines = f">= {floor}, < {end}" if built.major >= 11 else built.line
+        because = f"{who} is built with CUDA {built}{mismatch}"
         if built.major < 11 and built < (first := self.context.book.first_cuda()):
-            return Need(key, test, f"CUDA {lines}", f"{because}, and the oldest that can be planned is {first}", build=build)
+            return Need(key, test, f"CUDA {lines}", f"{because}, and the oldest supported one is {first}", build=build)
         through = _THROUGH[allowed[0]] if len(allowed) == 1 else ""
         return Need(key, test, f"CUDA {lines}{through}", because, build=build)
 
-    def _renamed(self, built: CudaVersion, libraries: tuple[str, ...]) -> tuple[str, str]:
-        """The first CUDA line that lacks a library under the name of the one built with, and what it says; else the next major."""
+    def _is_missing_in_apt(self, build: Build, cuda: CudaVersion) -> bool:
+        """True if a build loads a library that has no apt package for a CUDA line."""
+        wanted = (library for library in EXTRA_LIBRARIES if library in build.loads)
+        return any(extra_apt_package(self.context.book, library, cuda) is None for library in wanted)
+
+    def _first_mismatch(self, built: CudaVersion, libraries: tuple[str, ...]) -> tuple[str, str]:
+        """First CUDA line in which a library has another soname, and a description; otherwise the next major and no text."""
         book = self.context.book
 
         def answer() -> tuple[str, str]:
-            later = sorted({one.cuda for one in book.cuda_releases() if one.cuda.major == built.major and one.cuda > built})
+            later = sorted({row.cuda for row in book.cuda_releases() if row.cuda.major == built.major and row.cuda > built})
             for cuda in later if built.major >= 11 else ():
-                said = compatibility.same_sonames(book, built, cuda, libraries)
-                if said is not None:
-                    return cuda.line, f"; {said}"
+                mismatch = compatibility.soname_mismatch(book, built, cuda, libraries)
+                if mismatch is not None:
+                    return cuda.line, f"; {mismatch}"
             return str(built.major + 1), ""
 
-        return book.remember("renamed", (str(built), libraries), answer)
+        return book.remember("first soname mismatch", (str(built), libraries), answer)
 
     def _wheels_need(self, build: Build, found: CudaVersion, who: str, key: CudaKey) -> Need:
-        """The need for the CUDA of the installed wheels, which the build loads whatever the system has; an older minor is warned of."""
+        """Need for the CUDA of the installed wheels, which the build loads whatever the system has; a warning tells of an older minor."""
 
         def test(other: CudaCandidate) -> bool:
             return other.channel == "pip" and other.cuda == found
 
-        because = f"{who} looks for CUDA among the wheels of its environment before it looks on the system"
+        because = f"{who} loads CUDA from the wheels of its environment rather than from the system"
         return Need(key, test, f"CUDA {found} of the installed wheels", because, build=build)
 
-    def _cudnn_need(self, build: Build, who: str, allowed: tuple[Channel, ...], key: CudnnKey) -> Iterator[Need]:
-        """The need for a cuDNN that serves the build: same major, minor at least as new, for the same CUDA major."""
+    def _cudnn_needs(self, build: Build, who: str, allowed: tuple[Channel, ...], key: CudnnKey) -> Iterator[Need]:
+        """Needs for a cuDNN that works for the build: same major, minor at least as new, same CUDA major."""
         built = build.cudnn
         if built is None or build.cuda is None:
             return
         major = build.cuda.major
         text = f"cuDNN >= {built.major}.{built.minor}, < {built.major + 1} for CUDA {major}"
-        because = f"{who} is built with cuDNN {built}; cuDNN must be of the same major and at least that minor"
+        because = f"{who} is built with cuDNN {built}, and needs the same major and at least that minor"
 
         def test(other: CudnnCandidate) -> bool:
             return other.channel in allowed and other.build.cuda_major == major and other.build.version.serves(built)
@@ -288,12 +302,12 @@ class Builds:
             if release is None:
                 return False
             version = release.version
-            return version.major == built.major and version.minor >= built.minor and not self.context.is_bad(release)
+            return version.major == built.major and version.minor >= built.minor and not self.context.is_unwanted(release)
 
         yield Need(pip_key(package), is_wheel, f"{package} >= {built.major}.{built.minor}, < {built.major + 1}", because)
 
     def loaded_needs(self, build: Build, who: str) -> Iterator[Need]:
-        """The needs for the wheels of the libraries that a build loads, where its own requirements do not name them."""
+        """Needs for the wheels of libraries that a build loads, which its requirements may not name."""
         assert build.cuda is not None
         book, line = self.context.book, CudaVersion(build.cuda.line)
         for library in build.loads:
@@ -302,7 +316,7 @@ class Builds:
                 continue
 
             def test(other: PipCandidate) -> bool:
-                if other.release is None or self.context.is_bad(other.release):
+                if other.release is None or self.context.is_unwanted(other.release):
                     return False
                 cuda = book.cuda_of(other.release.package, other.release.text)
                 return cuda is None or cuda >= line
@@ -310,14 +324,14 @@ class Builds:
             yield Need(pip_key(package), test, f"{package} of CUDA {line} or later", f"{who} loads {library}")
 
 
-def _file_major(soname: int, cuda: int, who: str) -> Need:
-    """The need that every libcudnn of one name in the process is for one CUDA: the first that is loaded serves all."""
-    because = f"{who} loads libcudnn.so.{soname} for CUDA {cuda}, and a process keeps the first library of a name"
+def _same_cuda_need(soname: int, cuda: int, who: str) -> Need:
+    """Need that every loaded libcudnn of one soname is for the same CUDA: the first one loaded is used by all."""
+    because = f"{who} loads libcudnn.so.{soname} for CUDA {cuda}, and a process loads one library of a name"
     return slot_need(SlotKey(f"libcudnn.so.{soname}"), str(cuda), f"libcudnn.so.{soname} for CUDA {cuda}", because)
 
 
 class Libraries(Kind[LibrariesKey, LibrariesCandidate]):
-    """CUDA libraries of a build that has none of its own: the channels through which they may come."""
+    """Channels for the CUDA libraries of a build that contains none."""
 
     def __init__(self, builds: Builds) -> None:
         super().__init__()
@@ -325,49 +339,48 @@ class Libraries(Kind[LibrariesKey, LibrariesCandidate]):
         self._of_build: dict[tuple[LibrariesKey, int], tuple[LibrariesCandidate, ...]] = {}
 
     def candidates(self, key: LibrariesKey, needs: Sequence[Need]) -> Iterable[LibrariesCandidate]:
-        """The channels for the build that the needs are about, best first."""
+        """Channels for the build that the needs are about, best first."""
         build = needs[0].build
         assert build is not None
         found = self._of_build.get((key, id(build)))
         if found is None:
-            found = self._of_build[key, id(build)] = tuple(
-                LibrariesCandidate(key=key, version=channel, build=build, channel=channel)
-                for channel in of_build(self._builds.context, build)
-            )
+            channels = channels_of_build(self._builds.context, build)
+            found = tuple(LibrariesCandidate(key=key, version=channel, build=build, channel=channel) for channel in channels)
+            self._of_build[key, id(build)] = found
         return found
 
     def needs(self, candidate: LibrariesCandidate) -> Iterator[Need]:
-        """What a build needs where its CUDA libraries come through one channel."""
+        """What a build needs if its CUDA libraries come through a channel."""
         build, channel = candidate.build, candidate.channel
         who = f"{build.package} {build.wheel_version}"
         allowed: tuple[Channel, ...] = ("system", "apt") if channel == "apt" else (channel,)
         if channel == "folder":
             yield from self._builds.folder_needs(build, who)
         else:
-            yield from self._builds.library_needs(build, who, allowed, of_system=channel != "pip" and self._lives_apart(build))
+            yield from self._builds.library_needs(build, who, allowed, of_system=channel != "pip" and self._may_differ(build))
         if channel not in ("pip", "folder"):
             return
         named = set()
-        for need in self._extra_needs(build, who, but="cudnn" if channel == "folder" else None):
+        for need in self._extra_needs(build, who, except_library="cudnn" if channel == "folder" else None):
             named.add(need.key)
             yield need
         yield from (need for need in self._builds.loaded_needs(build, who) if need.key not in named)
 
-    def _extra_needs(self, build: Build, who: str, *, but: str | None) -> Iterator[Need]:
-        """The needs for the library wheels that the extra of a build brings, but for one library."""
-        builds = self._builds
-        own = builds.context.release_of(build)
-        if not build.extra or own is None:
+    def _extra_needs(self, build: Build, who: str, *, except_library: str | None) -> Iterator[Need]:
+        """Needs for the library wheels of a build's extra."""
+        context = self._builds.context
+        release = context.release_of(build)
+        if not build.extra or release is None:
             return
-        binding = not builds.context.asked_extras(build.framework).isdisjoint(extras_of(build))
-        for requirement, extra in builds.context.requirements_of(build):
-            component = builds.context.book.component(canonicalize_name(requirement.name))
-            if extra is not None and component is not None and component.library != but:
-                yield requirement_need(builds.context, requirement, by=own, extra=extra, who=who, binding=binding)
+        is_requested = not context.requested_extras(build.framework).isdisjoint(extras_of(build))
+        for requirement, extra in context.requirements_of(build):
+            component = context.book.component(canonicalize_name(requirement.name))
+            if extra is not None and component is not None and component.library != except_library:
+                yield requirement_need(context, requirement, by=release, extra=extra, who=who, binding=is_requested)
 
-    def _lives_apart(self, build: Build) -> bool:
-        """True for a build that may have the system's libraries for itself: it is installed, or another one that is asked for is."""
+    def _may_differ(self, build: Build) -> bool:
+        """True for a build that may use other libraries than the shared ones, because it or another target is installed."""
         context = self._builds.context
         if is_installed(context, build):
             return True
-        return any(context.holds(target.framework) for target in context.request.targets if target.framework != build.framework)
+        return any(context.is_present(target.framework) for target in context.request.targets if target.framework != build.framework)

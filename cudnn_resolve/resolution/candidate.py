@@ -1,4 +1,4 @@
-"""Candidates for each kind of package of the universe, what must hold of them, and the kinds that make them."""
+"""Candidates for each kind of package in the universe, needs on them, and the base class of the kinds."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Channel = Literal["pip", "apt", "system", "bundled", "folder"]
+MachineProblem = Literal["driver", "ptx", "gpu-too-old", "gpu-too-new"]
+"""What is wrong with a driver or GPU that does not meet a need; `ptx`: the driver is too old to compile it."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True, eq=False):
-    """One version of one package of the universe; compared by identity, so that each is made once."""
+    """A version of a package in the universe; compared by identity, so each is made once."""
 
     key: Key
     version: str
-    """For people: `12.4`, `535.104.05`, `2.6.0+cu118`; `unknown` for a fact that nobody knows."""
+    """Display text: `12.4`, `535.104.05`, `2.6.0+cu118`; `unknown` for an unknown fact."""
     channel: Channel | None = None
 
     def __str__(self) -> str:
@@ -65,16 +67,16 @@ class LibrariesCandidate(Candidate, frozen=True, kw_only=True, eq=False):
 
 
 class CudaCandidate(Candidate, frozen=True, kw_only=True, eq=False):
-    """One line of CUDA runtime libraries through one channel."""
+    """A line of CUDA runtime libraries through a channel."""
 
     key: CudaKey
     cuda: CudaVersion
     """The line, `12.4`."""
     channel: Channel
     releases: tuple[str, ...]
-    """Toolkit releases of the line that the channel has, newest last."""
+    """Toolkit releases of the line in the channel, newest last."""
     path: str | None = None
-    """Directory of an installed toolkit."""
+    """Folder of an installed toolkit."""
     repository: str | None = None
     """Name of the apt repository."""
     foreign: bool = False
@@ -85,7 +87,7 @@ class CudaCandidate(Candidate, frozen=True, kw_only=True, eq=False):
 
 
 class CudnnCandidate(Candidate, frozen=True, kw_only=True, eq=False):
-    """A cuDNN build through one channel."""
+    """A cuDNN build through a channel."""
 
     key: CudnnKey
     build: CudnnBuild
@@ -96,7 +98,7 @@ class CudnnCandidate(Candidate, frozen=True, kw_only=True, eq=False):
 
 
 class PipCandidate(Candidate, frozen=True, kw_only=True, eq=False):
-    """A release of a pip package; None for one that the matrix does not list, whose version is left to the installer."""
+    """A release of a pip package; None for an unlisted package whose version is left to the installer."""
 
     key: PipKey
     channel: Channel | None = "pip"
@@ -120,66 +122,80 @@ class SlotCandidate(Candidate, frozen=True, kw_only=True, eq=False):
 
     @property
     def owner(self) -> str:
-        """The package, or the text of the property."""
+        """The owning package, or the value of the shared property."""
         return self.version
 
 
 class Need(Struct, frozen=True, eq=False):
-    """One thing that must hold of one package of the universe; compared by identity."""
+    """A condition on one package of the universe; compared by identity."""
 
     key: Key
     test: Callable[[Any], bool]
-    """True for a candidate of that package that it accepts."""
+    """True for the candidates that it accepts."""
     text: str
-    """What is wanted, in words: `driver >= 525.60.13`."""
+    """What is needed: `driver >= 525.60.13`."""
     because: str
-    """Who wants it and how that is known."""
+    """Who needs it, and the source of the rule."""
     declared: SpecifierSet | None = None
-    """The specifier as a wheel declares it, where `test` reads it more widely."""
+    """Specifier in the wheel's metadata, if `test` is wider."""
     requested_by: str | None = None
     """`torch 2.6.0`: who declares it."""
     binding: bool = True
-    """False for a pin that nobody has to obey (of an extra that is not installed), only better kept."""
+    """False for a pin that is only preferred (of an extra that is not installed)."""
     floor: DriverVersion | tuple[int, int] | None = None
-    """The oldest driver, or C library, that it accepts."""
+    """Oldest accepted driver or C library."""
     build: Build | None = None
     """The build whose CUDA libraries it is about."""
     owner: str | None = None
-    """The owner that it wants for a slot."""
+    """Required owner of a slot."""
+    restates: bool = False
+    """True if it only leads from a candidate to another form of itself, such as from a build to its wheel."""
     divides: bool = False
-    """True where it only divides the search: it explains nothing."""
-    alike: tuple[object, ...] | None = None
-    """Needs with the same value accept the same candidates; None = nobody knows of another one that does."""
+    """True if it only partitions the search and explains nothing."""
+    test_key: tuple[object, ...] | None = None
+    """Needs with equal keys accept the same candidates; None = unknown."""
+    problem: MachineProblem | None = None
+    """For a need on the driver or a GPU."""
+
+
+def impossible(key: Key, text: str, because: str) -> Need:
+    """Need that no candidate meets."""
+    return Need(key, lambda _: False, text, because)
+
+
+def known_mismatch(key: Key, text: str, because: str, problem: MachineProblem | None = None) -> Need:
+    """Need that a fact or a limit does not meet if it is known."""
+    return Need(key, lambda fact: fact.value is None, text, because, problem=problem)
 
 
 def slot_need(key: Key, owner: str, text: str, because: str, *, requested_by: str | None = None) -> Need:
-    """Return the need that a slot is owned by `owner` alone."""
-    return Need(key, lambda other: other.owner == owner, text, because, requested_by=requested_by, owner=owner)
+    """Need that a slot is owned by `owner` alone."""
+    return Need(key, lambda slot: slot.owner == owner, text, because, requested_by=requested_by, owner=owner)
 
 
 def shared_major(library: str, major: int, because: str) -> Need:
-    """Return the need that all frameworks of an environment share a major of CUDA or cuDNN."""
+    """Need that all frameworks of an environment share a major of CUDA or cuDNN."""
     return slot_need(SlotKey(f"{library} major"), str(major), f"{library} {major}", because)
 
 
 class LazyList(Generic[T]):
-    """The values of an iterator, worked out on demand and once."""
+    """The values of an iterator, each computed on demand and once."""
 
-    __slots__ = ("_found", "_source")
+    __slots__ = ("_source", "_values")
 
     def __init__(self, source: Iterator[T]) -> None:
         self._source = source
-        self._found: list[T] = []
+        self._values: list[T] = []
 
     def __iter__(self) -> Iterator[T]:
         number = 0
         while True:
-            if number == len(self._found):
+            if number == len(self._values):
                 try:
-                    self._found.append(next(self._source))
+                    self._values.append(next(self._source))
                 except StopIteration:
                     return
-            yield self._found[number]
+            yield self._values[number]
             number += 1
 
 
@@ -188,7 +204,7 @@ C = TypeVar("C", bound=Candidate)
 
 
 class Kind(Generic[K, C]):
-    """One kind of packages of the universe."""
+    """A kind of package in the universe: makes its candidates and knows their needs."""
 
     def __init__(self) -> None:
         self._made: dict[K, LazyList[C]] = {}
@@ -197,17 +213,17 @@ class Kind(Generic[K, C]):
         """Make the candidates of a package."""
         raise NotImplementedError
 
-    def candidates(self, key: K, needs: Sequence[Need]) -> Iterable[C]:  # noqa: ARG002 - some kinds tell their candidates by them
-        """Return the candidates of a package in the order in which they are made, not yet held against the needs."""
+    def candidates(self, key: K, needs: Sequence[Need]) -> Iterable[C]:  # noqa: ARG002 - some kinds derive candidates from the needs
+        """Candidates of a package in the order in which they are made, not yet filtered by the needs."""
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = LazyList(self.make(key))
         return found
 
     def ordered(self, key: K, needs: Sequence[Need]) -> Iterable[C]:
-        """Return the candidates of a package, best first under these needs."""
+        """Candidates of a package, best first under these needs."""
         return self.candidates(key, needs)
 
     def needs(self, candidate: C) -> Iterator[Need]:  # noqa: ARG002 - most facts need nothing
-        """What a candidate needs, facts first, so that one that does not suit the machine is dropped early."""
+        """Needs of a candidate, facts first, so that one that does not suit the machine is dropped early."""
         return iter(())

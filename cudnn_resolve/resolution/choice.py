@@ -1,4 +1,4 @@
-"""What may be chosen of each package of a universe, and which package is decided first."""
+"""Heuristics of the search: which package is decided next, and which candidates are tried in which order."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.universe import Universe
 
 _STAGE: dict[type[Key], int] = {FrameworkKey: 1, LibrariesKey: 4, CudaKey: 5, SlotKey: 8}
-"""When packages of a kind are decided; facts and what is installed at once."""
+"""Stage of each kind of package; facts and installed frameworks come first."""
 LAST = 9
-"""The stage of packages that nothing is ordered by."""
+"""Stage of all packages without a stage of their own."""
 
 
 class Choices:
-    """The candidates that needs leave of each package, and the order in which packages are decided."""
+    """The order of decisions and of candidates in a universe."""
 
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
         self._stages: dict[Key, tuple[int, int, str]] = {}
-        self._from_index = universe.request.source is not None
-        targets = sorted(universe.request.targets, key=lambda target: not universe.context.holds(target.framework))
+        self._has_index = universe.request.source is not None
+        targets = sorted(universe.request.targets, key=lambda target: not universe.context.is_present(target.framework))
         self._pinned = frozenset(_pinned(universe.request))
         self._order = {target.framework: number for number, target in enumerate(targets)}
 
     def stage(self, key: Key) -> tuple[int, int, str]:
-        """What is decided first.
+        """Sort key for the order of decisions.
 
-        1. Facts, and packages that the user pins: one candidate each. 2. Frameworks, in the order in which the user named them, and
-        their wheels. 3. Packages that frameworks and companions bring with code of their own. 4. The channel of the CUDA libraries,
-        then CUDA.
-        5. Library wheels, which know every wish by then, then cuDNN. 6. Everything else.
+        1. Facts, and packages that the user pins: they have one candidate each.
+        2. Frameworks, in the order in which the user named them, and their wheels.
+        3. Packages with framework code that frameworks and companions require.
+        4. The channel of the CUDA libraries, then CUDA.
+        5. cuDNN and library wheels, once all needs on them are known.
+        6. Everything else.
         """
         stage = self._stages.get(key)
         if stage is None:
-            stage = self._stages[key] = self._stage(key)
+            stage = self._stages[key] = self._compute_stage(key)
         return stage
 
-    def _stage(self, key: Key) -> tuple[int, int, str]:
+    def _compute_stage(self, key: Key) -> tuple[int, int, str]:
         book, text = self._universe.book, str(key)
         if key in self._pinned:
             return 0, 1, text
@@ -62,47 +64,47 @@ class Choices:
         if framework in self._order:
             return 1, self._order[framework], text
         if book.component(key.name) is None:
-            return (LAST if is_late(book, key.name) else 3), 0, text
+            return (LAST if is_decided_late(book, key.name) else 3), 0, text
         return (6 if key.name.startswith("nvidia-cudnn") else 7), 0, text
 
     def is_possible(self, candidate: Candidate) -> bool:
-        """True for a candidate that the machine does not forbid."""
-        return not isinstance(candidate, BuildCandidate) or not self._universe.look.met(candidate)
+        """True for a candidate that the machine does not reject."""
+        return not isinstance(candidate, BuildCandidate) or not self._universe.machine_filter.rejections(candidate)
 
     def best_first(self, key: Key, needs: Sequence[Need]) -> Iterator[Candidate]:
-        """The candidates that the needs leave, best first; source archives last."""
-        accepts = self._universe.lessons.accepts
+        """Candidates that the needs leave, best first; source archives last."""
+        accepts = self._universe.memory.accepts
         accepted = (one for one in self._universe.candidates(key, needs) if all(accepts(need, one) for need in needs))
-        found = filter(self.is_possible, accepted)
-        return self._universe.packages.wheels_first(found) if self._from_index and isinstance(key, PipKey) else found
+        possible = filter(self.is_possible, accepted)
+        return self._universe.packages.wheels_first(possible) if self._has_index and isinstance(key, PipKey) else possible
 
     def must_not_build(self, candidate: Candidate, others: Iterable[Candidate]) -> bool:
-        """True for a source archive of compiled code, where some other candidate has a wheel for the machine, whatever came of that."""
-        if not self._from_index or not isinstance(candidate, PipCandidate) or not self._universe.packages.must_not_build(candidate):
+        """True for a source archive of compiled code, if another candidate, rejected or not, has a wheel for the machine."""
+        if not self._has_index or not isinstance(candidate, PipCandidate) or not self._universe.packages.must_not_build(candidate):
             return False
-        return next(self._of_wheels(others), None) is not None
+        return next(self._with_wheel(others), None) is not None
 
     def prefetch(self, candidates: Iterator[Candidate]) -> None:
-        """Ask the indexes for the metadata of candidates ahead of need."""
-        if self._from_index:
-            for release in self._of_wheels(candidates):
+        """Start to request the metadata of candidates from the indexes."""
+        if self._has_index:
+            for release in self._with_wheel(candidates):
                 self._universe.context.metadata.prefetch_metadata(release)
 
-    def _of_wheels(self, candidates: Iterable[Candidate]) -> Iterator[Release]:
-        """The releases among candidates that have a wheel which the machine can use."""
-        releases = (one.release for one in candidates if isinstance(one, PipCandidate))
-        return (one for one in releases if one is not None and has_wheel(self._universe.context, one))
+    def _with_wheel(self, candidates: Iterable[Candidate]) -> Iterator[Release]:
+        """Releases of the candidates that have a wheel for the machine."""
+        releases = (candidate.release for candidate in candidates if isinstance(candidate, PipCandidate))
+        return (release for release in releases if release is not None and has_wheel(self._universe.context, release))
 
 
-def is_late(book: Book, name: str) -> bool:
-    """True for a package that is decided after the libraries: neither theirs, nor a framework's, nor built for one."""
-    others = book.framework_of(name) or book.extra_releases(name) or name.startswith("jax") or book.component(name)
-    return not others
+def is_decided_late(book: Book, name: str) -> bool:
+    """True for a package decided after the libraries: neither one of them, nor of a framework, nor built for one."""
+    is_early = book.framework_of(name) or book.extra_releases(name) or name.startswith("jax") or book.component(name)
+    return not is_early
 
 
 def _pinned(request: Request) -> Iterator[Key]:
-    """Packages that the user pins to one version: they are decided with the facts, since they leave no choice either."""
-    for extra in request.requirements:
-        requirement = None if extra.constraint else parse_requirement(extra.text)
+    """Packages that the user pins to one version; like facts, they leave no choice."""
+    for line in request.requirements:
+        requirement = None if line.constraint else parse_requirement(line.text)
         if requirement is not None and is_exact(requirement.specifier):
             yield pip_key(requirement.name, requirement.extras)

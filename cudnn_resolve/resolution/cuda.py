@@ -1,4 +1,4 @@
-"""The CUDA runtime that an environment loads, through one channel: pip wheels, apt packages, or the toolkits that are there."""
+"""The CUDA runtime of an environment, through one channel: pip wheels, apt packages, or installed toolkits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
-from cudnn_resolve.resolution.channel import MAJORS, channels, channels_of_system, component_package, preferred
-from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, ROOT, CudaKey
+from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, preferred_channels, system_channels
+from cudnn_resolve.resolution.key import CUDA, ROOT, CudaKey
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.version import CudaVersion
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CudaOrder(NamedTuple):
-    """How a CUDA line compares with others, the first criterion counting most; smaller is better."""
+    """Sort key of a CUDA line, most important criterion first; smaller is better."""
 
     channel: int
     is_not_installed: bool
@@ -31,7 +31,7 @@ class CudaOrder(NamedTuple):
 
 
 class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
-    """CUDA runtimes: lines of the toolkit through the channels that the request allows."""
+    """CUDA runtimes: toolkit lines through the allowed channels."""
 
     def __init__(self, context: Context) -> None:
         super().__init__()
@@ -40,27 +40,25 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         self._orders: dict[tuple[object, ...], list[CudaCandidate]] = {}
 
     def make(self, key: CudaKey) -> Iterator[CudaCandidate]:
-        """Every CUDA line that some allowed channel has; for that of the system, beside wheels, what is there and what apt has.
+        """Every CUDA line of the allowed channels; for that of the system: installed toolkits and apt.
 
-        The installed wheels are there in any case: what looks for wheels first loads these.
+        The installed wheels are always included: a framework that looks for wheels first loads these.
         """
-        allowed = channels_of_system(self.context) if key.of_system else channels(self.context)
-        if "pip" not in allowed:
-            yield from (_line(one.line, key=key, channel="pip", releases=(str(one),)) for one in self._installed())
-        for channel in allowed:
+        channels = system_channels(self.context) if key.of_system else allowed_channels(self.context)
+        if "pip" not in channels:
+            for cuda in self._installed():
+                yield _candidate(cuda.line, key=key, channel="pip", releases=(str(cuda),))
+        for channel in channels:
             if channel == "pip":
-                yield from self._of_wheels()
+                yield from self._from_wheels()
             elif channel == "system":
-                for toolkit in self.context.machine.toolkits:
-                    if toolkit.version and toolkit.source != "pip":
-                        line = CudaVersion(toolkit.version).line
-                        yield _line(line, key=key, channel=channel, releases=(toolkit.version,), path=toolkit.path)
+                yield from self._from_toolkits(key)
             else:
-                yield from self._of_apt(key)
+                yield from self._from_apt(key)
 
-    def _of_wheels(self) -> Iterator[CudaCandidate]:
+    def _from_wheels(self) -> Iterator[CudaCandidate]:
         book = self.context.book
-        for major in MAJORS:
+        for major in CUDA_MAJORS:
             package = component_package(book, "cudart", major)
             if package is None:
                 continue
@@ -70,55 +68,61 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
                 if cuda is not None and release.fit.arch:
                     lines.setdefault(cuda.line, []).append(str(cuda))
             for line, releases in lines.items():
-                yield _line(line, key=CUDA, channel="pip", releases=tuple(reversed(releases)))
+                yield _candidate(line, key=CUDA, channel="pip", releases=tuple(reversed(releases)))
 
-    def _of_apt(self, key: CudaKey) -> Iterator[CudaCandidate]:
-        """CUDA lines of the distribution's own repository, then those that only the repositories of its older releases carry.
+    def _from_toolkits(self, key: CudaKey) -> Iterator[CudaCandidate]:
+        for toolkit in self.context.machine.toolkits:
+            if toolkit.version and toolkit.source != "pip":
+                line = CudaVersion(toolkit.version).line
+                yield _candidate(line, key=key, channel="system", releases=(toolkit.version,), path=toolkit.path)
 
-        Library packages of an older release run on a newer one, because glibc keeps its old interfaces. Where the distribution is not
-        known, nothing is excluded.
+    def _from_apt(self, key: CudaKey) -> Iterator[CudaCandidate]:
+        """Lines in the distribution's own repository, then those that only repositories of its older releases have.
+
+        Library packages of an older release run on a newer one, because glibc is backward compatible. An unknown distribution excludes
+        nothing.
         """
         seen: set[str] = set()
         for number, repository in enumerate(repositories(self.context)):
             lines: dict[str, list[str]] = {}
-            for release in _carried(self.context, repository):
+            for release in _releases_in(self.context, repository):
                 if release.line not in seen:
                     lines.setdefault(release.line, []).append(str(release.cuda))
             seen.update(lines)
-            foreign = number > 0 and self.context.machine.os is not None
+            is_foreign = number > 0 and self.context.machine.os is not None
             for line, releases in lines.items():
-                yield _line(line, key=key, channel="apt", releases=tuple(releases), repository=repository, foreign=foreign)
+                yield _candidate(line, key=key, channel="apt", releases=tuple(releases), repository=repository, foreign=is_foreign)
 
     def ordered(self, key: CudaKey, needs: Sequence[Need]) -> Iterable[CudaCandidate]:
-        """CUDA lines, best first: the preferred channel; what is installed; where builds pin, the oldest; the newest the driver knows."""
+        """CUDA lines, best first: preferred channel, installed, oldest if a build pins libraries, newest that the driver supports."""
         chosen = self.context.cuda
-        order = (key, chosen.version if chosen is not None else None, *map(id, needs))
-        found = self._orders.get(order)
+        cache_key = (key, chosen.version if chosen is not None else None, *map(id, needs))
+        found = self._orders.get(cache_key)
         if found is None:
-            found = self._orders[order] = self._ordered(key, needs)
+            found = self._orders[cache_key] = self._sort(key, needs)
         return found
 
-    def _ordered(self, key: CudaKey, needs: Sequence[Need]) -> list[CudaCandidate]:
-        rank = {channel: number for number, channel in enumerate(preferred(self.context))}
-        pinned = any(self._pins_libraries(need.build) for need in needs if need.build is not None and need.build.cuda is not None)
+    def _sort(self, key: CudaKey, needs: Sequence[Need]) -> list[CudaCandidate]:
+        rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
+        is_pinned = any(self._pins_libraries(need.build) for need in needs if need.build is not None and need.build.cuda is not None)
         installed = self._installed_line()
         native = self.context.machine.native_cuda
 
         def order(candidate: CudaCandidate) -> CudaOrder:
             cuda = candidate.cuda
-            beyond = native is not None and cuda > CudaVersion(native.line)
-            ascending = pinned or beyond or native is None
+            is_beyond = native is not None and cuda > CudaVersion(native.line)
+            is_oldest_first = is_pinned or is_beyond or native is None
             return CudaOrder(
                 channel=rank.get(candidate.channel, 9),
                 is_not_installed=cuda.line != installed,
-                is_beyond_driver=not pinned and beyond,
-                line=(cuda.major, cuda.minor) if ascending else (-cuda.major, -cuda.minor),
+                is_beyond_driver=not is_pinned and is_beyond,
+                line=(cuda.major, cuda.minor) if is_oldest_first else (-cuda.major, -cuda.minor),
             )
 
         return sorted(self.candidates(key, needs), key=order)
 
     def _pins_libraries(self, build: Build) -> bool:
-        """True where the wheel of a build, or its extra, pins CUDA libraries exactly: then CUDA stays as near as it can."""
+        """True if the wheel of a build, or its extra, pins CUDA libraries exactly: then CUDA stays as close as possible."""
         answer = self._pins.get(id(build))
         if answer is None:
             answer = self._pins[id(build)] = any(
@@ -128,14 +132,14 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         return answer
 
     def _installed_line(self) -> str | None:
-        """CUDA line of the installed runtime wheel that is to stay."""
-        found = next(self._installed(), None) if self.context.request.prefer == "installed" else None
-        return found.line if found is not None else None
+        """CUDA line of the installed runtime wheel, if installed versions are preferred."""
+        installed = next(self._installed(), None) if self.context.request.prefer == "installed" else None
+        return installed.line if installed is not None else None
 
     def _installed(self) -> Iterator[CudaVersion]:
-        """The CUDA of each installed runtime wheel."""
+        """CUDA of each installed runtime wheel."""
         context = self.context
-        for major in MAJORS:
+        for major in CUDA_MAJORS:
             package = component_package(context.book, "cudart", major)
             version = context.machine.pip.get(package or "")
             cuda = context.book.cuda_of(package, version) if package and version else None
@@ -143,96 +147,93 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
                 yield cuda
 
     def needs(self, candidate: CudaCandidate) -> Iterator[Need]:
-        """What a CUDA runtime needs of the driver, of the GPUs and of the user's limit."""
+        """What a CUDA runtime needs of the driver, the GPUs and the user's limit."""
         book, machine, request = self.context.book, self.context.machine, self.context.request
         who = f"CUDA {candidate.version}"
         need = compatibility.driver_need(book, candidate.cuda, request.driver_policy, who)
         if need is not None:
             yield need
         if candidate.channel == "apt" and request.channel == "auto":
-            yield Need(ROOT, lambda other: other.value is not False, "a user who may become root", f"{who} comes from apt")
+            yield Need(ROOT, lambda root: root.value is not False, "root access", f"{who} comes from apt")
         yield from compatibility.library_needs(book, machine, candidate.cuda, who)
         if candidate.channel != "system":
             yield from compatibility.jetson_needs(book, machine, candidate.cuda, who)
-        yield cuda_limit(candidate.cuda, candidate.releases, who)
+        yield compatibility.cuda_limit(candidate.cuda, candidate.releases, "it limits the CUDA of the environment")
 
     def oldest_line(self, build: Build) -> CudaVersion:
-        """The oldest CUDA line whose runtime serves a build.
+        """The oldest CUDA line whose runtime works for a build.
 
-        That which it was built with, unless its own metadata gives a lower bound instead of a pin for the runtime library (JAX does):
+        That which it was built with, unless its metadata gives a lower bound instead of a pin for the runtime library (JAX does):
         then its authors vouch for older ones.
         """
         assert build.cuda is not None
         book = self.context.book
         line = CudaVersion(build.cuda.line)
-        own = self.context.release_of(build)
+        release = self.context.release_of(build)
         package = component_package(book, "cudart", build.cuda.major)
-        if own is None or package is None:
+        if release is None or package is None:
             return line
         extras = extras_of(build)
-        for release in (own, *self._plugins(own, extras)):
-            for requirement, _ in self.context.metadata.requirements(release, (*extras, "with-cuda")):
+        for declaring in (release, *self._plugins(release, extras)):
+            for requirement, _ in self.context.metadata.requirements(declaring, (*extras, "with-cuda")):
                 if canonicalize_name(requirement.name) != package or is_exact(requirement.specifier):
                     continue
-                for one in requirement.specifier:
-                    bound = book.cuda_of(package, one.version) if one.operator == ">=" else None
+                for part in requirement.specifier:
+                    bound = book.cuda_of(package, part.version) if part.operator == ">=" else None
                     if bound is not None and bound.major == line.major:
                         return min(line, CudaVersion(bound.line))
         return line
 
     def _plugins(self, release: Release, extras: tuple[str, ...]) -> Iterator[Release]:
-        """Releases of the packages that an extra adds to a framework's own code, the newest that it accepts of each."""
+        """Newest accepted release of each package with framework code that an extra adds."""
         context = self.context
         for requirement, extra in context.metadata.requirements(release, extras):
             name = canonicalize_name(requirement.name)
             if extra is None or context.book.component(name) is not None:
                 continue
             if context.request.source is not None and context.book.package(name) is None:
-                continue  # what the matrix does not know says nothing of CUDA, and asking for it would cost a download
-            newest = (one for one in context.releases.of(name) if requirement.specifier.contains(one.version, prereleases=True))
-            yield from (one for one in (next(newest, None),) if one is not None)
+                continue  # a package outside the matrix says nothing about CUDA, and its metadata would cost a download
+            releases = (one for one in context.releases.of(name) if requirement.specifier.contains(one.version, prereleases=True))
+            newest = next(releases, None)
+            if newest is not None:
+                yield newest
 
 
-def _line(line: str, **parts: Any) -> CudaCandidate:
-    return CudaCandidate(version=line, cuda=CudaVersion(line), **parts)
+def _candidate(line: str, **fields: Any) -> CudaCandidate:
+    return CudaCandidate(version=line, cuda=CudaVersion(line), **fields)
 
 
-def cuda_limit(cuda: CudaVersion, releases: Sequence[str], who: str) -> Need:
-    """The need that the user's limit on CUDA allows this line, or one of its releases."""
-    return compatibility.limit_need(CUDA_LIMIT, f"CUDA {cuda.line}", (cuda.line, *releases), f"{who} is that CUDA")
-
-
-def _carried(context: Context, repository: str) -> list[CudaRelease]:
-    """The releases that a repository carries: those that name it, or where none does, those within its span."""
+def _releases_in(context: Context, repository: str) -> list[CudaRelease]:
+    """CUDA releases in an apt repository: those that name it, otherwise those within its range."""
     releases = context.book.cuda_releases()
-    named = [one for one in releases if repository in one.repositories]
-    row = next((one for one in context.book.repositories() if one.name == repository), None)
-    if named or row is None or row.cuda_first is None:
-        return named
-    last = row.cuda_last
-    return [one for one in releases if one.repositories and row.cuda_first <= one.cuda and (last is None or one.line <= last.line)]
+    naming = [release for release in releases if repository in release.repositories]
+    row = next((row for row in context.book.repositories() if row.name == repository), None)
+    if naming or row is None or row.cuda_first is None:
+        return naming
+    first, last = row.cuda_first, row.cuda_last
+    return [
+        release for release in releases if release.repositories and first <= release.cuda and (last is None or release.line <= last.line)
+    ]
 
 
 def repositories(context: Context) -> list[str]:
-    """Names of the apt repositories that could serve, the distribution's own first, then older ones, the newest of them first."""
+    """Names of the usable apt repositories: the distribution's own first, then those of older releases, newest first."""
     machine = context.machine
     rows = [row for row in context.book.repositories() if not machine.arch or row.arch == machine.arch]
     if machine.os is None:
         return [row.name for row in reversed(rows) if row.os.startswith("ubuntu")]
-    distribution = _distribution(machine.os)
-    own = _release_of(machine.os)
-    family = [row for row in rows if _distribution(row.os) == distribution and _release_of(row.os) <= own]
-    if not any(row.os == machine.os for row in family):
+    distribution, release = _split_os(machine.os)
+    usable = []
+    for row in rows:
+        row_distribution, row_release = _split_os(row.os)
+        if row_distribution == distribution and row_release <= release:
+            usable.append((row_release, row))
+    if not any(row.os == machine.os for _, row in usable):
         return []
-    return [row.name for row in sorted(family, key=lambda row: _release_of(row.os), reverse=True)]
+    return [row.name for _, row in sorted(usable, key=lambda found: found[0], reverse=True)]
 
 
-def _distribution(name: str) -> str:
-    """`ubuntu` of `ubuntu22.04`."""
-    return name.rstrip("0123456789.")
-
-
-def _release_of(name: str) -> tuple[int, ...]:
-    """(22, 4) of `ubuntu22.04`."""
-    text = name[len(_distribution(name)) :]
-    return tuple(int(part) for part in text.split(".") if part)
+def _split_os(name: str) -> tuple[str, tuple[int, ...]]:
+    """Split `ubuntu22.04` into `ubuntu` and (22, 4)."""
+    distribution = name.rstrip("0123456789.")
+    return distribution, tuple(int(part) for part in name[len(distribution) :].split(".") if part)

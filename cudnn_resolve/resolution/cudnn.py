@@ -1,4 +1,4 @@
-"""The cuDNN that an environment loads, through one channel: its wheel, the apt package, a copy that is there, or a wheel in a folder."""
+"""The cuDNN of an environment, through one channel: its wheel, the apt package, a copy on the system, or a wheel in a folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, Kind, Need, PipCandidate
-from cudnn_resolve.resolution.channel import channels, channels_of_system, framework_around, in_folder, preferred
+from cudnn_resolve.resolution.channel import (
+    allowed_channels,
+    enclosing_framework,
+    folder_versions,
+    preferred_channels,
+    system_channels,
+)
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -17,46 +23,50 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.installed import InstalledFrameworks
 
-_SERVED_WITH: dict[Channel, tuple[Channel, ...]] = {
+_CUDA_CHANNELS: dict[Channel, tuple[Channel, ...]] = {
     "pip": ("pip",),
     "apt": ("apt", "system", "pip"),
     "system": ("system", "apt", "pip"),
     "folder": ("pip",),
 }
-"""The channels of CUDA that a cuDNN of a channel may stand beside."""
+"""Channel of a cuDNN to the channels of CUDA that it can be combined with."""
 
 
 class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
-    """Builds of cuDNN through the channels that the request allows."""
+    """cuDNN builds through the allowed channels."""
 
     def __init__(self, context: Context, installed: InstalledFrameworks) -> None:
         super().__init__()
         self.context = context
         self.installed = installed
-        self._of_wheel: dict[str, set[str]] = {}
+        self._wheel_versions: dict[str, set[str]] = {}
         self._orders: dict[CudnnKey, list[CudnnCandidate]] = {}
 
     def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
-        """Every cuDNN build that some allowed channel has; for that of the system, beside wheels, what is there and what apt has."""
-        context = self.context
-        served: tuple[Channel, ...] = ("folder",) if key.in_folder else channels_of_system(context) if key.of_system else channels(context)
-        for channel in served:
-            if channel == "system":
-                yield from (_candidate(key, build, channel) for build in self._there())
-                continue
-            for build in context.book.cudnn_builds():
-                if channel in ("pip", "folder"):
-                    if build.wheel is None or str(build.version) not in self._versions(build.wheel):
-                        continue
-                elif build.apt.package is None or build.apt.version is None:
-                    continue
-                if not self._is_avoided(build, channel):
-                    yield _candidate(key, build, channel)
+        """Every cuDNN build of the allowed channels; for that of the system: installed copies and apt."""
+        for channel in self._channels(key):
+            for build in self._installed_builds() if channel == "system" else self._builds(channel):
+                yield CudnnCandidate(key=key, version=str(build.version), build=build, channel=channel)
 
-    def _versions(self, wheel: str) -> set[str]:
-        if wheel not in self._of_wheel:
-            self._of_wheel[wheel] = {release.text for release in self.context.releases.of(wheel)}
-        return self._of_wheel[wheel]
+    def _channels(self, key: CudnnKey) -> tuple[Channel, ...]:
+        if key.in_folder:
+            return ("folder",)
+        return system_channels(self.context) if key.of_system else allowed_channels(self.context)
+
+    def _builds(self, channel: Channel) -> Iterator[CudnnBuild]:
+        """Builds of the matrix that a channel has and no advisory rejects."""
+        for build in self.context.book.cudnn_builds():
+            if channel in ("pip", "folder"):
+                is_there = build.wheel is not None and str(build.version) in self._versions_of(build.wheel)
+            else:
+                is_there = build.apt.package is not None and build.apt.version is not None
+            if is_there and not self._is_avoided(build, channel):
+                yield build
+
+    def _versions_of(self, wheel: str) -> set[str]:
+        if wheel not in self._wheel_versions:
+            self._wheel_versions[wheel] = {release.text for release in self.context.releases.of(wheel)}
+        return self._wheel_versions[wheel]
 
     def _is_avoided(self, build: CudnnBuild, channel: Channel) -> bool:
         version = parse_version(str(build.version))
@@ -65,11 +75,13 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         names = ("cudnn", build.wheel) if channel in ("pip", "folder") and build.wheel else ("cudnn",)
         return any(self.context.is_avoided(name, version) for name in names)
 
-    def _there(self) -> Iterator[CudnnBuild]:
-        """The builds of the copies on the system, as the matrix knows them or as far as the copy tells."""
+    def _installed_builds(self) -> Iterator[CudnnBuild]:
+        """Builds of the copies on the system, from the matrix or derived from the copy."""
         builds = self.context.book.cudnn_builds()
         for copy in self.context.machine.cudnn:
-            if copy.version is None or copy.source == "pip" or copy.complete is False or framework_around(self.context, copy) is not None:
+            if copy.version is None or copy.source == "pip" or copy.complete is False:
+                continue
+            if enclosing_framework(self.context, copy) is not None:
                 continue
             try:
                 version = CudnnVersion(copy.version)
@@ -88,28 +100,28 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 yield CudnnBuild(version=version, cuda_major=major, soname=copy.soname or version.major)
 
     def ordered(self, key: CudnnKey, needs: Sequence[Need]) -> Iterable[CudnnCandidate]:
-        """Builds of cuDNN, best first: the preferred channel, what the folder holds, then the newest."""
+        """Builds of cuDNN, best first: the preferred channel, the one in the folder, then the newest."""
         if key not in self._orders:
-            rank = {channel: number for number, channel in enumerate(preferred(self.context))}
-            here = in_folder(self.context) if key.in_folder else ()
+            rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
+            in_folder = folder_versions(self.context) if key.in_folder else ()
 
-            def order(one: CudnnCandidate) -> tuple[int, ...]:
-                is_here = any(one.version.startswith(version) for version in here)
-                return rank.get(one.channel, 9), not is_here, *_newest_first(one.build)
+            def order(candidate: CudnnCandidate) -> tuple[int, ...]:
+                is_in_folder = any(candidate.version.startswith(version) for version in in_folder)
+                return rank.get(candidate.channel, 9), not is_in_folder, *_newest_first(candidate.build)
 
             self._orders[key] = sorted(self.candidates(key, needs), key=order)
         return self._orders[key]
 
     def needs(self, candidate: CudnnCandidate) -> Iterator[Need]:
-        """What a cuDNN needs: GPUs that it has code for, a CUDA that it works with, a driver, and to be allowed."""
+        """What a cuDNN needs: supported GPUs, a matching CUDA, a driver, and a limit that allows it."""
         book, machine, build = self.context.book, self.context.machine, candidate.build
         if candidate.channel == "apt":
             yield from self.installed.apt_needs(build)
         who = f"cuDNN {build.version} for CUDA {build.cuda_major}"
         yield from compatibility.cudnn_hardware(book, machine, build)
         if build.driver is not None and self.context.request.driver_policy == "strict":
-            yield compatibility.at_least(build.driver, f"{who} asks for it")
-        yield compatibility.cudnn_limit(build.version, who)
+            yield compatibility.at_least(build.driver, f"{who} requires it")
+        yield compatibility.cudnn_limit(build.version, "it limits the cuDNN of the environment")
         yield _cuda_need(candidate, who)
         if candidate.channel == "pip" and build.wheel:
             text = str(build.version)
@@ -117,26 +129,22 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
             def is_wheel(other: PipCandidate) -> bool:
                 return other.release is not None and other.release.text == text
 
-            yield Need(pip_key(build.wheel), is_wheel, f"{build.wheel}=={text}", f"the wheel that carries {who}")
-
-
-def _candidate(key: CudnnKey, build: CudnnBuild, channel: Channel) -> CudnnCandidate:
-    return CudnnCandidate(key=key, version=str(build.version), build=build, channel=channel)
+            yield Need(pip_key(build.wheel), is_wheel, f"{build.wheel}=={text}", f"the wheel of {who}")
 
 
 def _cuda_need(candidate: CudnnCandidate, who: str) -> Need:
-    """The need for a CUDA that a cuDNN works with, through a channel that goes with its own."""
+    """Need for a CUDA that a cuDNN supports, through a channel that can be combined with its own."""
     build = candidate.build
-    channels = _SERVED_WITH[candidate.channel]
+    channels = _CUDA_CHANNELS[candidate.channel]
     first, last = build.cuda_first, build.cuda_last
 
-    def fits(other: CudaCandidate) -> bool:
+    def test(other: CudaCandidate) -> bool:
         if other.channel not in channels or other.cuda.major != build.cuda_major:
             return False
         return (first is None or other.cuda >= CudaVersion(first.line)) and (last is None or other.cuda <= CudaVersion(last.line))
 
     span = f"CUDA {first.line if first else build.cuda_major}" + (f" to {last.line}" if last else " or later of that major")
-    return Need(CUDA_OF_SYSTEM if candidate.key.of_system else CUDA, fits, span, f"{who} works with it")
+    return Need(CUDA_OF_SYSTEM if candidate.key.of_system else CUDA, test, span, f"{who} supports it")
 
 
 def _newest_first(build: CudnnBuild) -> tuple[int, ...]:

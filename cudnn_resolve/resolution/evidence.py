@@ -1,8 +1,8 @@
-"""What the libraries inside a wheel need of the frameworks and of the CUDA beside it, whatever its metadata declares.
+"""Needs of the libraries inside a wheel, on frameworks and CUDA, whatever its metadata declares.
 
-An extension is loaded into the process of its framework and finds the CUDA libraries that the framework has loaded. Where it was built for
-another major they are not there under the name that it asks for, and the import fails. Source: `DT_NEEDED` of the wheels
-(matrices/evidence), and the checks that torchvision and torchaudio make of themselves.
+An extension is loaded into the process of its framework and uses the CUDA libraries that the framework has loaded. If it was built for
+another major, its import fails because these have other sonames. Source: `DT_NEEDED` of the wheels (matrices/evidence), and the checks in
+torchvision and torchaudio.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _VARIANT = re.compile(r"\+cu(\d{2,3})$")
 
 
 def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterator[Need]:
-    """The CUDA that the libraries of a wheel are linked to; nothing for a wheel that nobody has read."""
+    """Needs for the CUDA that the libraries of a wheel are linked to; none for a wheel without evidence."""
     if release.build is not None:
         return
     if release.index != "default":
-        yield from _of_index(book, release, who)
+        yield from _variant_needs(book, release, who)
         return
     row = evidence_of(book, release.package, release.text, arch)
     if row is None:
-        yield from _of_framework(book, release, who)
+        yield from _framework_cuda_needs(book, release, who)
         return
     majors = fitting_majors(book, row)
     if not majors:
@@ -51,39 +51,40 @@ def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterato
         yield _framework_need(framework, majors, line, f"{who} needs {needed}")
 
 
-def _of_framework(book: Book, release: Release, who: str) -> Iterator[Need]:
-    """The CUDA of a framework that nobody asked for and another package requires (cuDF a CuPy), where it brings none itself."""
+def _framework_cuda_needs(book: Book, release: Release, who: str) -> Iterator[Need]:
+    """Need for the CUDA of an unrequested framework that another package requires (cuDF and CuPy) and that contains none."""
     framework = book.framework_of(release.package)
     builds = book.framework(framework).builds if framework is not None else ()
-    same = [one for one in builds if (one.package, one.wheel_version) == (release.package, release.text) and one.delivery == "system"]
-    outside = {one.cuda.major for one in same if one.cuda is not None}
-    if len(outside) == 1:
-        (major,) = outside
+    of_release = [build for build in builds if (build.package, build.wheel_version) == (release.package, release.text)]
+    majors = {build.cuda.major for build in of_release if build.delivery == "system" and build.cuda is not None}
+    if len(majors) == 1:
+        (major,) = majors
         yield shared_major("CUDA", major, f"{who} is built with CUDA {major}")
 
 
-def _of_index(book: Book, release: Release, who: str) -> Iterator[Need]:
-    """The need of a companion from another index for its framework's build of the same variant."""
+def _variant_needs(book: Book, release: Release, who: str) -> Iterator[Need]:
+    """Need of a companion from another index for its framework's build of the same variant."""
     framework = book.companion_of(release.package)
-    row = next((one for one in book.extra_releases(release.package) if one.version == release.text and one.index == release.index), None)
+    rows = (row for row in book.extra_releases(release.package) if row.version == release.text and row.index == release.index)
+    row = next(rows, None)
     if framework is None or row is None:
         return
-    found = _VARIANT.search(release.text)
-    line = row.cuda or (CudaVersion(f"{found[1][:-1]}.{found[1][-1]}") if found else None)
+    variant = _VARIANT.search(release.text)
+    line = row.cuda or (CudaVersion(f"{variant[1][:-1]}.{variant[1][-1]}") if variant else None)
     if line is not None:
         yield _framework_need(framework, frozenset({line.major}), line, f"{who} is built with CUDA {line}")
     elif release.text.endswith("+cpu"):
-        yield Need(pip_key(framework), _without_gpu, f"{framework} without GPU code", f"{who} is built without GPU code")
+        yield Need(pip_key(framework), _is_cpu_build, f"a CPU build of {framework}", f"{who} is a CPU build")
 
 
-def _without_gpu(other: PipCandidate) -> bool:
+def _is_cpu_build(other: PipCandidate) -> bool:
     return not isinstance(other, WheelCandidate) or other.build.cuda is None
 
 
 def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
-    """The CUDA majors with which every library that a wheel needs is there; empty where none is needed or none fits.
+    """CUDA majors that have every library a wheel needs; empty if it needs none or no major has all.
 
-    Libraries that a wheel needs under names of several majors are alternatives, of which it loads one.
+    A library needed under the sonames of several majors is an alternative, of which the wheel loads one.
     """
     by_library: dict[str, set[int]] = {}
     for name in row.needs:
@@ -94,12 +95,12 @@ def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
 
 
 def is_idle(book: Book, machine: Machine, release: Release) -> bool:
-    """True for a wheel without GPU code for one of the machine's GPUs, where that of another release is known to have some for all."""
+    """True for a wheel without GPU code for one of the machine's GPUs, if another release is known to have code for all."""
     gpus = [gpu.capability for gpu in machine.gpus if gpu.capability is not None]
     row = evidence_of(book, release.package, release.text, machine.arch) if gpus else None
     if row is None or not row.code or _runs(row, gpus):
         return False
-    return any(arch in ("", machine.arch) and _runs(one, gpus) for (_, arch), one in evidence_rows(book, release.package).items())
+    return any(arch in ("", machine.arch) and _runs(other, gpus) for (_, arch), other in evidence_rows(book, release.package).items())
 
 
 def _runs(row: WheelEvidence, gpus: Iterable[Capability]) -> bool:
@@ -107,7 +108,7 @@ def _runs(row: WheelEvidence, gpus: Iterable[Capability]) -> bool:
 
 
 def _framework_need(framework: str, majors: frozenset[int], line: CudaVersion | None, because: str) -> Need:
-    """The need for a build of the framework with the CUDA that an extension was built for: that very line, or one of the majors."""
+    """Need for a build of the framework with the CUDA that an extension was built for: exactly that line, or one of the majors."""
 
     def test(other: PipCandidate) -> bool:
         if not isinstance(other, WheelCandidate):
@@ -116,5 +117,6 @@ def _framework_need(framework: str, majors: frozenset[int], line: CudaVersion | 
         return cuda is not None and (cuda.major in majors if line is None else cuda.line == line.line)
 
     wanted = line.line if line is not None else " or ".join(map(str, sorted(majors)))
-    why = because if line is None else f"{because}, and refuses a {framework} of another CUDA on import"
-    return Need(pip_key(framework), test, f"{framework} built with CUDA {wanted}", why)
+    if line is not None:
+        because = f"{because}, and its import fails with a {framework} of another CUDA"
+    return Need(pip_key(framework), test, f"{framework} built with CUDA {wanted}", because)

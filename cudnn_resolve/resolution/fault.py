@@ -1,4 +1,4 @@
-"""What is found of a set of packages, and how faults that several needs tell alike are told once."""
+"""Faults of a set of packages, and how similar ones are merged."""
 
 from __future__ import annotations
 
@@ -10,120 +10,159 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
+    from cudnn_resolve.resolution.candidate import MachineProblem, Need
     from cudnn_resolve.version import DriverVersion
 
-NOT_THERE = ", which is not among the packages"
-"""How the text of a fault ends that is about a missing package."""
 UNNAMED = "what it does not name is not known"
-"""Why nothing is said of what a list leaves out that need not name everything."""
+"""Reason of a fault about packages that a list, which need not be complete, leaves out."""
 FaultKind = Literal[
     "machine", "wheel", "missing", "library", "majors", "files", "companion", "bound", "declared", "cpu", "unknown", "advisory"
 ]
+Severity = Literal["error", "warning", "info"]
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+_NAMED = 6
+"""Largest number of owners named in a merged fault."""
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """One need that is not met, or one thing that is not known."""
+    """An unmet need, or something unknown."""
 
     kind: FaultKind
-    severity: Literal["error", "warning", "info"]
+    severity: Severity
     text: str
-    """What is wrong, in words."""
     because: str
-    """Who needs it, and how that is known."""
+    """Who needs it, and the source of the rule."""
     package: str = ""
-    """The package that would have to change; empty where it is the machine."""
+    """The package that would have to change; empty if it is the machine."""
     frameworks: tuple[str, ...] = ()
-    """Distributions of the frameworks that it concerns."""
+    """Distributions of the affected frameworks."""
     wants: str | None = None
-    """Specifier of the versions of the package with which it would not be one, where that is one."""
+    """Specifier of the versions of the package without the fault, if known."""
+    who: str = ""
+    need: str = ""
+    """Set if the text is `{who} needs {need}`."""
+    problem: MachineProblem | None = None
+    """For a fault of the machine."""
 
 
-class Judged(Struct, frozen=True, kw_only=True):
-    """One framework of the set."""
+class JudgedFramework(Struct, frozen=True, kw_only=True):
+    """A framework of the set."""
 
     package: str
     version: str
     framework: str
     """Its name in the matrix."""
     build: Build | None
-    """None for one without CUDA, and for one that the matrix does not know."""
+    """None for one without CUDA, and for one that the matrix does not have."""
+
+    @property
+    def who(self) -> str:
+        """`torch 2.6.0`."""
+        return f"{self.package} {self.version}"
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """What was found of the whole set."""
+    """The faults of a whole set."""
 
-    frameworks: tuple[Judged, ...]
+    frameworks: tuple[JudgedFramework, ...]
     faults: tuple[Fault, ...]
     driver: DriverVersion | None = None
-    """The oldest that all frameworks take; None where none asks for one."""
+    """Oldest driver that all frameworks accept; None if none needs one."""
 
 
-def merged(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tuple[Fault, ...]:
-    """Errors first; what several needs say of one package and framework once, and what is missing in one line for each framework."""
-    found: dict[tuple[object, ...], Fault] = {}
-    missing: dict[tuple[str, ...], list[Fault]] = {}
-    for one in faults:
-        if one.kind == "missing" and one.severity == "error" and one.text.endswith(NOT_THERE):
-            missing.setdefault(one.frameworks, []).append(one)
-            continue
-        about: tuple[object, ...] = (
-            (one.frameworks, one.package) if one.package and one.kind in ("library", "bound", "declared") else (one.text, one.because)
-        )
-        known = found.setdefault(about, one)
-        if known.severity == "warning" and one.severity == "error":
-            found[about] = one
-    older: dict[tuple[str, ...], list[tuple[object, ...]]] = {}
-    for key, one in found.items():
-        if one.kind == "library" and one.severity == "warning":
-            older.setdefault(one.frameworks, []).append(key)
-    for first_about, *more_about in older.values():
-        for other in more_about:
-            del found[other]
-        if more_about:
-            first = found[first_about]
-            found[first_about] = replace(first, text=f"{first.text}, and {len(more_about)} more libraries of that CUDA")
-    for group in missing.values():
-        first = group[0]
-        packages = dict.fromkeys(one.package for one in group)
-        names = ", ".join(packages)
-        several = f"{first.text.partition(' needs ')[0]} needs {names}{NOT_THERE.replace(' is ', ' are ')}"
-        found[first.frameworks, names] = replace(first, text=several) if len(packages) > 1 else first
-    return tuple(
-        sorted(_alike(tuple(found.values()), frozenset(frameworks)), key=lambda one: ("error", "warning", "info").index(one.severity))
+def framework_fault(framework: JudgedFramework, kind: FaultKind, severity: Severity, text: str, because: str, package: str = "") -> Fault:
+    """A fault of one framework; `package` would have to change."""
+    frameworks = (framework.package,)
+    return Fault(kind=kind, severity=severity, text=text, because=because, package=package, frameworks=frameworks)
+
+
+def unmet_need_fault(need: Need, who: str, frameworks: tuple[str, ...], kind: FaultKind, found: str, package: str = "") -> Fault:
+    """The error of an unmet need; `found` tells what is there instead."""
+    text = f"{need.text}; {found}"
+    return Fault(
+        kind=kind,
+        severity="error",
+        text=f"{who} needs {text}",
+        because=need.because,
+        package=package,
+        frameworks=frameworks,
+        who=who,
+        need=text,
+        problem=need.problem,
     )
 
 
-def _alike(found: tuple[Fault, ...], frameworks: frozenset[str]) -> Iterator[Fault]:
-    """What several say alike in one line, and of the GPU what a framework says first: libraries and further words only repeat it."""
+def merge_faults(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tuple[Fault, ...]:
+    """Merge similar faults and sort them, errors first.
+
+    One fault is kept for each package and framework; a framework's missing packages are listed together.
+    """
+    found: dict[tuple[object, ...], Fault] = {}
+    missing: dict[tuple[str, ...], list[Fault]] = {}
+    for fault in faults:
+        if fault.kind == "missing" and fault.severity == "error" and fault.need:
+            missing.setdefault(fault.frameworks, []).append(fault)
+            continue
+        is_about_package = fault.package and fault.kind in ("library", "bound", "declared")
+        key: tuple[object, ...] = (fault.frameworks, fault.package) if is_about_package else (fault.text, fault.because)
+        known = found.setdefault(key, fault)
+        if known.severity == "warning" and fault.severity == "error":
+            found[key] = fault
+    merged = (*_merge_old_libraries(found.values()), *map(_merge_missing, missing.values()))
+    return tuple(sorted(_merge_alike(merged, frozenset(frameworks)), key=lambda fault: _SEVERITIES.index(fault.severity)))
+
+
+def _merge_old_libraries(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Merge the warnings about older CUDA libraries of each framework into its first one."""
+    older: dict[tuple[str, ...], list[Fault]] = {}
+    faults = list(faults)
+    for fault in faults:
+        if fault.kind == "library" and fault.severity == "warning":
+            older.setdefault(fault.frameworks, []).append(fault)
+    for fault in faults:
+        of_framework = older.get(fault.frameworks, []) if fault.kind == "library" and fault.severity == "warning" else [fault]
+        if fault is of_framework[0]:
+            more = len(of_framework) - 1
+            yield replace(fault, text=f"{fault.text}, and {more} more libraries of that CUDA") if more else fault
+
+
+def _merge_missing(faults: list[Fault]) -> Fault:
+    """List the missing packages of a framework in its first fault."""
+    names = list(dict.fromkeys(fault.package for fault in faults))
+    first = faults[0]
+    if len(names) == 1:
+        return first
+    return replace(first, text=f"{first.who} needs {', '.join(names)}, which are not among the packages")
+
+
+def _merge_alike(faults: tuple[Fault, ...], frameworks: frozenset[str]) -> Iterator[Fault]:
+    """Merge equal needs of several owners, and drop faults about the GPU that only repeat the first one of a framework."""
+
+    def stands_alone(fault: Fault) -> bool:
+        return fault.kind not in ("machine", "wheel") and (fault.kind != "library" or bool(frameworks & set(fault.frameworks)))
+
     alike: dict[tuple[str, str], list[Fault]] = {}
-
-    def alone(one: Fault) -> bool:
-        return one.kind not in ("machine", "wheel") and (one.kind != "library" or bool(frameworks & set(one.frameworks)))
-
-    for one in found:
-        alike.setdefault((one.kind, "" if alone(one) else one.text.partition(" needs ")[2]), []).append(one)
-    wrong = {one.package for one in found if one.kind == "library" and one.severity == "error"}
-    no_gpu: set[str] = set()
-    for one in found:
-        about_gpu = one.kind == "machine" and "driver" not in one.text
-        need = one.text.partition(" needs ")[2]
-        group = [one] if alone(one) or not need else alike[one.kind, need]
-        if one is not group[0] or (one.kind == "library" and one.severity == "warning" and one.package in wrong):
+    for fault in faults:
+        if not stands_alone(fault):
+            alike.setdefault((fault.kind, fault.need), []).append(fault)
+    wrong = {fault.package for fault in faults if fault.kind == "library" and fault.severity == "error"}
+    without_gpu: set[str] = set()
+    for fault in faults:
+        group = [fault] if stands_alone(fault) or not fault.need else alike[fault.kind, fault.need]
+        if fault is not group[0] or (fault.kind == "library" and fault.severity == "warning" and fault.package in wrong):
             continue
-        names = tuple(dict.fromkeys(name for each in group for name in each.frameworks))
-        if about_gpu and no_gpu and not (frameworks & set(names)) - no_gpu:
-            continue
-        if about_gpu:
-            no_gpu |= frameworks & set(names)
-        yield one if len(group) == 1 else _together(group, need, names)
+        names = tuple(dict.fromkeys(name for other in group for name in other.frameworks))
+        if fault.kind == "machine" and fault.problem not in ("driver", "ptx"):
+            affected = frameworks & set(names)
+            if without_gpu and not affected - without_gpu:
+                continue
+            without_gpu |= affected
+        yield fault if len(group) == 1 else _merge_group(group, names)
 
 
-def _together(group: list[Fault], need: str, names: tuple[str, ...]) -> Fault:
-    """One fault for several that need the same."""
-    who = [each.text.partition(" needs ")[0] for each in group]
-    shown = f"{', '.join(who[:-1])} and {who[-1]}" if len(who) <= _NAMED else f"{who[0]} and {len(who) - 1} more"
-    because = "; ".join(dict.fromkeys(each.because for each in group))
-    return replace(group[0], text=f"{shown} need {need}", because=because, frameworks=names)
-
-
-_NAMED = 6
+def _merge_group(group: list[Fault], frameworks: tuple[str, ...]) -> Fault:
+    """Merge faults with the same need."""
+    owners = [fault.who for fault in group]
+    shown = f"{', '.join(owners[:-1])} and {owners[-1]}" if len(owners) <= _NAMED else f"{owners[0]} and {len(owners) - 1} more"
+    because = "; ".join(dict.fromkeys(fault.because for fault in group))
+    return replace(group[0], text=f"{shown} need {group[0].need}", because=because, frameworks=frameworks)

@@ -1,4 +1,4 @@
-"""Frameworks of the universe: which builds there are, and which of them come first."""
+"""Frameworks in the universe: their builds, and the order of preference."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.target import accepts, target_reason
-from cudnn_resolve.resolution.build import Builds, described
-from cudnn_resolve.resolution.candidate import BuildCandidate, Kind, Need
+from cudnn_resolve.resolution.build import Builds, describe_wheel
+from cudnn_resolve.resolution.candidate import BuildCandidate, Kind, Need, impossible
 from cudnn_resolve.resolution.channel import component_package, is_installed
 from cudnn_resolve.resolution.key import INDEX, FrameworkKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Target
 
-_WHEELS_THERE = 5
-"""Weight of installed library wheels against a build that does without them."""
+_UNUSED_WHEELS = 5
+"""Unmet requirements that installed library wheels count as for a build that does not use them."""
 
 
 class BuildOrder(NamedTuple):
-    """How a build compares with others of its framework, the first criterion counting most; smaller is better."""
+    """Sort key of a framework's build, most important criterion first; smaller is better."""
 
     is_not_installed: bool
     is_other_variant: bool
-    """Installed is another variant of its version."""
+    """Another variant of its version is installed."""
     unmet: int
     """Requirements of an installed build that the environment does not meet."""
     is_not_locked: bool
     is_vague: bool
-    """Nobody read its wheel, and that of another build of its version somebody did."""
+    """Its wheel was not read, and that of another build of its version was."""
     version: int
-    """Its place among those of its framework, the newest first."""
+    """Rank of its version, newest first."""
     is_elsewhere: bool
-    """It is not on the configured index."""
+    """Not on the configured index."""
     is_beyond_driver: bool
-    """It is elsewhere, and of a newer CUDA than the driver itself supports."""
-    leaves_out: bool
-    """It takes what lies on the machine, and another build of its version brings all that it uses (`cuda13-local` beside `cuda12`)."""
+    """Elsewhere, and for a newer CUDA than the driver supports."""
+    uses_system: bool
+    """Uses libraries of the system, and another build of its version installs its own (`cuda13-local` next to `cuda12`)."""
     cuda: tuple[int, int]
-    """The newest first."""
+    """Newest first."""
     place: int
 
 
 class NearestOrder(NamedTuple):
-    """How a build compares with others where one near a version is wanted: smaller is better."""
+    """Sort key of a build by its distance from a wanted version; smaller is better."""
 
     releases_between: int
     newer_first: int
@@ -59,7 +59,7 @@ class NearestOrder(NamedTuple):
 
 
 class Frameworks(Kind[FrameworkKey, BuildCandidate]):
-    """Frameworks: their builds for the wanted device."""
+    """Frameworks: their builds for the requested device."""
 
     def __init__(self, builds: Builds) -> None:
         super().__init__()
@@ -67,42 +67,43 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         self._context = builds.context
 
     def make(self, key: FrameworkKey) -> Iterator[BuildCandidate]:
-        """Builds of a framework, best first: what is installed, then the newest; of one release that of the configured index."""
+        """Builds of a framework, best first: installed, then newest; within a release that of the configured index."""
         context = self._context
-        row = context.book.framework(key.name)
-        vendors = [own for package in row.packages if (own := context.releases.vendor(package)) is not None]
-        builds = [build for build in (*vendors, *row.builds) if self._suits(build) and parse_version(build.version) is not None]
-        near = context.near.get(key.name)
-        for build in self._ordered(builds) if near is None else _nearest(builds, near):
+        framework = context.book.framework(key.name)
+        vendors = [build for package in framework.packages if (build := context.releases.vendor(package)) is not None]
+        builds = [build for build in (*vendors, *framework.builds) if self._is_wanted(build) and parse_version(build.version) is not None]
+        nearest_to = context.nearest_to.get(key.name)
+        for build in self._sort(builds) if nearest_to is None else _sort_by_distance(builds, nearest_to):
             yield BuildCandidate(key=key, version=build.wheel_version, build=build)
 
-    def _suits(self, build: Build) -> bool:
+    def _is_wanted(self, build: Build) -> bool:
+        """True for a build for the requested device from an allowed index."""
         context = self._context
         if build.index != "default" and not context.request.variant_indexes and not is_installed(context, build):
             return False
         return (build.cuda is not None) == (context.device_of(build.framework) == "gpu")
 
-    def _ordered(self, builds: list[Build]) -> list[Build]:
+    def _sort(self, builds: list[Build]) -> list[Build]:
         context, machine = self._context, self._context.machine
         native = machine.native_cuda
         read = {build.version for build in builds if not is_vague(build)}
         versions = {text: version for text in {build.version for build in builds} if (version := parse_version(text)) is not None}
-        newest = {version: number for number, version in enumerate(sorted(set(versions.values()), reverse=True))}
-        whole = {(build.version, build.index) for build in builds if build.delivery == "wheel"}
+        rank = {version: number for number, version in enumerate(sorted(set(versions.values()), reverse=True))}
+        self_contained = {(build.version, build.index) for build in builds if build.delivery == "wheel"}
 
         def order(place: int, build: Build) -> BuildOrder:
             installed = is_installed(context, build)
-            elsewhere = build.index != "default"
+            is_elsewhere = build.index != "default"
             return BuildOrder(
                 is_not_installed=not installed,
                 is_other_variant=not installed or machine.pip.get(build.package) != build.wheel_version,
                 unmet=self.unmet(build) if installed else 0,
                 is_not_locked=context.request.preferences.get(build.package) != build.wheel_version,
                 is_vague=build.version in read and is_vague(build),
-                version=newest[versions[build.version]],
-                is_elsewhere=elsewhere,
-                is_beyond_driver=elsewhere and native is not None and build.cuda is not None and build.cuda > native,
-                leaves_out=build.delivery == "system" and (build.version, build.index) in whole,
+                version=rank[versions[build.version]],
+                is_elsewhere=is_elsewhere,
+                is_beyond_driver=is_elsewhere and native is not None and build.cuda is not None and build.cuda > native,
+                uses_system=build.delivery == "system" and (build.version, build.index) in self_contained,
                 cuda=_newest_cuda(build),
                 place=place,
             )
@@ -111,9 +112,9 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         return [builds[place] for _, place in orders]
 
     def unmet(self, build: Build) -> int:
-        """How many requirements of an installed build the environment does not meet.
+        """Number of requirements of an installed build that the environment does not meet.
 
-        Of several builds of one version, the one with the fewest is the one that is there.
+        Of several builds of the installed version, the one with the fewest is taken for the installed one.
         """
         if self._context.release_of(build) is None:
             return 99
@@ -132,27 +133,27 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
             else:
                 count += not requirement.specifier.contains(version, prereleases=True)
         if build.delivery == "system" and build.cuda is not None and component_package(book, "cudnn", build.cuda.major) in installed:
-            count += _WHEELS_THERE
+            count += _UNUSED_WHEELS
         return count
 
     def needs(self, candidate: BuildCandidate) -> Iterator[Need]:
-        """A build needs its wheel; what the wheel needs of the machine is said first, which drops a hopeless one at once."""
+        """Need for the build's wheel, after the wheel's needs of the machine, which drop a hopeless build early."""
         context, build = self._context, candidate.build
         wheel = self._builds.packages.wheel_of(build)
         if wheel is not None:
-            who = described(wheel.release, build)
+            who = describe_wheel(wheel.release, build)
             if not context.allows(wheel.release):
                 texts = ", ".join(text for text, _ in context.constraints[build.package])
-                yield Need(INDEX, lambda _: False, f"a constraint that allows it, and there is {texts}", who)
+                yield impossible(INDEX, "a constraint that allows it", f"{who} is outside of {texts}")
             yield from file_needs(context, wheel.release, who)
             if build.cuda is not None:
                 yield from self._builds.machine_needs(build, who)
         text = f"{build.package}=={build.wheel_version}"
-        yield Need(pip_key(build.package), lambda other: other is wheel, text, f"{text} is that build")
+        yield Need(pip_key(build.package), lambda other: other is wheel, text, f"{text} is that build", restates=True)
 
 
 def target_need(target: Target, book: Book) -> Need:
-    """The need behind one target."""
+    """Need of a target."""
 
     def test(candidate: BuildCandidate) -> bool:
         return accepts(target, candidate.build, book)
@@ -161,29 +162,26 @@ def target_need(target: Target, book: Book) -> Need:
 
 
 def is_vague(build: Build) -> bool:
-    """True for a GPU build whose wheel nobody read: its code or its pins are not known.
-
-    Where another build of its version is known, every known build comes first.
-    """
+    """True for a GPU build whose wheel was not read, so that its GPU code or its pins are unknown."""
     if build.cuda is None:
         return False
-    unread = build.delivery == "wheel" and build.extra is None and bool(build.loads)
-    return unread or (not build.targets and build.capability_first is None)
+    has_unknown_pins = build.delivery == "wheel" and build.extra is None and bool(build.loads)
+    return has_unknown_pins or (not build.targets and build.capability_first is None)
 
 
-def _nearest(builds: list[Build], near: str) -> list[Build]:
-    """Builds by how many releases lie between them and `near`, the newer of two equally far first."""
-    known = {build.version: version for build in builds if (version := parse_version(build.version)) is not None}
-    home = parse_version(near)
-    if home is None:
+def _sort_by_distance(builds: list[Build], text: str) -> list[Build]:
+    """Sort builds by the number of releases between them and a version; of two equally far the newer first."""
+    parsed = {build.version: version for build in builds if (version := parse_version(build.version)) is not None}
+    center = parse_version(text)
+    if center is None:
         return builds
-    versions = sorted(set(known.values()))
-    place = sum(version < home for version in versions)
-    distance = {version: number - place for number, version in enumerate(versions)}
+    versions = sorted(set(parsed.values()))
+    place = sum(version < center for version in versions)
+    distances = {version: number - place for number, version in enumerate(versions)}
 
     def order(build: Build) -> NearestOrder:
-        here = distance[known[build.version]]
-        return NearestOrder(abs(here), -here, build.index != "default", _newest_cuda(build))
+        distance = distances[parsed[build.version]]
+        return NearestOrder(abs(distance), -distance, build.index != "default", _newest_cuda(build))
 
     return sorted(builds, key=order)
 

@@ -1,4 +1,4 @@
-"""Where each release of a framework runs, and which releases share an environment: what the pages of `matrix html` show."""
+"""Where each release of a framework runs and which releases share an environment, for the pages of `matrix html`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.family import apart
+from cudnn_resolve.resolution.family import disjoint_targets
 from cudnn_resolve.resolution.key import DRIVER, FrameworkKey, GpuKey
-from cudnn_resolve.resolution.marker import settle
+from cudnn_resolve.resolution.marker import apply_markers
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.universe import Universe
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OLDEST_GPU = (3, 0)
 Drivers = tuple[str | None, ...]
-"""The oldest driver with any GPU that fits, and with each of `gpus`: empty where none is asked for, None where it does not run."""
+"""Oldest driver for any GPU, then for each of `gpus`: empty if any driver will do, None if it does not run."""
 
 
 class BuildReach(Struct, frozen=True, kw_only=True):
@@ -48,74 +48,74 @@ class Shared(Struct, frozen=True, kw_only=True):
     cudnn: str | None
     builds: tuple[str, ...]
     overrides: tuple[str, ...]
-    """Pins of wheels that are left, in words."""
+    """Descriptions of overridden pins."""
     drivers: Drivers
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """What the resolution says of two releases."""
+    """The environments of two releases."""
 
     shared: dict[str, Shared] = {}
-    """The environment by its Python, the one that is tried first in front."""
+    """Environment by Python, in the order in which Pythons are tried."""
     why: str = ""
     """Why there is none."""
 
 
 def gpus(book: Book) -> tuple[Capability, ...]:
-    """The compute capabilities of graphics cards; those of a Jetson take builds of NVIDIA's own."""
-    return tuple(one.capability for one in book.architectures() if not one.tegra and one.capability >= OLDEST_GPU)
+    """Compute capabilities of graphics cards; a Jetson needs NVIDIA's own builds."""
+    return tuple(row.capability for row in book.architectures() if not row.tegra and row.capability >= OLDEST_GPU)
 
 
 def reach(book: Book, framework: str) -> tuple[BuildReach, ...]:
     """Where each GPU build of a framework runs, in the order of its table."""
     found: dict[int, tuple[Build, dict[str, Drivers]]] = {}
-    served: dict[int, tuple[bool, ...]] = {}
+    supported: dict[int, tuple[bool, ...]] = {}
     for python in sorted(PYTHONS):
-        whole = _universe(book, python)
-        single = [_universe(book, python, gpu) for gpu in gpus(book)]
-        for candidate in whole.unordered(FrameworkKey(framework)):
-            if not whole.look.met(candidate):
-                build = candidate.build
-                if id(build) not in served:
-                    served[id(build)] = tuple(_is_served(book, one.machine, build) for one in single)
-                each = (
-                    _driver(one.needs(candidate)) if is_served else None for one, is_served in zip(single, served[id(build)], strict=True)
-                )
-                drivers = (_driver(whole.needs(candidate)), *each)
-                found.setdefault(id(candidate.build), (candidate.build, {}))[1][_text(python)] = drivers
+        any_gpu = _universe(book, python)
+        by_gpu = [_universe(book, python, gpu) for gpu in gpus(book)]
+        for candidate in any_gpu.unordered(FrameworkKey(framework)):
+            if any_gpu.machine_filter.rejections(candidate):
+                continue
+            build = candidate.build
+            if id(build) not in supported:
+                supported[id(build)] = tuple(_is_supported(book, universe.machine, build) for universe in by_gpu)
+            drivers = [_oldest_driver(any_gpu.needs(candidate))]
+            for universe, is_supported in zip(by_gpu, supported[id(build)], strict=True):
+                drivers.append(_oldest_driver(universe.needs(candidate)) if is_supported else None)
+            found.setdefault(id(build), (build, {}))[1][_python_text(python)] = tuple(drivers)
     return tuple(BuildReach(build=build, pythons=pythons) for build, pythons in found.values())
 
 
 def pair(book: Book, first: str, second: str) -> Pair:
-    """The environments of two requirements on every Python, and why there is none where there is none."""
+    """The environments of two requirements on every Python, or why there is none."""
     targets = (parse_target(first, book), parse_target(second, book))
     request = OpenRequest(targets=targets)
     shared: dict[str, Shared] = {}
     failures: list[Failure] = []
     for python in PYTHONS:
         machine = _machine(book, python)
-        answer = attempt(book, machine, settle(request, machine))
+        answer = attempt(book, machine, apply_markers(request, machine))
         if isinstance(answer, Resolution):
-            shared[_text(python)] = _shared(book, answer)
+            shared[_python_text(python)] = _shared(book, answer)
         elif answer.rounds:
             failures.append(answer)
-    return Pair(shared=shared, why="" if shared else _why(book, targets, failures))
+    return Pair(shared=shared, why="" if shared else _why_none(book, targets, failures))
 
 
 def _machine(book: Book, python: tuple[int, int], gpu: Capability | None = None) -> Machine:
-    """An empty environment on Linux of which nobody knows more than this."""
-    facts = Facts(platform=Platform(system="linux", arch="x86_64"), python=Python(version=_text(python)), packages=Packages(pip={}))
-    named = () if gpu is None else (MachineGpu(label=f"compute capability {gpu}", capability=gpu, kind=None),)
-    return replace(machine_of(facts, book), gpus=named)
+    """An empty environment on Linux about which nothing else is known."""
+    version = _python_text(python)
+    facts = Facts(platform=Platform(system="linux", arch="x86_64"), python=Python(version=version), packages=Packages(pip={}))
+    cards = () if gpu is None else (MachineGpu(label=f"compute capability {gpu}", capability=gpu, kind=None),)
+    return replace(machine_of(facts, book), gpus=cards)
 
 
 def _universe(book: Book, python: tuple[int, int], gpu: Capability | None = None) -> Universe:
-    """Everything that there is on a machine."""
     return Universe(Context(book, _machine(book, python, gpu), OpenRequest(targets=())))
 
 
-def _driver(needs: Iterable[Need]) -> str | None:
-    """The oldest driver that meets these needs, empty for any; None where a GPU is refused."""
+def _oldest_driver(needs: Iterable[Need]) -> str | None:
+    """The oldest driver that meets these needs, empty for any; None if they refuse a GPU."""
     floors: list[DriverVersion] = []
     for need in needs:
         if isinstance(need.key, GpuKey):
@@ -125,35 +125,36 @@ def _driver(needs: Iterable[Need]) -> str | None:
     return str(max(floors, default=""))
 
 
-def _is_served(book: Book, machine: Machine, build: Build) -> bool:
-    """True where some CUDA runtime and some cuDNN that serve a build know the GPU; of a wheel with both inside those very ones."""
-    built, inside = build.cuda, build.delivery == "bundled"
+def _is_supported(book: Book, machine: Machine, build: Build) -> bool:
+    """True if some CUDA runtime and some cuDNN that work for a build support the GPU; only the bundled ones for a wheel that has them."""
+    built, is_bundled = build.cuda, build.delivery == "bundled"
     if built is None:
         return True
-    later = built.major >= 11 and not inside
-    runtimes = [one.cuda for one in book.cuda_releases() if one.cuda.major == built.major and (one.cuda.line == built.line or later)]
-    if runtimes and all(any(compatibility.library_needs(book, machine, one, "")) for one in reversed(runtimes)):
+    accepts_later = built.major >= 11 and not is_bundled
+    of_major = [row.cuda for row in book.cuda_releases() if row.cuda.major == built.major]
+    runtimes = [cuda for cuda in of_major if cuda.line == built.line or accepts_later]
+    if runtimes and all(any(compatibility.library_needs(book, machine, cuda, "")) for cuda in reversed(runtimes)):
         return False
     cudnn = build.cudnn
-    rows = [one for one in book.cudnn_builds() if cudnn is not None and one.cuda_major == built.major]
-    if inside and cudnn is not None:
-        rows = [one for one in rows if one.version.parts[: len(cudnn.parts)] == cudnn.parts]
+    rows = [row for row in book.cudnn_builds() if cudnn is not None and row.cuda_major == built.major]
+    if is_bundled and cudnn is not None:
+        rows = [row for row in rows if row.version.parts[: len(cudnn.parts)] == cudnn.parts]
     elif cudnn is not None:
-        rows = [one for one in rows if one.version.serves(cudnn)]
-    return not rows or not all(any(compatibility.cudnn_hardware(book, machine, one)) for one in rows)
+        rows = [row for row in rows if row.version.serves(cudnn)]
+    return not rows or not all(any(compatibility.cudnn_hardware(book, machine, row)) for row in rows)
 
 
 def _shared(book: Book, found: Resolution) -> Shared:
-    """What a resolution shares, and on which GPUs these very builds and this cuDNN run."""
+    """The environment of a resolution, with the GPUs that its builds and its cuDNN support."""
     drivers = []
     for gpu in (None, *gpus(book)):
-        one = _universe(book, found.machine.python or PYTHONS[0], gpu)
-        needs = [need for build in found.builds for need in one.builds.machine_needs(build, build.package)]
+        universe = _universe(book, found.machine.python or PYTHONS[0], gpu)
+        needs = [need for build in found.builds for need in universe.builds.machine_needs(build, build.package)]
         if found.cudnn_build is not None:
-            needs += compatibility.cudnn_hardware(book, one.machine, found.cudnn_build)
+            needs += compatibility.cudnn_hardware(book, universe.machine, found.cudnn_build)
         if found.cuda is not None:
-            needs += compatibility.library_needs(book, one.machine, CudaVersion(found.cuda), "CUDA")
-        drivers.append(_driver(needs))
+            needs += compatibility.library_needs(book, universe.machine, CudaVersion(found.cuda), "CUDA")
+        drivers.append(_oldest_driver(needs))
     return Shared(
         cuda=found.cuda,
         cudnn=found.cudnn,
@@ -161,22 +162,25 @@ def _shared(book: Book, found: Resolution) -> Shared:
             build.wheel_version if build.variant in build.wheel_version else f"{build.wheel_version} ({build.variant})"
             for build in found.builds
         ),
-        overrides=tuple(f"{one.package} {one.chosen} for {one.requested_by}, which declares {one.declared}" for one in found.overrides),
+        overrides=tuple(
+            f"{override.package} {override.chosen} for {override.requested_by}, which declares {override.declared}"
+            for override in found.overrides
+        ),
         drivers=tuple(drivers),
     )
 
 
-def _why(book: Book, targets: tuple[Target, Target], failures: Sequence[Failure]) -> str:
+def _why_none(book: Book, targets: tuple[Target, Target], failures: Sequence[Failure]) -> str:
     """Why two releases share no environment."""
     if not failures:
         return "no Python has wheels of both"
     request = OpenRequest(targets=targets)
-    found = apart(Universe(Context(book, _machine(book, PYTHONS[0]), request)))
-    if found:
-        return f"{found[0].what}; {found[0].because}"
-    causes = list(dict.fromkeys(f"{one.text}: {one.because}" for one in failures[0].causes))
+    disjoint = disjoint_targets(Universe(Context(book, _machine(book, PYTHONS[0]), request)))
+    if disjoint:
+        return f"{disjoint[0].what}; {disjoint[0].because}"
+    causes = list(dict.fromkeys(f"{reason.text}: {reason.because}" for reason in failures[0].causes))
     return "; ".join(causes[:4]) or "their requirements exclude one another"
 
 
-def _text(python: tuple[int, int]) -> str:
+def _python_text(python: tuple[int, int]) -> str:
     return f"{python[0]}.{python[1]}"

@@ -1,13 +1,14 @@
-"""What holds and what breaks in a set of packages as it is: each held against the needs of all the others and of the machine.
+"""Judgement of a given set of packages: each is held against the needs of all the others and of the machine.
 
-The needs are those of a search for a plan, so there is one set of rules; but here everything is chosen already, and every need that is
-not met is told, not the first one.
+The needs are those of a search for a plan, so there is one set of rules; but everything is chosen already, and every unmet need is
+reported, not only the first one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -18,22 +19,31 @@ from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import (
     component_package,
+    cuda_of_found_wheels,
+    describe_copies,
     finds_wheel,
     folder_serves,
     main_wheel,
     system_serves,
-    told_copies,
-    wheels_found,
     wheels_serve,
 )
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
-from cudnn_resolve.resolution.fault import NOT_THERE, UNNAMED, Fault, FaultKind, Judged, Judgement, merged
-from cudnn_resolve.resolution.given import NOTHING, Given, spelt
+from cudnn_resolve.resolution.fault import (
+    UNNAMED,
+    Fault,
+    FaultKind,
+    JudgedFramework,
+    Judgement,
+    Severity,
+    framework_fault,
+    merge_faults,
+    unmet_need_fault,
+)
 from cudnn_resolve.resolution.installed import OTHER_DEVICES, bounds_of_installed, installed_build
 from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import UNLISTED, is_far, parse_requirement, parse_version, unlisted
+from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, parse_requirement, parse_version, unlisted_release
 from cudnn_resolve.resolution.universe import FactCandidates, Universe
 from cudnn_resolve.version import DriverVersion
 
@@ -42,6 +52,11 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.resolution.candidate import Candidate, Need
+
+_CACHED_SETS = 32
+"""Judged sets kept for machines that differ only in their driver, as in a fleet."""
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+"""An empty environment; one object, so that machines share the catalog of releases."""
 
 
 def judge(
@@ -53,429 +68,424 @@ def judge(
     live: bool = False,
     partial: bool = False,
 ) -> Judgement:
-    """Judge a set of packages (normalized name to version) on a machine; `requires`: their Requires-Dist lines where they are known.
+    """Judge a set of packages (normalized name to version) on a machine; `requires`: their Requires-Dist lines, if known.
 
-    `live`: they are installed there, so that of two builds of one version the one that finds its libraries is meant. `partial`: there may
-    be more of them, so that what is missing is not known to be missing.
+    `live`: they are installed there, so that of two builds of a version the one that finds its libraries is meant. `partial`: the set may
+    be incomplete, so that a missing package is not a fault.
     """
-    request = OpenRequest(targets=())
-    alike = replace(machine, driver=None, driver_absent=False, native_cuda=None, compat=None, pip=packages, requires=requires or NOTHING)
-    known: list[_Set] = book.remember("judged sets", None, list)
-    found = next((one for one in known if one.is_of(alike, live=live, partial=partial)), None)
+    without_driver = replace(
+        machine, driver=None, driver_absent=False, native_cuda=None, compat=None, pip=packages, requires=requires or _EMPTY
+    )
+    cached: list[_PackageSet] = book.remember("judged sets", None, list)
+    found = next((known for known in cached if known.is_of(without_driver, live=live, partial=partial)), None)
     if found is None:
-        found = _Set(book, alike, request, live=live, partial=partial)
-        known[:] = [*known[1 - _KEPT :], found]
-    return found.judgement(FactCandidates(machine, request).by_key[DRIVER])
+        found = _PackageSet(book, without_driver, live=live, partial=partial)
+        cached[:] = [*cached[1 - _CACHED_SETS :], found]
+    return found.judgement(FactCandidates(machine, OpenRequest(targets=())).by_key[DRIVER])
 
 
-_KEPT = 32
-"""Sets that are kept as judged but for the driver: the machines of a fleet differ in little else."""
+class _FixedContext(Context):
+    """A context without choices: an unwanted release is there already, and its advisory is a fault of its own."""
+
+    def is_unwanted(self, release: Release) -> bool:  # noqa: ARG002
+        """False: the needs of the others decide."""
+        return False
 
 
-class _Set:
-    """The packages, and what they are held against."""
+def _as_listed(book: Book, packages: Mapping[str, str]) -> Mapping[str, str]:
+    """Spell the versions of frameworks like the tables, `2.6.0` for `2.6`; the same object if they are."""
+    found = {name: _listed_version(book, name, version) for name, version in packages.items()}
+    return packages if found == packages else found
 
-    def __init__(self, book: Book, machine: Machine, request: OpenRequest, *, live: bool, partial: bool) -> None:
+
+def _listed_version(book: Book, name: str, version: str) -> str:
+    framework, parsed = book.framework_of(name), parse_version(version)
+    if framework is None or parsed is None:
+        return version
+    listed = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
+    return version if version in listed else next((other for other in listed if parse_version(other) == parsed), version)
+
+
+class _PackageSet:
+    """The packages, and their faults on a machine of which only the driver is open."""
+
+    def __init__(self, book: Book, machine: Machine, *, live: bool, partial: bool) -> None:
+        request = OpenRequest(targets=())
         self.book = book
         self.machine = machine
         self.live, self.partial = live, partial
-        self.packages = spelt(book, machine.pip)
-        self.here = Context(book, replace(machine, pip=self.packages), request)
-        """The set as an environment, to see which builds it consists of."""
-        self.universe = Universe(Given(book, replace(machine, pip=NOTHING, requires=NOTHING), request))
-        """The same machine with nothing installed: nothing is excused for being there."""
-        self.owners: dict[SlotKey, dict[str, Need]] = {}
-        """Who wants a slot for whom: two owners of one exclude each other."""
-        self.users: dict[int, str] = {}
-        """Framework of a need for a slot, by its identity."""
-        self.of_driver: dict[int, Need] = {}
-        """What is asked of the driver, by the identity of the fault that it is where the driver does not meet it."""
+        self.packages = _as_listed(book, machine.pip)
+        self.installed = Context(book, replace(machine, pip=self.packages), request)
+        """The set as an environment, to identify its builds."""
+        self.universe = Universe(_FixedContext(book, replace(machine, pip=_EMPTY, requires=_EMPTY), request))
+        """The same machine with nothing installed: no package is excused for being installed."""
+        self.owners: dict[SlotKey, dict[str, tuple[Need, str]]] = {}
+        """Slot to its owners, each with a need for it and the package that has that need; two owners exclude each other."""
+        self.driver_needs: dict[int, Need] = {}
+        """Needs on the driver, by the identity of the fault if they are not met."""
         self.floors: list[DriverVersion] = []
-        self.judged = tuple(self._frameworks())
-        self.faults = [fault for one in self.judged for fault in self._of_framework(one)]
-        self.faults += (*self._libraries(), *self._companions(), *self._slots(), *self._advisories())
+        self.frameworks = tuple(self._identify_frameworks())
+        self.faults = [fault for framework in self.frameworks for fault in self._framework_faults(framework)]
+        self.faults += (*self._library_faults(), *self._companion_faults(), *self._slot_faults(), *self._advisory_faults())
 
     def is_of(self, machine: Machine, *, live: bool, partial: bool) -> bool:
-        """True where this is the set of a machine of which the driver is left open."""
+        """True if this is the set of a machine without driver."""
         own = self.machine
-        is_same = own.pip is machine.pip and own.requires is machine.requires  # dicts that are long, and one object for a fleet
+        is_same = own.pip is machine.pip and own.requires is machine.requires  # long dicts, and the same object for a fleet
         return is_same and (self.live, self.partial) == (live, partial) and own == machine
 
     def judgement(self, driver: Candidate) -> Judgement:
-        """The faults with that driver."""
+        """The faults with a driver."""
         faults = []
-        for one in self.faults:
-            need = self.of_driver.get(id(one))
+        for fault in self.faults:
+            need = self.driver_needs.get(id(fault))
             if need is None:
-                faults.append(one)
+                faults.append(fault)
             elif not need.test(driver):
-                faults.append(replace(one, text=f"{one.text}here is {driver}"))
-        told = merged(faults, (one.package for one in self.judged))
-        return Judgement(frameworks=self.judged, faults=told, driver=max(self.floors, default=None))
+                faults.append(unmet_need_fault(need, fault.who, fault.frameworks, "machine", f"here is {driver}"))
+        merged = merge_faults(faults, (framework.package for framework in self.frameworks))
+        return Judgement(frameworks=self.frameworks, faults=merged, driver=max(self.floors, default=None))
 
-    def _frameworks(self) -> Iterator[Judged]:
+    def _identify_frameworks(self) -> Iterator[JudgedFramework]:
         for name in self.book.frameworks():
             for package in self.book.distributions(name):
                 version = self.packages.get(package)
                 if version is not None and parse_version(version) is not None:
-                    build = self._whole(self._published(installed_build(self.here, name, package, version), version), version)
-                    yield Judged(package=package, version=version, framework=name, build=build)
+                    build = self._identify_build(name, package, version)
+                    yield JudgedFramework(package=package, version=version, framework=name, build=build)
 
-    def _published(self, build: Build | None, version: str) -> Build | None:
-        """The build, or where the version names no variant the one of the configured index, which a lock or a list means by that."""
-        if build is None or self.live or build.index == "default" or "+" in version:
-            return build
-        rows = self.book.framework(build.framework).builds
-        same = (row for row in rows if row.package == build.package and row.wheel_version == version and row.index == "default")
-        return next((row for row in same if row.cuda is not None), build)
+    def _identify_build(self, framework: str, package: str, version: str) -> Build | None:
+        """The build that an installed version, or a list's entry, means."""
+        build = installed_build(self.installed, framework, package, version)
+        if build is None:
+            return None
+        same = [row for row in self.book.framework(framework).builds if row.package == package and row.wheel_version == version]
+        with_cuda = [row for row in same if row.cuda is not None]
+        if not self.live and build.index != "default" and "+" not in version:
+            # A version without a variant, in a lock or a list, means the configured index.
+            build = next((row for row in with_cuda if row.index == "default"), build)
+        if build.delivery != "bundled" and not all(name in self.packages for name in self._required_libraries(build)):
+            # Another build of the same name may contain the libraries that the set lacks.
+            build = next((row for row in with_cuda if row.delivery == "bundled"), build)
+        return build
 
-    def _whole(self, build: Build | None, version: str) -> Build | None:
-        """The build, or another one of its name that brings its libraries itself, where those of the first are not all there."""
-        if build is None or build.delivery == "bundled" or all(name in self.packages for name in self._brought(build)):
-            return build
-        rows = self.book.framework(build.framework).builds
-        same = (row for row in rows if row.package == build.package and row.wheel_version == version)
-        return next((row for row in same if row.delivery == "bundled" and row.cuda is not None), build)
-
-    def _brought(self, build: Build) -> Iterator[str]:
-        """The wheels of CUDA libraries that a build requires."""
+    def _required_libraries(self, build: Build) -> Iterator[str]:
+        """Wheels of CUDA libraries that a build requires."""
         for requirement, _ in self.universe.context.requirements_of(build):
             name = canonicalize_name(requirement.name)
             if self.book.component(name) is not None:
                 yield name
 
-    def _of_framework(self, one: Judged) -> Iterator[Fault]:
-        who, build = f"{one.package} {one.version}", one.build
-        yield from self._bounds(one)
+    def _framework_faults(self, framework: JudgedFramework) -> Iterator[Fault]:
+        yield from self._bound_faults(framework)
+        build = framework.build
         if build is None:
-            yield self._without_build(one)
+            yield self._fault_without_build(framework)
             return
-        wheel = self.universe.packages.wheel_of(build)
-        needs = list(self.universe.needs(wheel) if wheel is not None else self.universe.builds.machine_needs(build, who))
+        needs = list(self._needs_of(framework, build))
         channel = next((need for need in needs if isinstance(need.key, LibrariesKey)), None)
         if channel is not None:
-            on_system = system_serves(self.here, build)
-            if folder_serves(self.here, build):
-                needs = [need for need in needs if need.key != SlotKey("cuDNN major")]  # its cuDNN is its own, whatever the others load
-                needs += self.universe.builds.cuda_needs(build, who)
-            elif self._brings_libraries(build) and (not on_system or wheels_serve(self.here, build) or finds_wheel(self.here, build)):
+            uses_system = system_serves(self.installed, build)
+            finds_wheels = not uses_system or wheels_serve(self.installed, build) or finds_wheel(self.installed, build)
+            if folder_serves(self.installed, build):
+                needs = [need for need in needs if need.key != SlotKey("cuDNN major")]  # it has a cuDNN of its own
+                needs += self.universe.builds.cuda_needs(build, framework.who)
+            elif self._has_libraries(build) and finds_wheels:
                 candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
-                needs += [need for c in candidates if c.channel == "pip" for need in self.universe.needs(c)]
-            elif on_system and wheels_found(self.here, build) is not None:
-                needs += self.universe.builds.cuda_needs(build, who)
-            elif not on_system:
-                yield self._elsewhere(one, "CUDA libraries") if self.partial else self._without_libraries(one, build)
+                needs += [need for one in candidates if one.channel == "pip" for need in self.universe.needs(one)]
+            elif uses_system and cuda_of_found_wheels(self.installed, build) is not None:
+                needs += self.universe.builds.cuda_needs(build, framework.who)
+            elif not uses_system:
+                yield self._unlisted_fault(framework, "CUDA libraries") if self.partial else self._fault_without_libraries(framework, build)
         self.floors += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         for need in needs:
-            fault = self._fault(need, one)
+            fault = self._need_fault(need, framework)
             if fault is not None:
                 yield fault
         if build.provisional:
-            text = f"{who} is newer than the tables: judged by its metadata alone"
-            why = "nobody has read its GPU code"
-            yield Fault(kind="unknown", severity="warning", text=text, because=why, frameworks=(one.package,))
+            text = f"{framework.who} is newer than the tables: judged by its metadata alone"
+            yield framework_fault(framework, "unknown", "warning", text, "its GPU code was not read")
 
-    def _brings_libraries(self, build: Build) -> bool:
-        """True where the set holds wheels of CUDA libraries for a build, whether they serve it or not."""
+    def _needs_of(self, framework: JudgedFramework, build: Build) -> Iterator[Need]:
+        wheel = self.universe.packages.wheel_of(build)
+        return self.universe.needs(wheel) if wheel is not None else self.universe.builds.machine_needs(build, framework.who)
+
+    def _has_libraries(self, build: Build) -> bool:
+        """True if the set has wheels of CUDA libraries for a build, sufficient or not."""
         return main_wheel(self.book, build) in self.packages
 
-    def _without_build(self, one: Judged) -> Fault:
-        version = parse_version(one.version)
+    def _fault_without_build(self, framework: JudgedFramework) -> Fault:
+        version = parse_version(framework.version)
         local = (version.local or "") if version is not None else ""
-        rows = self.book.framework(one.framework).builds
-        known = any(row.version in (one.version, version and version.public) for row in rows)
-        who = f"{one.package} {one.version}"
-        if local.startswith(OTHER_DEVICES) or known or not any(row.package == one.package and row.cuda is not None for row in rows):
-            missing = next(self._parts(one), None) if not local.startswith(OTHER_DEVICES) else None
-            if missing is not None and self.partial:
-                return self._elsewhere(one, missing)
-            text = f"{who} computes on the CPU alone" + (f": {missing} is not there" if missing else "")
-            because = f"its GPU code is in {missing}" if missing else f"it is a build without CUDA ({local or 'by its package'})"
-            gpus = self.here.machine.gpus
-            return Fault(
-                kind="cpu",
-                severity="info" if self._is_meant(one) else "error" if gpus else "warning",
-                text=text,
-                because=because,
-                package=missing or one.package,
-                frameworks=(one.package,),
-            )
-        text = f"{who} is not in the tables: what it was built with is not known"
-        return Fault(
-            kind="unknown", severity="warning", text=text, because="no row of the matrix", package=one.package, frameworks=(one.package,)
-        )
+        rows = self.book.framework(framework.framework).builds
+        is_known = any(row.version in (framework.version, version and version.public) for row in rows)
+        is_for_other_device = local.startswith(OTHER_DEVICES)
+        has_gpu_build = any(row.package == framework.package and row.cuda is not None for row in rows)
+        if not (is_for_other_device or is_known or not has_gpu_build):
+            text = f"{framework.who} is not in the tables: what it was built with is not known"
+            return framework_fault(framework, "unknown", "warning", text, "no row of the matrix", framework.package)
+        missing = next(self._missing_plugins(framework), None) if not is_for_other_device else None
+        if missing is not None and self.partial:
+            return self._unlisted_fault(framework, missing)
+        if missing is not None:
+            text, because = f"{framework.who} computes on the CPU only: {missing} is missing", f"its GPU code is in {missing}"
+        else:
+            text, because = f"{framework.who} computes on the CPU only", f"it is a build without CUDA ({local or 'by its package'})"
+        severity: Severity = "error" if self.machine.gpus else "warning"
+        if self._is_secondary(framework):
+            severity = "info"
+        return framework_fault(framework, "cpu", severity, text, because, missing or framework.package)
 
-    def _is_meant(self, one: Judged) -> bool:
+    def _is_secondary(self, framework: JudgedFramework) -> bool:
         """True for a framework that is not there for its own sake.
 
-        One that another one requires for itself (TensorFlow 2.12 brings JAX), or a package that has no build for a GPU at all beside one
-        that has: TensorFlow for the CPU reads the data of a model that JAX computes.
+        Either another one requires it (TensorFlow 2.12 requires JAX), or its package has no GPU build and another framework has one:
+        TensorFlow for the CPU reads the data of a model that JAX computes.
         """
         others = [
             build
             for name in self.book.frameworks()
             for package in self.book.distributions(name)
-            if package != one.package and (version := self.packages.get(package)) is not None
-            for build in [installed_build(self.here, name, package, version)]
+            if package != framework.package and (version := self.packages.get(package)) is not None
+            for build in [installed_build(self.installed, name, package, version)]
             if build is not None
         ]
-        is_for_cpu = not any(row.package == one.package and row.cuda for row in self.book.framework(one.framework).builds)
-        if is_for_cpu and others:
-            return all(build.framework != one.framework for build in others)
-        needed = (requirement for build in others for requirement, _ in self.universe.context.requirements_of(build))
-        return any(canonicalize_name(requirement.name) == one.package for requirement in needed)
+        rows = self.book.framework(framework.framework).builds
+        if others and not any(row.package == framework.package and row.cuda for row in rows):
+            return all(build.framework != framework.framework for build in others)
+        required = (requirement for build in others for requirement, _ in self.universe.context.requirements_of(build))
+        return any(canonicalize_name(requirement.name) == framework.package for requirement in required)
 
-    def _elsewhere(self, one: Judged, names: str) -> Fault:
-        """What a list does not name that need not name everything."""
-        text = f"{one.package} {one.version} needs {names}, which the list does not name; it need not name everything"
-        return Fault(kind="unknown", severity="warning", text=text, because=UNNAMED, frameworks=(one.package,))
+    def _unlisted_fault(self, framework: JudgedFramework, names: str) -> Fault:
+        """Fault about packages that an incomplete list leaves out."""
+        text = f"{framework.who} needs {names}, which the list does not name; it need not name everything"
+        return framework_fault(framework, "unknown", "warning", text, UNNAMED)
 
-    def _parts(self, one: Judged) -> Iterator[str]:
-        """Packages with the GPU code of a framework that are not there: JAX's plugins."""
-        public = getattr(parse_version(one.version), "public", one.version)
-        for row in self.book.framework(one.framework).builds:
-            if row.package == one.package and row.version == public and row.cuda is not None:
+    def _missing_plugins(self, framework: JudgedFramework) -> Iterator[str]:
+        """Missing packages with GPU code of a framework: JAX's plugins."""
+        public = getattr(parse_version(framework.version), "public", framework.version)
+        for row in self.book.framework(framework.framework).builds:
+            if row.package == framework.package and row.version == public and row.cuda is not None:
                 names = (canonicalize_name(requirement.name) for requirement in self.universe.context.plugins_of(row))
                 yield from (name for name in names if name not in self.packages)
 
-    def _without_libraries(self, one: Judged, build: Build) -> Fault:
+    def _fault_without_libraries(self, framework: JudgedFramework, build: Build) -> Fault:
         wanted = libraries_of(build)
-        linked = build.delivery == "wheel" and build.extra is None
-        toolkits = self.here.machine.toolkits
-        what = "cannot be imported" if linked else "finds no GPU and computes on the CPU"
-        extra = f": the extra {build.extra} brings them" if build.extra else ""
-        copies = told_copies(self.here, build)
-        there = f"; there is cuDNN {', '.join(copies)}" if copies else ""
-        return Fault(
-            kind="missing",
-            severity="error" if toolkits or linked else "warning",
-            text=f"{one.package} {one.version} {what} unless the machine has {wanted}: no wheel of the set brings them{there}",
-            because=f"built with {wanted}{extra}",
-            package=main_wheel(self.book, build) or "",
-            frameworks=(one.package,),
-        )
+        is_linked = build.delivery == "wheel" and build.extra is None
+        effect = "cannot be imported" if is_linked else "finds no GPU and computes on the CPU"
+        copies = describe_copies(self.installed, build)
+        present = f"; there is cuDNN {', '.join(copies)}" if copies else ""
+        text = f"{framework.who} {effect} unless the machine has {wanted}: the set has no wheels of them{present}"
+        because = f"built with {wanted}" + (f": the extra {build.extra} installs them" if build.extra else "")
+        severity: Severity = "error" if self.machine.toolkits or is_linked else "warning"
+        return framework_fault(framework, "missing", severity, text, because, main_wheel(self.book, build) or "")
 
-    def _fault(self, need: Need, one: Judged) -> Fault | None:
-        """What is wrong where a need is not met; None where it is, or where nobody knows."""
-        key = need.key
+    def _need_fault(self, need: Need, framework: JudgedFramework) -> Fault | None:
+        """The fault of an unmet need; None if it is met, or if that is unknown."""
+        key, who, frameworks = need.key, framework.who, (framework.package,)
         if key == DRIVER:
-            fault = self._unmet(need, one, "machine", "", "")
-            self.of_driver[id(fault)] = need
+            fault = unmet_need_fault(need, who, frameworks, "machine", "")
+            self.driver_needs[id(fault)] = need
             return fault
         fact = self.universe.fact(key)
         if fact is not None:
             kind: FaultKind = "wheel" if key in (PYTHON, ARCH, GLIBC) else "machine"
-            return None if need.test(fact) else self._unmet(need, one, kind, f"here is {fact}", "")
+            return None if need.test(fact) else unmet_need_fault(need, who, frameworks, kind, f"here is {fact}")
         if isinstance(key, SlotKey):
-            self._own(need, one.package)
+            self._add_owner(need, framework.package)
             return None
         if isinstance(key, PipKey):
-            return self._package(need, key.name, one)
+            return self._package_fault(need, key.name, framework)
         package = self._library_package(need)
-        candidate = self._library(key, package) if package is not None and isinstance(key, (CudaKey, CudnnKey)) else None
+        candidate = self._library_candidate(key, package) if package is not None and isinstance(key, (CudaKey, CudnnKey)) else None
         if package is None or candidate is None or need.test(candidate):
             return None
-        fault = self._unmet(need, one, "library", f"there is {package} {self.packages[package]}", package)
-        return replace(fault, severity="warning") if self._only_older(package, self.packages[package], one) else fault
+        return self._library_fault(need, package, framework)
 
-    def _unmet(self, need: Need, one: Judged, kind: FaultKind, found: str, package: str) -> Fault:
-        return Fault(
-            kind=kind,
-            severity="error",
-            text=f"{one.package} {one.version} needs {need.text}; {found}",
-            because=need.because,
-            package=package,
-            frameworks=(one.package,),
-        )
+    def _library_fault(self, need: Need, package: str, framework: JudgedFramework) -> Fault:
+        version = self.packages[package]
+        fault = unmet_need_fault(need, framework.who, (framework.package,), "library", f"there is {package} {version}", package)
+        return replace(fault, severity="warning") if self._is_only_older(package, version, framework) else fault
 
-    def _package(self, need: Need, name: str, one: Judged) -> Fault | None:
+    def _package_fault(self, need: Need, name: str, framework: JudgedFramework) -> Fault | None:
+        is_library = self.book.component(name) is not None
+        is_own_part = self.book.framework_of(name) == framework.framework and name != framework.package
         version = self.packages.get(name)
-        part = self.book.component(name) is not None
-        own = self.book.framework_of(name) == one.framework and name != one.package
         if version is None:
-            if not (part or own):
-                return None
-            text = f"{one.package} {one.version} needs {need.text}{NOT_THERE}"
-            if not need.binding or name.startswith("tensorrt"):
-                return None
-            if one.build is not None and system_serves(self.here, one.build):
-                return self._of_system(text, need, name, one) if part else None
-            if self.partial:
-                return self._elsewhere(one, "its CUDA libraries" if part else name)
-            return Fault(kind="missing", severity="error", text=text, because=need.because, package=name, frameworks=(one.package,))
+            return self._missing_fault(need, name, framework) if is_library or is_own_part else None
         candidate = self._candidate(name, version)
         if candidate is None or need.test(candidate):
             return None
-        if part or own:
-            fault = self._unmet(need, one, "library", f"there is {name} {version}", name)
-            return replace(fault, severity="warning") if self._only_older(name, version, one) else fault
-        text = f"{one.package} {one.version} declares {need.text}; there is {name} {version}"
-        severity: Literal["warning", "info"] = "warning" if is_far(parse_requirement(need.text), version) else "info"
-        return Fault(kind="declared", severity=severity, text=text, because=need.because, package=name, frameworks=(one.package,))
+        if is_library or is_own_part:
+            return self._library_fault(need, name, framework)
+        text = f"{framework.who} declares {need.text}; there is {name} {version}"
+        severity: Severity = "warning" if is_far(parse_requirement(need.text), version) else "info"
+        return framework_fault(framework, "declared", severity, text, need.because, name)
 
-    def _of_system(self, text: str, need: Need, name: str, one: Judged) -> Fault | None:
-        """A wheel that is missing among others of its CUDA, where the system has one, too: which is loaded is not known."""
-        if one.build is None or not self._brings_libraries(one.build):
+    def _missing_fault(self, need: Need, name: str, framework: JudgedFramework) -> Fault | None:
+        """The fault of a missing library or part of a framework."""
+        if not need.binding or name.startswith("tensorrt"):
             return None
-        text = f"{text}; the CUDA of the system may serve in its place"
-        return Fault(kind="missing", severity="warning", text=text, because=need.because, package=name, frameworks=(one.package,))
+        is_library = self.book.component(name) is not None
+        missing = f"{need.text}, which is not among the packages"
+        if framework.build is not None and system_serves(self.installed, framework.build):
+            if not is_library or not self._has_libraries(framework.build):
+                return None
+            # Wheels of some libraries and a CUDA of the system: which is loaded is unknown.
+            text = f"{framework.who} needs {missing}; the CUDA of the system may serve in its place"
+            return framework_fault(framework, "missing", "warning", text, need.because, name)
+        if self.partial:
+            return self._unlisted_fault(framework, "its CUDA libraries" if is_library else name)
+        fault = framework_fault(framework, "missing", "error", f"{framework.who} needs {missing}", need.because, name)
+        return replace(fault, who=framework.who, need=missing)
 
-    def _only_older(self, name: str, version: str, one: Judged) -> bool:
-        """True for a CUDA library of the major that a build was made with, and of an older minor.
+    def _is_only_older(self, name: str, version: str, framework: JudgedFramework) -> bool:
+        """True for a CUDA library of an older minor of the major that a build was made with.
 
-        NVIDIA promises nothing then, and yet most of them load. A cuDNN that is older, frameworks refuse themselves. NCCL is opened for
-        several GPUs alone by those that are not linked to what they load.
+        NVIDIA promises nothing then, but most of them load. Not for cuDNN: frameworks themselves refuse an older one. NCCL is loaded only
+        for several GPUs, by frameworks that are not linked to their libraries.
         """
         cuda = self.book.cuda_of(name, version)
-        built = one.build.cuda if one.build is not None else None
+        built = framework.build.cuda if framework.build is not None else None
         component = self.book.component(name)
         if component is not None and component.library == "nccl":
-            return one.build is not None and one.build.extra is not None
+            return framework.build is not None and framework.build.extra is not None
         if cuda is None or built is None or component is None or component.library == "cudnn":
             return False
         return built.major == cuda.major and built.major >= 11 and cuda < built
 
     def _candidate(self, name: str, version: str) -> PipCandidate | None:
-        """The release as a search knows it; one that the tables do not know stands for itself."""
+        """The candidate of a release; an unlisted release stands for itself."""
         parsed = parse_version(version)
         if parsed is None:
             return None
         framework = self.book.framework_of(name)
         if framework is not None and name in self.book.distributions(framework):
-            build = installed_build(self.here, framework, name, version)
+            build = installed_build(self.installed, framework, name, version)
             wheel = self.universe.packages.wheel_of(build) if build is not None else None
             if wheel is not None:
                 return wheel
         releases = self.universe.context.releases.of(name)
-        found = next((one for one in releases if version == one.text or parsed == one.version), None)
-        return self.universe.packages.candidate_of(found or unlisted(name, version))
+        release = next((release for release in releases if version == release.text or parsed == release.version), None)
+        return self.universe.packages.candidate_of(release or unlisted_release(name, version))
 
     def _library_package(self, need: Need) -> str | None:
-        """The wheel of the set with the CUDA runtime or the cuDNN that a build would find; None where there is none."""
+        """The set's wheel with the CUDA runtime or the cuDNN that a build finds; None if there is none."""
         if need.build is None or need.build.cuda is None:
             return None
         package = component_package(self.book, "cudnn" if isinstance(need.key, CudnnKey) else "cudart", need.build.cuda.major)
         return package if package in self.packages else None
 
-    def _library(self, key: CudaKey | CudnnKey, package: str) -> Candidate | None:
-        """The CUDA or the cuDNN that a wheel of the set brings; None for a release that the tables do not know."""
+    def _library_candidate(self, key: CudaKey | CudnnKey, package: str) -> Candidate | None:
+        """The CUDA or the cuDNN of a wheel of the set; None for an unlisted release."""
         version = self.packages[package]
         cuda = self.book.cuda_of(package, version)
         for candidate in self.universe.unordered(key):
             if candidate.channel != "pip":
                 continue
             if isinstance(key, CudnnKey):
-                if candidate.build.wheel == package and str(candidate.build.version) == version:
-                    return candidate  # type: ignore[no-any-return]
-            elif cuda is not None and candidate.version == cuda.line:
+                is_same = candidate.build.wheel == package and str(candidate.build.version) == version
+            else:
+                is_same = cuda is not None and candidate.version == cuda.line
+            if is_same:
                 return candidate  # type: ignore[no-any-return]
         return None
 
-    def _bounds(self, one: Judged) -> Iterator[Fault]:
-        """What is true of other packages although the metadata of the framework does not say so."""
-        for who, bound, requirement in bounds_of_installed(self.book, one.framework, one.package, self.packages):
+    def _bound_faults(self, framework: JudgedFramework) -> Iterator[Fault]:
+        """Bounds of the matrix that other packages violate."""
+        for who, bound, requirement in bounds_of_installed(self.book, framework.framework, framework.package, self.packages):
             name = canonicalize_name(requirement.name)
             version = parse_version(self.packages.get(name, ""))
             if version is not None and not requirement.specifier.contains(version, prereleases=True):
-                yield Fault(
-                    kind="bound",
-                    severity="warning" if bound.harm == "part" else "error",
-                    text=f"{who} needs {bound.requirement}; there is {name} {self.packages[name]}",
-                    because=bound.reason,
-                    package=name,
-                    frameworks=(one.package,),
-                    wants=str(requirement.specifier),
-                )
+                text = f"{who} needs {bound.requirement}; there is {name} {self.packages[name]}"
+                fault = framework_fault(framework, "bound", "warning" if bound.harm == "part" else "error", text, bound.reason, name)
+                yield replace(fault, wants=str(requirement.specifier))
 
-    def _libraries(self) -> Iterator[Fault]:
-        """Needs of the CUDA libraries themselves: GPUs that they know, linkers as new as they are, files for themselves."""
+    def _library_faults(self) -> Iterator[Fault]:
+        """Faults of the CUDA libraries themselves: unsupported GPUs, too old linkers, shared files."""
         for name, version in self.packages.items():
-            if self.book.component(name) is None:
+            candidate = self._candidate(name, version) if self.book.component(name) is not None else None
+            if candidate is None:
                 continue
-            candidate = self._candidate(name, version)
-            one = Judged(package=name, version=version, framework="", build=None)
-            needs = tuple(self.universe.needs(candidate)) if candidate is not None else ()
-            if candidate is not None and candidate.release is not None and candidate.release.tags == UNLISTED:
+            needs = list(self.universe.needs(candidate))
+            if candidate.release is not None and candidate.release.tags == UNLISTED:
                 text = f"{name} {version} is not in the tables: what it needs is not known"
                 yield Fault(kind="unknown", severity="warning", text=text, because="no row of the matrix", package=name)
-                needs = tuple(one for one in needs if isinstance(one.key, SlotKey))  # its files are those of every release
+                needs = [need for need in needs if isinstance(need.key, SlotKey)]  # its files are those of every release
+            library = JudgedFramework(package=name, version=version, framework="", build=None)
             for need in needs:
-                linker = isinstance(need.key, PipKey) and "nvjitlink" in need.key.name
-                if linker or self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey):
-                    fault = self._fault(need, one)
-                    cuda = self.book.cuda_of(name, version)
-                    if fault is not None and linker and cuda is not None and fault.package in self.packages:
-                        text = f"{name} {version} needs {fault.package} of CUDA {cuda.line} or newer; there is {fault.package} "
-                        fault = replace(fault, text=text + self.packages[fault.package])
-                    if fault is not None:
-                        yield fault
+                if isinstance(need.key, PipKey):
+                    fault = self._linker_fault(need, need.key, library) if "nvjitlink" in need.key.name else None
+                else:
+                    is_checked = self.universe.fact(need.key) is not None or isinstance(need.key, SlotKey)
+                    fault = self._need_fault(need, library) if is_checked else None
+                if fault is not None:
+                    yield fault
 
-    def _companions(self) -> Iterator[Fault]:
-        """Packages with libraries of their own: the CUDA that these are linked to."""
-        arch = self.here.machine.arch
+    def _linker_fault(self, need: Need, key: PipKey, library: JudgedFramework) -> Fault | None:
+        """The fault of an nvJitLink that is missing or too old for a library."""
+        fault = self._package_fault(need, key.name, library)
+        cuda = self.book.cuda_of(library.package, library.version)
+        if fault is None or cuda is None or fault.package not in self.packages:
+            return fault
+        text = f"{fault.package} of CUDA {cuda.line} or newer; there is {fault.package} {self.packages[fault.package]}"
+        return replace(fault, text=f"{library.who} needs {text}", need=text)
+
+    def _companion_faults(self) -> Iterator[Fault]:
+        """Faults of packages with compiled extensions: the CUDA that these are linked to."""
+        arch = self.machine.arch
+        frameworks = {self.book.framework_of(name) for name in self.packages} - {None}
         for name, version in self.packages.items():
             framework = self.book.companion_of(name)
-            if evidence_of(self.book, name, version, arch) is None and not (framework is not None and "+" in version):
-                if framework is not None and framework in {self.book.framework_of(one) for one in self.packages}:
-                    yield from self._unread(name, version)
+            is_variant = framework is not None and "+" in version
+            if evidence_of(self.book, name, version, arch) is None and not is_variant:
+                if framework in frameworks and self.book.package(name) is None and not self.book.extra_releases(name):
+                    text = f"{name} {version}: what its libraries need is not known"
+                    yield Fault(kind="unknown", severity="info", text=text, because="its wheel was not read", package=name)
                 continue
-            release = unlisted(name, version)
-            known = next((row for row in self.book.extra_releases(name) if row.version == version), None)
-            if known is not None:
-                release = unlisted(name, version, known.index)
+            row = next((row for row in self.book.extra_releases(name) if row.version == version), None)
+            release = unlisted_release(name, version, row.index) if row is not None else unlisted_release(name, version)
             for need in evidence_needs(self.book, arch, release, f"{name} {version}"):
                 if isinstance(need.key, SlotKey):
-                    self._own(need, name)
-                elif isinstance(need.key, PipKey) and (there := self.packages.get(need.key.name)) is not None:
-                    candidate = self._candidate(need.key.name, there)
+                    self._add_owner(need, name)
+                elif isinstance(need.key, PipKey) and (other := self.packages.get(need.key.name)) is not None:
+                    candidate = self._candidate(need.key.name, other)
                     if candidate is not None and not need.test(candidate):
-                        yield Fault(
-                            kind="companion",
-                            severity="error",
-                            text=f"{name} {version} needs {need.text}; there is {need.key.name} {there}",
-                            because=need.because,
-                            package=name,
-                            frameworks=(need.key.name,),
-                        )
+                        found = f"there is {need.key.name} {other}"
+                        yield unmet_need_fault(need, f"{name} {version}", (need.key.name,), "companion", found, name)
 
-    def _unread(self, name: str, version: str) -> Iterator[Fault]:
-        if self.book.package(name) is None and not self.book.extra_releases(name):
-            text = f"{name} {version}: what its libraries need is not known"
-            yield Fault(kind="unknown", severity="info", text=text, because="nobody has read its wheel", package=name)
-
-    def _own(self, need: Need, who: str) -> None:
+    def _add_owner(self, need: Need, package: str) -> None:
         assert isinstance(need.key, SlotKey)
-        self.owners.setdefault(need.key, {}).setdefault(need.owner or "", need)
-        self.users[id(need)] = who
+        self.owners.setdefault(need.key, {}).setdefault(need.owner or "", (need, package))
 
-    def _slots(self) -> Iterator[Fault]:
-        """What two want for themselves: a major of CUDA or cuDNN, the files of a folder."""
+    def _slot_faults(self) -> Iterator[Fault]:
+        """Slots with two owners: majors of CUDA or cuDNN, or the files of a folder."""
         for key, owners in self.owners.items():
-            if len(owners) < 2 or (str(key).startswith("slot:libcudnn") and len(self.owners.get(SlotKey("CUDA major"), ())) > 1):
-                continue  # two majors of CUDA are told once
-            needs = list(owners.values())
-            users = [self.users[id(need)] for need in needs]
+            # Two majors of CUDA are one fault, not two.
+            is_repeated = key.files.startswith("libcudnn") and len(self.owners.get(SlotKey("CUDA major"), ())) > 1
+            if len(owners) < 2 or is_repeated:
+                continue
             if all(owner in self.packages for owner in owners):
-                text = f"{' and '.join(sorted(owners))} install the same files: what one lays, the other overwrites"
+                text = f"{' and '.join(sorted(owners))} install the same files: each overwrites those of the other"
             else:
-                text = " and ".join(f"{user} wants {need.text}" for user, need in zip(users, needs, strict=True))
+                text = " and ".join(f"{package} wants {need.text}" for need, package in owners.values())
             yield Fault(
-                kind="majors" if str(key).endswith("major") else "files",
-                # Majors of cuDNN have files of other names: where each framework has its own, both load.
+                kind="majors" if key.files.endswith("major") else "files",
+                # cuDNN majors have different file names: if each framework has its own, both load.
                 severity="warning" if key == SlotKey("cuDNN major") else "error",
                 text=text,
-                because="; ".join(need.because for need in needs),
+                because="; ".join(need.because for need, _ in owners.values()),
                 package=max((owner for owner in owners if owner in self.packages), default=""),
-                frameworks=tuple(dict.fromkeys(users)),
+                frameworks=tuple(dict.fromkeys(package for _, package in owners.values())),
             )
 
-    def _advisories(self) -> Iterator[Fault]:
-        capabilities = {gpu.capability for gpu in self.here.machine.gpus}
+    def _advisory_faults(self) -> Iterator[Fault]:
+        capabilities = {gpu.capability for gpu in self.machine.gpus}
         for name, text in self.packages.items():
             version = parse_version(text)
             for advisory in self.book.advisories(name) if version is not None else ():
                 if advisory.capability and not capabilities & set(advisory.capability):
                     continue
                 if version is not None and SpecifierSet(advisory.versions).contains(version, prereleases=True):
-                    said = f"{name} {text}: {advisory.summary}"
-                    yield Fault(kind="advisory", severity="warning", text=said, because=f"advisory {advisory.id}", package=name)
+                    message = f"{name} {text}: {advisory.summary}"
+                    yield Fault(kind="advisory", severity="warning", text=message, because=f"advisory {advisory.id}", package=name)

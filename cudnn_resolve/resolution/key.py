@@ -1,16 +1,17 @@
-"""Keys of the packages of the universe: what a solve decides, each kind with a key of its own.
+"""Keys of the packages in a universe: everything that a search decides.
 
 | key                                         | its candidates                                                          |
 | ------------------------------------------- | ----------------------------------------------------------------------- |
-| driver, GPU, Python, platform, root, index, limit | the one fact, or limit, of this request                           |
-| framework                                   | the builds of a framework                                               |
-| libraries                                   | the channels through which the CUDA libraries of a build may come       |
-| CUDA, cuDNN                                 | CUDA lines and cuDNN builds, each through one channel; all frameworks share one |
+| driver, GPU, Python, platform, root, index  | the one fact of this machine                                            |
+| limit on CUDA, on cuDNN, on upload times    | the one limit of this request                                           |
+| framework                                   | builds of a framework                                                   |
+| libraries                                   | channels that can provide the CUDA libraries of a build                 |
+| CUDA, cuDNN                                 | CUDA lines and cuDNN builds, each through one channel; shared by all frameworks |
 | CUDA and cuDNN of the system                | those of the system, for a framework beside installed ones              |
-| cuDNN in a folder                           | wheels of cuDNN apart from the others, for the same                     |
-| pip package                                 | releases of a package; with an extra, a package of its own              |
-| installed                                   | an installed framework that nobody asked for and that works             |
-| slot                                        | the package that owns these files; two of them never meet in one environment |
+| cuDNN in a folder                           | cuDNN wheels in a separate folder, for the same purpose                 |
+| pip package                                 | releases of a package; with extras, a package of its own                |
+| installed                                   | an unrequested installed framework that works                           |
+| slot                                        | the package that owns certain files; an environment holds one owner     |
 
 Apt packages have no key: they follow from the CUDA and the cuDNN that come through apt.
 """
@@ -26,11 +27,11 @@ from packaging.utils import canonicalize_name
 
 
 class Key(Struct, frozen=True, cache_hash=True):
-    """Key of one package of the universe; its text is for people and for a stable order."""
+    """Key of a package in the universe; `str` gives its display name, which also sorts keys."""
 
 
 class FactKey(Key, frozen=True, cache_hash=True):
-    """What there is one of: the driver, the Python, the architecture, the C library, the distribution, the user, the indexes."""
+    """A fact that the machine has one of."""
 
     name: Literal["driver", "python", "arch", "glibc", "os", "root", "index"]
 
@@ -39,7 +40,7 @@ class FactKey(Key, frozen=True, cache_hash=True):
 
 
 class GpuKey(Key, frozen=True, cache_hash=True):
-    """One GPU of the machine."""
+    """A GPU of the machine."""
 
     number: int
 
@@ -48,12 +49,12 @@ class GpuKey(Key, frozen=True, cache_hash=True):
 
 
 class LimitKey(Key, frozen=True, cache_hash=True):
-    """The user's limit on CUDA or cuDNN."""
+    """A limit that the user sets."""
 
-    library: Literal["cuda", "cudnn"]
+    subject: Literal["cuda", "cudnn", "uploads"]
 
     def __str__(self) -> str:
-        return f"limit:{self.library}"
+        return f"limit:{self.subject}"
 
 
 class FrameworkKey(Key, frozen=True, cache_hash=True):
@@ -75,7 +76,7 @@ class LibrariesKey(Key, frozen=True, cache_hash=True):
 
 
 class CudaKey(Key, frozen=True, cache_hash=True):
-    """The CUDA runtime that frameworks share, or that of the system beside it."""
+    """The CUDA runtime that frameworks share, or that of the system."""
 
     of_system: bool = False
 
@@ -84,7 +85,7 @@ class CudaKey(Key, frozen=True, cache_hash=True):
 
 
 class CudnnKey(Key, frozen=True, cache_hash=True):
-    """The cuDNN that frameworks share, that of the system beside it, or one in a folder of its own."""
+    """The cuDNN that frameworks share, that of the system, or one in a separate folder."""
 
     of_system: bool = False
     in_folder: bool = False
@@ -94,7 +95,7 @@ class CudnnKey(Key, frozen=True, cache_hash=True):
 
 
 class PipKey(Key, frozen=True, cache_hash=True):
-    """A pip package, or the same with extras."""
+    """A pip package, without or with extras."""
 
     name: str
     extras: tuple[str, ...] = ()
@@ -109,7 +110,7 @@ class PipKey(Key, frozen=True, cache_hash=True):
 
 
 class InstalledKey(Key, frozen=True, cache_hash=True):
-    """An installed framework that nobody asked for."""
+    """An unrequested installed framework."""
 
     framework: str
 
@@ -132,11 +133,12 @@ ARCH = FactKey("arch")
 GLIBC = FactKey("glibc")
 OS = FactKey("os")
 ROOT = FactKey("root")
-"""Whether the user may become root."""
+"""Whether the user can become root."""
 INDEX = FactKey("index")
-"""What the configured indexes have."""
+"""Contents of the configured indexes."""
 CUDA_LIMIT = LimitKey("cuda")
 CUDNN_LIMIT = LimitKey("cudnn")
+UPLOAD_LIMIT = LimitKey("uploads")
 CUDA = CudaKey()
 CUDA_OF_SYSTEM = CudaKey(of_system=True)
 CUDNN = CudnnKey()
@@ -145,7 +147,7 @@ CUDNN_IN_FOLDER = CudnnKey(in_folder=True)
 
 
 def pip_key(name: str, extras: Iterable[str] = ()) -> PipKey:
-    """Return the key of a pip package by any spelling of its name."""
+    """Key of a pip package, given any spelling of its name."""
     return _pip_key(name, frozenset(extras))
 
 

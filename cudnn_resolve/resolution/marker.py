@@ -1,4 +1,4 @@
-"""Markers of requirements (PEP 508) on the target machine: its variables, and the targets that hold there."""
+"""PEP 508 markers evaluated for the target machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.open_request import OpenRequest
 
 NO_TARGET = "no-target"
-"""Code of the error where no target is for a machine."""
-NO_MARKER = (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError)
-"""What packaging raises for a marker that is none, compares what cannot be compared (before 26 also `os_name > "1"`), or made to hurt."""
+"""Error code: no target applies to the machine."""
+MARKER_ERRORS = (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError)
+"""Raised by packaging for invalid, incomparable (before 26 also `os_name > "1"`) and malicious markers."""
 
 
 def marker_environment(machine: Machine) -> dict[str, str]:
-    """PEP 508 variables of the target, not of the interpreter that runs this."""
+    """PEP 508 variables of the target, not of the running interpreter."""
     major, minor = machine.python or (3, 11)
     full = machine.python_full or f"{major}.{minor}.0"
     if full.count(".") < 2:
@@ -46,50 +46,50 @@ def marker_environment(machine: Machine) -> dict[str, str]:
     }
 
 
-def settle(request: OpenRequest, machine: Machine) -> OpenRequest:
-    """The request with the targets that are for this machine, whose Python is known.
+def apply_markers(request: OpenRequest, machine: Machine) -> OpenRequest:
+    """Keep the conditional targets that apply to a machine whose Python is known.
 
-    UsageError with the code `NO_TARGET` where none is left, InputError for a marker that compares what cannot be compared.
+    UsageError with the code `NO_TARGET` if no target is left, InputError for a marker that compares incomparable values.
     """
     if not request.conditional:
         return request
     environment = marker_environment(machine)
-    absent = tuple(one for one in request.conditional if not holds(one, environment))
-    targets = merge_targets((*request.targets, *(one for one in request.conditional if one not in absent)))
+    absent = tuple(target for target in request.conditional if not holds(target, environment))
+    targets = merge_targets((*request.targets, *(target for target in request.conditional if target not in absent)))
     if not targets:
         first = request.conditional[0]
         raise UsageError(
             f"no framework is asked for on {environment['platform_machine']} with Python {environment['python_version']}: "
-            f"the marker of `{first.text}` does not hold there, `{first.marker}`",
+            f"the marker of `{first.text}` is false there: `{first.marker}`",
             code=NO_TARGET,
             context=first.origin,
-            hint="name one with -f, or another machine with --platform and --python-version",
+            hint="name a framework with -f, or another machine with --platform and --python-version",
         )
-    return replace(request, targets=targets, conditional=(), absent=absent, unsettled=request)
+    return replace(request, targets=targets, conditional=(), absent=absent, unevaluated=request)
 
 
 def applies(requirement: Requirement, environment: Mapping[str, str], extras: Iterable[str] = ()) -> bool:
-    """True where a requirement, one of no extra or of one of these, is for this environment; one that cannot be judged is for none."""
+    """True if a requirement applies without extras or with one of them; a marker that cannot be evaluated is false."""
     return requirement.marker is None or any(is_true(requirement.marker, environment, extra) for extra in ("", *extras))
 
 
 def is_true(marker: Marker, environment: Mapping[str, str], extra: str) -> bool:
-    """True where a marker holds in an environment with one extra, or with none; False for one that cannot be judged."""
+    """Evaluate a marker with an extra, or with none (""); False if it cannot be evaluated."""
     try:
         return marker.evaluate({**environment, "extra": extra})
-    except NO_MARKER:
+    except MARKER_ERRORS:
         return False
 
 
 def holds(target: Target, environment: Mapping[str, str]) -> bool:
-    """True where a target is for this environment; InputError where its marker compares what cannot be compared."""
+    """True if a target applies in an environment; InputError if its marker compares incomparable values."""
     if target.marker is None:
         return True
     try:
         return Marker(target.marker).evaluate({**environment, "extra": ""})
     except UndefinedComparison as error:
         raise InputError(
-            f"the marker of `{target.text}` cannot be understood: {error}", code="requirements-invalid", context=target.origin
+            f"the marker of `{target.text}` cannot be evaluated: {error}", code="requirements-invalid", context=target.origin
         ) from None
-    except NO_MARKER:
+    except MARKER_ERRORS:
         return False

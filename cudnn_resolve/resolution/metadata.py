@@ -1,4 +1,4 @@
-"""What releases say of themselves: requirements and their markers, from the matrix or asked of the indexes."""
+"""Metadata of releases, from the matrix or from the indexes, with markers evaluated for the machine."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.offers import Offers
     from cudnn_resolve.resolution.open_request import OpenRequest
 
-_OF_ONE_FILE = ("metadata-", "file-")
-"""How codes of errors begin that speak of one file: that release is no candidate, and others may be."""
+_FILE_ERRORS = ("metadata-", "file-")
+"""Prefixes of error codes about a single file: its release is no candidate, others may be."""
 
 
 class ReleaseMetadata:
@@ -39,46 +39,46 @@ class ReleaseMetadata:
         self._unreadable: dict[int, str] = {}
 
     def of(self, release: Release) -> Metadata | None:
-        """What a release says of itself, asked of the index where the matrix does not know it; None where nobody does."""
-        known = Metadata(release.requires, release.requires_python, ()) if release.requires is not None else None
-        if known is not None and release.package not in self._incomplete:
-            return known
+        """Metadata of a release, requested from the index if the matrix does not have it; None if unknown."""
+        listed = Metadata(release.requires, release.requires_python, ()) if release.requires is not None else None
+        if listed is not None and release.package not in self._incomplete:
+            return listed
         key = id(release)
         if key not in self._known:
             direct = self._direct.get(release.package)
-            offer = release.offer
-            file = self._offers.file(offer) if offer is not None else None
+            file = self._offers.file(release.offer) if release.offer is not None else None
             if direct is not None:
                 self._known[key] = direct.metadata
-            elif self._source is None or file is None:
-                self._known[key] = known
+            elif file is None:
+                self._known[key] = listed
             else:
-                self._known[key] = self._ask(release, file) or known
+                self._known[key] = self._request(release, file) or listed
         return self._known[key]
 
-    def _ask(self, release: Release, file: File) -> Metadata | None:
-        assert self._source is not None
+    def _request(self, release: Release, file: File) -> Metadata | None:
+        if self._source is None:
+            return None
         try:
             return self._source.metadata(release.package, file)
         except IndexUnavailableError as error:
-            if not error.code.startswith(_OF_ONE_FILE):
+            if not error.code.startswith(_FILE_ERRORS):
                 raise
             self._unreadable[id(release)] = error.message
             return None
 
     def unreadable(self, release: Release) -> str | None:
-        """Why the metadata of a release cannot be used, in words; None where it can, or nobody knows it."""
+        """Why the metadata of a release cannot be used; None if it can, or if it is unknown."""
         if self.of(release) is None and self._offers.is_offline and release.offer is not None:
-            return f"what {release.package} {release.text} requires is not in the cache, and nobody is asked offline"
+            return f"the metadata of {release.package} {release.text} is not in the cache, and no index is queried offline"
         return self._unreadable.get(id(release))
 
     def requires(self, release: Release) -> tuple[str, ...]:
-        """Its Requires-Dist lines; none for a release whose metadata nobody knows."""
-        found = self.of(release)
-        return found.requires if found is not None else ()
+        """Requires-Dist lines of a release; none if its metadata is unknown."""
+        metadata = self.of(release)
+        return metadata.requires if metadata is not None else ()
 
     def requirements(self, release: Release, extras: tuple[str, ...] = ()) -> Iterator[tuple[Requirement, str | None]]:
-        """Requirements of the release on this machine, each with the extra that brings it (None: it always holds)."""
+        """Requirements of the release on this machine, each with the extra that adds it (None: unconditional)."""
         for line in self.requires(release):
             named = named_extras(line) if "extra" in line and ";" in line else ()
             if named and not any(extra in named for extra in extras):
@@ -99,7 +99,7 @@ class ReleaseMetadata:
                     break
 
     def applies(self, text: str) -> bool:
-        """True where the marker of a requirement holds for the target, or there is none."""
+        """True if a requirement applies to the target without an extra."""
         requirement = parse_requirement(text)
         return requirement is None or requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
 
@@ -111,13 +111,13 @@ class ReleaseMetadata:
         return answer
 
     def prefetch_requirements(self, release: Release, extras: tuple[str, ...]) -> None:
-        """Lets the source ask ahead for every package that a release requires."""
+        """Let the source request every package that a release requires."""
         if self._source is not None:
             names = (canonicalize_name(requirement.name) for requirement, _ in self.requirements(release, extras))
             self._source.prefetch(name for name in names if name not in self._direct)
 
     def prefetch_metadata(self, release: Release) -> None:
-        """Lets the source ask ahead for what a release says of itself."""
+        """Let the source request the metadata of a release."""
         if self._source is None or release.requires is not None or release.offer is None or id(release) in self._known:
             return
         file = self._offers.file(release.offer)
@@ -126,7 +126,7 @@ class ReleaseMetadata:
 
 
 def incomplete_packages(request: OpenRequest, book: Book) -> frozenset[str]:
-    """Packages with an extra that is asked for and that the tables leave out: what they require is asked of the index."""
+    """Packages with a requested extra that the tables leave out: their requirements come from the index."""
     return frozenset(
         package
         for target in request.targets

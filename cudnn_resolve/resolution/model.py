@@ -1,4 +1,4 @@
-"""What a resolution is made of, and what it says when there is none."""
+"""Values of a resolution: pins with their reasons, and conflicts with their ways out."""
 
 from __future__ import annotations
 
@@ -19,27 +19,25 @@ if TYPE_CHECKING:
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """One requirement that touched a pin."""
+    """A need that applied to a pin; for its fields see `candidate.Need`."""
 
     text: str
     because: str
     parent: str | None
-    """The candidate that brought it, in words; None for the user's own request."""
+    """Display name of the candidate that has it; None for the request."""
     parent_key: Key | None = None
-    """The same as a package of the universe."""
     declared: str | None = None
     requested_by: str | None = None
     binding: bool = True
     obeyed: bool = True
-    """False where the chosen version is not the one that is declared."""
+    """False if the chosen version violates the declared specifier."""
+    restates: bool = False
     key: Key | None = None
-    """The package of the universe that it is about."""
     floor: DriverVersion | tuple[int, int] | None = None
-    """The oldest driver, or C library, that it accepts."""
 
 
 class Pin(Struct, frozen=True, kw_only=True):
-    """One chosen candidate and every requirement that touched it."""
+    """A chosen candidate and every need that applied to it."""
 
     candidate: Candidate
     reasons: tuple[Reason, ...]
@@ -50,19 +48,19 @@ class PipPin(Struct, frozen=True, kw_only=True):
 
     name: str
     version: str | None
-    """None = left to the installer, because the matrix does not list the package."""
+    """None = left to the installer, because the releases of the package are unknown."""
     index: str | None
-    """Id of the index that it must come from; None = the configured one."""
+    """Id of the index it must come from; None = the configured one."""
     reasons: tuple[Reason, ...]
     build: Build | None = None
     offer: Offer | None = None
-    """Its files on the index, all of them; None where no index was asked."""
+    """All its files on the index; None if no index was asked."""
     file: File | None = None
-    """The file of them that fits the machine best: a wheel, or a source archive where there is no wheel."""
+    """The file that fits the machine best: a wheel, or a source archive if there is no wheel."""
     requires: tuple[str, ...] = ()
     """Names of the pins that it requires on this machine, sorted."""
     direct: Direct | None = None
-    """Where it comes from, for a package that the user takes from one place of his own."""
+    """The direct reference it comes from."""
 
 
 class AptPin(Struct, frozen=True, kw_only=True):
@@ -75,7 +73,7 @@ class AptPin(Struct, frozen=True, kw_only=True):
 
 
 class Override(Struct, frozen=True, kw_only=True):
-    """A pin of a wheel that the resolution leaves, because the matrix knows the real range."""
+    """A pin in a wheel's metadata that the resolution overrides, because the matrix knows the real range."""
 
     package: str
     requested_by: str
@@ -90,51 +88,51 @@ class Resolution(Struct, frozen=True, kw_only=True):
     request: Request
     machine: Machine
     pins: dict[Key, Pin]
-    """Every package of the universe that was decided."""
+    """The pin of every needed package."""
     builds: tuple[Build, ...]
     """The build of each target, in the order of the targets."""
     pip: tuple[PipPin, ...]
     apt: tuple[AptPin, ...]
     overrides: tuple[Override, ...]
     cuda: str | None
-    """CUDA line that the libraries are of."""
+    """CUDA line of the libraries."""
     cudnn: str | None
     cudnn_soname: int | None
     cudnn_build: CudnnBuild | None
     channels: dict[str, Channel]
-    """Framework to where its CUDA and cuDNN libraries come from."""
+    """Framework to the channel of its CUDA and cuDNN libraries."""
     driver_min: str | None
     driver_because: str | None
     unrequested: tuple[UnrequestedFramework, ...] = ()
-    """Installed frameworks that nobody asked for."""
+    """Installed frameworks that the request does not name."""
     dropped: tuple[str, ...] = ()
     """Installed companions that could not move along."""
     rounds: int = 0
     unreached: Mapping[str, str] = field(default_factory=dict)
-    """Package to why its files could not be listed, where the index that the matrix names for its variant did not answer."""
+    """Package to the error of the index that the matrix names for its variant and that did not answer."""
     remains: Relaxation | None = None
-    """What the configured indexes alone would give, where the index of a variant did not answer."""
+    """The resolution with the configured indexes alone, if the index of a variant did not answer."""
     guessed: Mapping[str, str] = field(default_factory=dict)
-    """Package to why its requirements may not be all."""
+    """Package to why its requirements may be incomplete."""
     in_folder: PipPin | None = None
-    """The wheel of a second cuDNN, which lies in a folder of its own."""
+    """The wheel of a second cuDNN in a separate folder."""
 
 
 class Cause(Struct, frozen=True, kw_only=True):
-    """One line of a conflict."""
+    """A line of a conflict's explanation."""
 
     what: str
     because: str
 
 
 class Relaxation(Struct, frozen=True, kw_only=True):
-    """A change that would make the request satisfiable."""
+    """A change that makes the request satisfiable."""
 
     change: str
     result: str
     command: str
     distance: int = 0
-    """Nearest first."""
+    """Sort key: nearest first."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -146,55 +144,55 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class Conflict(Refusal, frozen=True, kw_only=True):
-    """The same, with what was asked."""
+    """A refusal with its request and machine."""
 
     request: Request
     machine: Machine
 
 
 class Rejection(Struct, frozen=True, kw_only=True):
-    """A candidate that a solve turned down, and what it met."""
+    """A candidate that a search rejected, and why."""
 
     candidate: Candidate
     about: Key
-    """The package of the universe on which it clashed."""
+    """The package that it clashed on."""
     need: str
     because: str
     against: tuple[Reason, ...]
-    """What others wanted of that package already."""
+    """Earlier needs on that package."""
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """A solve without a result: what was turned down on the way, in order, and the requirements of the last clash."""
+    """A search without an answer: the rejections in order, and the needs of the last conflict."""
 
     rejections: tuple[Rejection, ...]
     causes: tuple[Reason, ...]
     rounds: int
     core: frozenset[tuple[Key, str]] = frozenset()
-    """The wishes of the request that exclude one another, each by its package and its text; empty where nobody knows."""
+    """Needs of the request that exclude one another, by package and text; empty if unknown."""
     exhausted: bool = False
-    """True where the search was cut off before it was complete."""
+    """True if the search was stopped before it was complete."""
 
 
 class Bar(Struct, frozen=True, kw_only=True):
-    """What one party allows."""
+    """The versions that a party allows."""
 
     who: str
     """`torch 2.6.0`, `driver 550.54.15`, `Tesla T4`."""
     wants: str
     because: str
     spans: tuple[tuple[str, str], ...]
-    """First and last version of each run of allowed ones; empty where it allows none."""
+    """First and last version of each allowed run; empty if none is allowed."""
 
 
 class Range(Struct, frozen=True, kw_only=True):
-    """The versions of one thing, and what each party allows of them."""
+    """The versions of a component, and what each party allows of them."""
 
     name: str
     """`driver`, `Python`, `CUDA` or `cuDNN`."""
     versions: tuple[str, ...]
     """Oldest first."""
     chosen: str | None
-    """None where nothing is chosen, as in a conflict."""
+    """None if nothing is chosen, as in a conflict."""
     bars: tuple[Bar, ...]
-    """Those that exclude something."""
+    """Parties that exclude a version."""

@@ -1,4 +1,4 @@
-"""A request while it is being resolved: the plain value, with what is open beside it."""
+"""A request during resolution: the plain value, with the open objects that it is resolved against."""
 
 from __future__ import annotations
 
@@ -11,41 +11,40 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Source
 
 
-Tell = Callable[[Callable[[], str]], None]
-"""Hears of each step of a search what it is at, which is made only for who asks."""
+Progress = Callable[[Callable[[], str]], None]
+"""Called at each step of a search with a function that describes the step."""
 
 
 class Budget:
-    """Steps that are left to all the searches for one answer together."""
+    """Search steps left for all searches that share it."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
 
 class OpenRequest(Request, frozen=True, kw_only=True):
-    """A request with the indexes that it is resolved against. It never leaves this room: a resolution holds the plain request."""
+    """A request and its package indexes; internal to this room, results hold the plain request."""
 
     source: Source | None = None
-    """The indexes that packages come from; None = the matrix alone is asked."""
-    tell: Tell | None = None
-    """Hears of each step."""
+    """Package indexes; None to use the matrix alone."""
+    progress: Progress | None = None
     budget: Budget | None = None
-    """Steps that are left to all searches of it together; None = each has its own bound alone."""
+    """Steps left for all searches together; None = each search has its own limit only."""
     any_answer: bool = False
-    """True where it matters only whether there is an answer."""
-    unsettled: OpenRequest | None = None
-    """The request before its markers were evaluated for a machine; None where it has none."""
+    """True if it only matters whether there is an answer."""
+    unevaluated: OpenRequest | None = None
+    """The request before its markers were evaluated for a machine; None if it has none."""
 
 
-def opened(request: Request, source: Source | None = None, tell: Tell | None = None) -> OpenRequest:
-    """Put the request beside what is open; a request that is open already stays as it is."""
+def open_request(request: Request, source: Source | None = None, progress: Progress | None = None) -> OpenRequest:
+    """Attach indexes and a progress callback; an open request is returned unchanged."""
     if isinstance(request, OpenRequest):
         return request
-    return OpenRequest(**_fields(request), source=source, tell=tell)
+    return OpenRequest(**_fields(request), source=source, progress=progress)
 
 
-def closed(request: Request) -> Request:
-    """The plain request, as it can be written and read back."""
+def plain_request(request: Request) -> Request:
+    """Drop everything open, so that the request can be serialized."""
     return Request(**_fields(request)) if isinstance(request, OpenRequest) else request
 
 

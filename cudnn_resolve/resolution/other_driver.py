@@ -1,4 +1,4 @@
-"""Another driver as a way out of a conflict."""
+"""Relaxation of a conflict to another driver."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
 def other_drivers(trials: Trials) -> Iterator[Relaxation]:
-    """The oldest driver that would do, and the forward-compatibility package where the cards allow one."""
+    """The oldest driver that works, and a forward-compatibility package if the GPUs allow one."""
     book, machine = trials.book, trials.machine
     if DRIVER not in trials.core or machine.driver is None:
         return
     floors = [floor for major in range(9, 20) if (floor := book.floor(major)) is not None]
     known = sorted({*floors, *(row.driver for row in book.minimums())})
-    newer = [one for one in known if one > machine.driver]
-    older = [one for one in reversed(known) if one < machine.driver]
+    newer = [driver for driver in known if driver > machine.driver]
+    older = [driver for driver in reversed(known) if driver < machine.driver]
 
-    def tried(driver: DriverVersion) -> Resolution | None:
+    def attempt(driver: DriverVersion) -> Resolution | None:
         change = {"driver": driver, "native_cuda": book.native_cuda(driver)}
-        return None if trials.is_in_vain(change) else trials.on(**change)
+        return None if trials.is_in_vain(change) else trials.try_machine(**change)
 
-    for word, candidates in (("newer", newer), ("older", _of_last_branches(trials, older))):
-        driver, found = first_that_works(candidates, tried)
+    for is_newer, candidates in ((True, newer), (False, _in_supported_branches(trials, older))):
+        driver, found = first_that_works(candidates, attempt)
         if driver is None or found is None:
             continue
-        what = f"driver {driver} or newer" if word == "newer" else f"a driver of branch R{driver.major}"
+        what = f"driver {driver} or newer" if is_newer else f"a driver of branch R{driver.major}"
         yield Relaxation(
             change=f"{what} instead of {machine.driver}, which only the machine's administrator can install",
             result=result(found),
             command=command(trials.request, change={"--driver": str(driver)}),
             distance=5,
         )
-        if word == "newer":
-            yield from _forward(trials, found)
+        if is_newer:
+            yield from _forward_compatibility(trials, found)
 
 
 def first_that_works(
-    drivers: Sequence[DriverVersion], tried: Callable[[DriverVersion], Resolution | None]
+    drivers: Sequence[DriverVersion], attempt: Callable[[DriverVersion], Resolution | None]
 ) -> tuple[DriverVersion | None, Resolution | None]:
-    """The first driver with which there is a plan, and that plan, found in steps that double: a search that fails may take seconds.
+    """The first driver with a resolution, and that resolution, found in doubling steps: a failing search may take seconds.
 
-    What works with one driver works with those behind it, but for the last ones, which may no longer know a card.
+    Drivers after one that works also work, except for the last ones, which may no longer support a GPU.
     """
     known: dict[int, Resolution | None] = {}
 
     def at(place: int) -> Resolution | None:
         if place not in known:
-            known[place] = tried(drivers[place])
+            known[place] = attempt(drivers[place])
         return known[place]
 
     below, above = -1, 0
@@ -71,18 +71,18 @@ def first_that_works(
     return drivers[above], at(above)
 
 
-def _of_last_branches(trials: Trials, older: list[DriverVersion]) -> list[DriverVersion]:
-    """Of older drivers those of branches that still support every GPU, where the installed one does not."""
+def _in_supported_branches(trials: Trials, older: list[DriverVersion]) -> list[DriverVersion]:
+    """Older drivers that support every GPU, if the installed one does not."""
     machine = trials.machine
     rows = [trials.book.architecture(gpu.capability) for gpu in machine.gpus if gpu.capability is not None]
-    lasts = [row.driver_last for row in rows if row is not None and row.driver_last is not None]
-    if not lasts or machine.driver is None or machine.driver.major <= min(lasts):
+    last_branches = [row.driver_last for row in rows if row is not None and row.driver_last is not None]
+    if not last_branches or machine.driver is None or machine.driver.major <= min(last_branches):
         return []
-    return [driver for driver in older if driver.major <= min(lasts)]
+    return [driver for driver in older if driver.major <= min(last_branches)]
 
 
-def _forward(trials: Trials, found: Resolution) -> Iterator[Relaxation]:
-    """The forward-compatibility package that makes up for the driver."""
+def _forward_compatibility(trials: Trials, found: Resolution) -> Iterator[Relaxation]:
+    """The forward-compatibility package that makes a newer kernel driver unnecessary."""
     machine = trials.machine
     if machine.driver is None or found.cuda is None:
         return

@@ -1,4 +1,4 @@
-"""Which versions of the driver, Python, CUDA and cuDNN each party allows: what a picture of an answer shows as bars."""
+"""Ranges of the driver, Python, CUDA and cuDNN that each party allows: the bars in the picture of an answer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.build import described
+from cudnn_resolve.resolution.build import describe_wheel
 from cudnn_resolve.resolution.candidate import (
     BuildCandidate,
     Candidate,
@@ -25,7 +24,7 @@ from cudnn_resolve.resolution.candidate import (
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, CUDNN, DRIVER, PYTHON, FrameworkKey, Key, PipKey, pip_key
 from cudnn_resolve.resolution.model import Bar, Range, Resolution
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.package import file_needs
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
@@ -39,66 +38,68 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Conflict
 
 NAMES = {DRIVER: "driver", PYTHON: "Python", CUDA: "CUDA", CUDNN: "cuDNN"}
-_BEFORE = 3
-"""Versions that are shown before the first that somebody wants."""
+_CONTEXT_VERSIONS = 3
+"""Versions shown before the first one that a party starts at."""
+
+Party = tuple[str, Iterable[Iterable[Need]]]
+"""A name and its alternatives, each with its needs; one alternative has to hold."""
+Test = tuple[Callable[[Any], bool], Need]
 
 
 def ranges(book: Book, outcome: Resolution | Conflict, source: Source | None = None) -> tuple[Range, ...]:
-    """The ranges behind a resolution; of a conflict what each target allows through any of its builds."""
-    universe = Universe(Context(book, outcome.machine, opened(outcome.request, source)))
+    """Ranges behind a resolution; for a conflict, what each target allows through any of its builds."""
+    universe = Universe(Context(book, outcome.machine, open_request(outcome.request, source)))
     if isinstance(outcome, Resolution):
         pins = {key: pin.candidate for key, pin in outcome.pins.items()}
-        return _ranges(universe, _of_resolution(universe, outcome), {key: one.version for key, one in pins.items()}, pins)
-    return _ranges(universe, _of_targets(universe), {})
+        chosen = {key: candidate.version for key, candidate in pins.items()}
+        return _ranges(universe, _resolution_parties(universe, outcome), chosen, pins)
+    return _ranges(universe, _target_parties(universe), {})
 
 
 def ranges_of_builds(book: Book, machine: Machine, builds: Iterable[Build], chosen: Mapping[Key, str]) -> tuple[Range, ...]:
-    """The ranges of builds that somebody has, with the versions that stand beside them: these may lie outside of every bar."""
-    universe = Universe(Context(book, machine, opened(Request(targets=()))))
-    return _ranges(universe, ((f"{one.package} {one.version}", [_build_needs(universe, one)]) for one in builds), chosen)
+    """Ranges of existing builds, with the installed versions, which may be outside of every bar."""
+    universe = Universe(Context(book, machine, OpenRequest(targets=())))
+    parties = ((f"{build.package} {build.version}", [_build_needs(universe, build)]) for build in builds)
+    return _ranges(universe, parties, chosen)
 
 
 def _ranges(
     universe: Universe, parties: Iterable[Party], chosen: Mapping[Key, str], pins: Mapping[Key, Any] = MappingProxyType({})
 ) -> tuple[Range, ...]:
-    every = [(who, [list(needs) for needs in alternatives]) for who, alternatives in parties]
-    found = (_range(universe, key, every, chosen.get(key), pins) for key in NAMES)
-    return tuple(one for one in found if one.bars)
+    evaluated = [(who, [list(needs) for needs in alternatives]) for who, alternatives in parties]
+    found = (_range(universe, key, evaluated, chosen.get(key), pins) for key in NAMES)
+    return tuple(range_ for range_ in found if range_.bars)
 
 
-Party = tuple[str, Iterable[Iterable[Need]]]
-"""A name, and for each of its alternatives what that needs: one alternative has to hold."""
-
-
-def _of_resolution(universe: Universe, found: Resolution) -> Iterator[Party]:
+def _resolution_parties(universe: Universe, found: Resolution) -> Iterator[Party]:
     yield "you", [list(universe.root_needs(found.dropped))]
-    of: dict[str, list[Need]] = {}
+    needs: dict[str, list[Need]] = {}
     for pin in found.pins.values():
-        if not _is_carrier(pin.candidate):
-            of.setdefault(_who(pin.candidate), []).extend(_own_needs(universe, pin.candidate))
-    yield from ((who, [needs]) for who, needs in of.items())
+        if not _is_library_wheel(pin.candidate):
+            needs.setdefault(_party_name(pin.candidate), []).extend(_own_needs(universe, pin.candidate))
+    yield from ((who, [of_party]) for who, of_party in needs.items())
 
 
 def _own_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
-    """What a candidate needs; of a cuDNN without the wheel that carries it."""
+    """Needs of a candidate; for a cuDNN without its wheel."""
     for need in universe.needs(candidate):
         if not (isinstance(candidate, CudnnCandidate) and isinstance(need.key, PipKey)):
             yield need
 
 
-def _who(candidate: Candidate) -> str:
+def _party_name(candidate: Candidate) -> str:
     if isinstance(candidate, (BuildCandidate, WheelCandidate, LibrariesCandidate)):
         return f"{candidate.build.package} {candidate.build.version}"
     return str(candidate).removesuffix(" (pip)")
 
 
-def _is_carrier(candidate: Candidate) -> bool:
-    """True for a wheel of CUDA or cuDNN, which says only which release it is."""
+def _is_library_wheel(candidate: Candidate) -> bool:
+    """True for a wheel of CUDA or cuDNN, which only names its release."""
     return isinstance(candidate, PipCandidate) and candidate.key.name.startswith(("nvidia-cudnn-", "nvidia-cuda-"))
 
 
-def _of_targets(universe: Universe) -> Iterator[Party]:
-    """Each target with its builds that the machine allows; with all of them where it allows none."""
+def _target_parties(universe: Universe) -> Iterator[Party]:
+    """Each target with its builds that the machine allows; with all of them if it allows none."""
     for target in universe.request.targets:
         every = [list(_build_needs(universe, build)) for build in _builds(universe, target)]
         yield target.text, [needs for needs in every if all(_is_met(universe, need) for need in needs)] or every
@@ -111,13 +112,13 @@ def _is_met(universe: Universe, need: Need) -> bool:
 
 def _builds(universe: Universe, target: Target) -> Iterator[Build]:
     candidates = universe.unordered(FrameworkKey(target.framework))
-    yield from (one.build for one in candidates if accepts(target, one.build, universe.book))
+    yield from (candidate.build for candidate in candidates if accepts(target, candidate.build, universe.book))
 
 
 def _build_needs(universe: Universe, build: Build) -> Iterator[Need]:
-    """What a build needs of the machine, and of CUDA and cuDNN wherever they come from."""
+    """What a build needs of the machine, and of CUDA and cuDNN from any channel."""
     release = universe.context.release_of(build)
-    who = described(release, build) if release is not None else f"{build.package} {build.version}"
+    who = describe_wheel(release, build) if release is not None else f"{build.package} {build.version}"
     if release is not None:
         yield from file_needs(universe.context, release, who)
     if build.cuda is None:
@@ -125,21 +126,21 @@ def _build_needs(universe: Universe, build: Build) -> Iterator[Need]:
     yield from universe.builds.machine_needs(build, who)
     if build.delivery != "bundled":
         yield from universe.builds.library_needs(build, who, ("pip", "apt", "system"))
-    else:
-        cuda, cudnn = build.cuda, build.cudnn
-        yield Need(CUDA, lambda one: one.cuda.line == cuda.line, f"CUDA {cuda.line}", f"{who} has it inside its wheel")
-        if cudnn is not None:
-            parts = cudnn.parts
-            yield Need(
-                CUDNN,
-                lambda one: one.build.version.parts[: len(parts)] == parts and one.build.cuda_major == cuda.major,
-                f"cuDNN {cudnn}",
-                f"{who} has it inside its wheel",
-            )
+        return
+    cuda, cudnn = build.cuda, build.cudnn
+    because = f"{who} bundles it"
+    yield Need(CUDA, lambda candidate: candidate.cuda.line == cuda.line, f"CUDA {cuda.line}", because)
+    if cudnn is not None:
+        parts = cudnn.parts
+
+        def is_bundled(candidate: CudnnCandidate) -> bool:
+            return candidate.build.version.parts[: len(parts)] == parts and candidate.build.cuda_major == cuda.major
+
+        yield Need(CUDNN, is_bundled, f"cuDNN {cudnn}", because)
 
 
 class _Row(NamedTuple):
-    """A bar before the versions that are not shown are left out."""
+    """A bar before versions are hidden."""
 
     who: str
     wants: str
@@ -154,8 +155,8 @@ def _range(
     if chosen is None and isinstance(fact, Fact) and fact.value is not None:
         chosen = fact.version
     versions = _versions(universe, key, parties, pins)
-    rows = list(_facts(universe, versions)) if key in (CUDA, CUDNN) else []
-    rows += [row for who, each in parties if (row := _row(who, versions, _tests(universe, key, each))) is not None]
+    rows = list(_fact_rows(universe, versions)) if key in (CUDA, CUDNN) else []
+    rows += [row for who, alternatives in parties if (row := _row(who, versions, _tests(universe, key, alternatives))) is not None]
     rows = [row for row in rows if not all(row.allowed)]
     names = list(versions)
     shown = _shown(names, rows, chosen)
@@ -164,59 +165,60 @@ def _range(
 
 
 def _shown(versions: list[str], rows: Sequence[_Row], chosen: str | None) -> list[int]:
-    """The places of the versions worth showing: from a few before the first that somebody begins with.
+    """Places of the versions worth showing: from a few before the first that a party starts at.
 
-    Left out are those that nobody takes between others that somebody does, as a cuDNN for another CUDA.
+    Versions between others that no party allows, such as a cuDNN for another CUDA, are hidden.
     """
-    begun = [row.allowed.index(True) for row in rows if True in row.allowed and not row.allowed[0]]
-    begun += [versions.index(chosen)] if chosen in versions else []
-    first = max(min(begun, default=0) - _BEFORE, 0)
-    taken = [place for place, version in enumerate(versions) if version == chosen or any(row.allowed[place] for row in rows)]
-    inside = range(taken[0], taken[-1]) if taken else range(0)
-    return [place for place in range(first, len(versions)) if place in taken or place not in inside]
+    starts = [row.allowed.index(True) for row in rows if True in row.allowed and not row.allowed[0]]
+    starts += [versions.index(chosen)] if chosen in versions else []
+    first = max(min(starts, default=0) - _CONTEXT_VERSIONS, 0)
+    used = [place for place, version in enumerate(versions) if version == chosen or any(row.allowed[place] for row in rows)]
+    between = range(used[0], used[-1]) if used else range(0)
+    return [place for place in range(first, len(versions)) if place in used or place not in between]
 
 
 def _versions(
     universe: Universe, key: Key, parties: Iterable[tuple[str, list[list[Need]]]], pins: Mapping[Key, Any]
 ) -> dict[str, list[Any]]:
-    """The versions there are, oldest first, with the candidates of each."""
+    """Known versions, oldest first, with the candidates of each."""
     if key == PYTHON:
-        return {f"{one[0]}.{one[1]}": [Fact(key=PYTHON, version="", value=one)] for one in sorted(PYTHONS)}
+        return {f"{python[0]}.{python[1]}": [Fact(key=PYTHON, version="", value=python)] for python in sorted(PYTHONS)}
     if key == DRIVER:
-        floors = {need.floor for _, each in parties for needs in each for need in needs if need.key == DRIVER}
-        known = {one for one in (*floors, universe.machine.user_driver) if isinstance(one, DriverVersion)}
-        known |= {DriverVersion(str(one.number)) for one in universe.book.branches()}
-        return {str(one): [Fact(key=DRIVER, version=str(one), value=one)] for one in sorted(known)}
-    out: dict[str, list[Any]] = {}
+        floors = {need.floor for _, alternatives in parties for needs in alternatives for need in needs if need.key == DRIVER}
+        known = {driver for driver in (*floors, universe.machine.user_driver) if isinstance(driver, DriverVersion)}
+        known |= {DriverVersion(str(branch.number)) for branch in universe.book.branches()}
+        return {str(driver): [Fact(key=DRIVER, version=str(driver), value=driver)] for driver in sorted(known)}
+    found: dict[str, list[Any]] = {}
     channel = pins[key].channel if key in pins else None
     cuda = pins[CUDA] if key == CUDNN and CUDA in pins else None
-    for one in universe.unordered(key):
-        if channel in (None, one.channel) and not (isinstance(cuda, CudaCandidate) and one.build.cuda_major != cuda.cuda.major):
-            out.setdefault(one.version, []).append(one)
-    return {version: out[version] for version in sorted(out, key=lambda one: [int(part) for part in one.split(".")])}
-
-
-Test = tuple[Callable[[Any], bool], Need]
+    for candidate in universe.unordered(key):
+        is_other_cuda = isinstance(cuda, CudaCandidate) and candidate.build.cuda_major != cuda.cuda.major
+        if channel in (None, candidate.channel) and not is_other_cuda:
+            found.setdefault(candidate.version, []).append(candidate)
+    return {version: found[version] for version in sorted(found, key=lambda text: [int(part) for part in text.split(".")])}
 
 
 def _tests(universe: Universe, key: Key, alternatives: Iterable[Iterable[Need]]) -> list[list[Test]]:
-    """What each alternative asks of the candidates; of cuDNN also through the wheel that carries it."""
-    out = []
+    """Tests of each alternative on the candidates; for cuDNN also those on its wheel."""
+    tests = []
     for needs in alternatives:
         found = [(need.test, need) for need in needs if need.key == key]
         if key == CUDNN:
-            wheels = {pip_key(one.build.wheel) for one in universe.unordered(CUDNN) if one.build.wheel}
-            found += [(_through_wheel(universe, need), need) for need in needs if need.key in wheels]
-        out.append(found)
-    return out
+            wheels = {pip_key(candidate.build.wheel) for candidate in universe.unordered(CUDNN) if candidate.build.wheel}
+            found += [(_wheel_test(universe, need), need) for need in needs if need.key in wheels]
+        tests.append(found)
+    return tests
 
 
-def _through_wheel(universe: Universe, need: Need) -> Callable[[CudnnCandidate], bool]:
-    of = {one.release.text: one for one in universe.unordered(need.key) if one.release is not None}
+def _wheel_test(universe: Universe, need: Need) -> Callable[[CudnnCandidate], bool]:
+    """A need on a cuDNN wheel as a test of cuDNN candidates."""
+    wheels = {wheel.release.text: wheel for wheel in universe.unordered(need.key) if wheel.release is not None}
 
     def test(candidate: CudnnCandidate) -> bool:
-        wheel = of.get(candidate.version)
-        return candidate.build.wheel is None or pip_key(candidate.build.wheel) != need.key or (wheel is not None and need.test(wheel))
+        if candidate.build.wheel is None or pip_key(candidate.build.wheel) != need.key:
+            return True
+        wheel = wheels.get(candidate.version)
+        return wheel is not None and need.test(wheel)
 
     return test
 
@@ -225,34 +227,38 @@ def _row(who: str, versions: dict[str, list[Any]], alternatives: Sequence[Sequen
     if not any(alternatives):
         return None
 
-    def allowed(each: Sequence[Sequence[Test]]) -> list[bool]:
-        return [any(all(test(one) for test, _ in tests) for tests in each for one in found) for found in versions.values()]
+    def allowed(of_alternatives: Sequence[Sequence[Test]]) -> list[bool]:
+        return [
+            any(all(test(candidate) for test, _ in tests) for tests in of_alternatives for candidate in candidates)
+            for candidates in versions.values()
+        ]
 
-    strictest = min((one for tests in alternatives for one in tests), key=lambda one: sum(allowed([[one]])))[1]
-    several = len({need.text for tests in alternatives for _, need in tests}) > 1 and len(alternatives) > 1
-    wants = f"what one of its {len(alternatives)} builds takes" if several else strictest.text
-    return _Row(who, wants, "" if several else strictest.because, allowed(alternatives))
+    each = [test for tests in alternatives for test in tests]
+    strictest = min(each, key=lambda test: sum(allowed([[test]])))[1]
+    has_several = len({need.text for _, need in each}) > 1 and len(alternatives) > 1
+    wants = f"any of what its {len(alternatives)} builds accept" if has_several else strictest.text
+    return _Row(who, wants, "" if has_several else strictest.because, allowed(alternatives))
 
 
-def _facts(universe: Universe, versions: dict[str, list[Any]]) -> Iterator[_Row]:
-    """What facts of the machine, and the user's limits, leave of CUDA and cuDNN."""
-    needs = {id(one): list(universe.needs(one)) for found in versions.values() for one in found}
-    for key in dict.fromkeys(need.key for each in needs.values() for need in each):
+def _fact_rows(universe: Universe, versions: dict[str, list[Any]]) -> Iterator[_Row]:
+    """What facts of the machine and limits of the user allow of CUDA and cuDNN."""
+    needs = {id(candidate): list(universe.needs(candidate)) for candidates in versions.values() for candidate in candidates}
+    for key in dict.fromkeys(need.key for of_candidate in needs.values() for need in of_candidate):
         fact = universe.fact(key)
         if not isinstance(fact, Fact) or fact.value is None:
             continue
-        met = {number: [need for need in each if need.key == key and not need.test(fact)] for number, each in needs.items()}
-        told = next((need for each in met.values() for need in each), None)
-        if told is not None:
+        unmet = {number: [need for need in found if need.key == key and not need.test(fact)] for number, found in needs.items()}
+        first = next((need for found in unmet.values() for need in found), None)
+        if first is not None:
             yield _Row(
                 str(fact),
-                f"leaves out versions that need {told.text}",
-                told.because,
-                [any(not met[id(one)] for one in found) for found in versions.values()],
+                f"excludes versions that need {first.text}",
+                first.because,
+                [any(not unmet[id(candidate)] for candidate in candidates) for candidates in versions.values()],
             )
 
 
 def _spans(versions: Sequence[str], allowed: Sequence[bool], shown: Iterable[int]) -> tuple[tuple[str, str], ...]:
-    """First and last version of each run of allowed ones among those that are shown."""
-    runs = ([versions[place] for place in run] for is_in, run in groupby(shown, key=allowed.__getitem__) if is_in)
+    """First and last version of each run of allowed ones among the shown ones."""
+    runs = ([versions[place] for place in run] for is_allowed, run in groupby(shown, key=allowed.__getitem__) if is_allowed)
     return tuple((run[0], run[-1]) for run in runs)

@@ -1,4 +1,4 @@
-"""Where a pin may be overridden: NVIDIA's pins are read as the ranges that their ABI allows, other specifiers as by pip."""
+"""Needs of requirement lines; a pin on an NVIDIA library is widened to the range that its ABI allows."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 
 def is_version(release: Release, text: str) -> bool:
-    """True for the release of a version, however that is written."""
+    """True if a release has a version, however that is spelled."""
     return release.text == text or release.version == parse_version(text)
 
 
-def contains(spec: SpecifierSet) -> Callable[[Version], bool]:
-    """Return the test that a version, a pre-release or not, is within a specifier."""
-    return lambda version: spec.contains(version, prereleases=True)
+def contains(specifier: SpecifierSet) -> Callable[[Version], bool]:
+    """Test for versions within a specifier, including pre-releases."""
+    return lambda version: specifier.contains(version, prereleases=True)
 
 
-def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[Version], bool]]:
-    """How a specifier on an NVIDIA library may be read: the range in words, and the test of a version.
+def abi_range(component: Component, specifier: SpecifierSet) -> tuple[str, Callable[[Version], bool]]:
+    """The range that a specifier on an NVIDIA library can be widened to: as text, and as a test of versions.
 
-    An exact pin X becomes: same major, not older than X (for cuDNN: than X's minor). Source: NVIDIA's ABI promise within a
-    CUDA major and cuDNN's compatibility rule; `component.abi` says for which packages it is given. Other operators hold as written.
+    A pin to X becomes: same major, not older than X (for cuDNN: than X's minor). Source: NVIDIA's ABI promise within a
+    CUDA major and cuDNN's compatibility rule; `component.abi` tells which packages have it. Other operators hold as written.
     """
-    pins = [one for one in spec if one.operator == "==" and not one.version.endswith(".*")]
+    pins = [part for part in specifier if part.operator == "==" and not part.version.endswith(".*")]
     if component.abi == "exact" or not pins:
-        return str(spec), contains(spec)
-    rest = SpecifierSet(",".join(str(one) for one in spec if one not in pins))
+        return str(specifier), contains(specifier)
+    rest = SpecifierSet(",".join(str(part) for part in specifier if part not in pins))
     pin = Version(pins[0].version)
     if component.abi == "major":
         floor = Version(str(pin.major))
@@ -48,18 +48,18 @@ def abi_range(component: Component, spec: SpecifierSet) -> tuple[str, Callable[[
         floor = Version(f"{pin.major}.{pin.minor}")
     else:
         floor = pin
-    top = pin.major + 1
+    next_major = pin.major + 1
 
     def test(version: Version) -> bool:
-        return floor <= version and version.major < top and rest.contains(version, prereleases=True)
+        return floor <= version and version.major < next_major and rest.contains(version, prereleases=True)
 
-    return f">={floor},<{top}" + (f",{rest}" if str(rest) else ""), test
+    return f">={floor},<{next_major}" + (f",{rest}" if str(rest) else ""), test
 
 
-def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], bool]:
-    """A test of candidates: pre-releases only where the specifier names one, withdrawn ones only where it pins or they are installed."""
-    lowest, above = _outer_bounds(spec)
-    counts = _counting(spec, context)
+def within(specifier: SpecifierSet, context: Context) -> Callable[[PipCandidate], bool]:
+    """Test for candidates within a specifier; pre-releases and yanked releases need an opt-in, see `_eligibility`."""
+    lowest, above = _outer_bounds(specifier)
+    is_eligible = _eligibility(specifier, context)
 
     def test(candidate: PipCandidate) -> bool:
         release = candidate.release
@@ -67,16 +67,20 @@ def within(spec: SpecifierSet, context: Context) -> Callable[[PipCandidate], boo
             return True
         if release.build is None and ((lowest and release.version < lowest) or (above and release.version >= above)):
             return False
-        if not spec.contains(release.version, prereleases=True) and not _is_vendor_pin(spec, release):
+        if not specifier.contains(release.version, prereleases=True) and not _is_vendor_pin(specifier, release):
             return False
-        return counts(release)
+        return is_eligible(release)
 
     return test
 
 
-def _counting(spec: SpecifierSet, context: Context) -> Callable[[Release], bool]:
-    """A test of releases inside a specifier: whether the kind of release counts for it."""
-    named, pinned = names_prerelease(spec), is_exact(spec)
+def _eligibility(specifier: SpecifierSet, context: Context) -> Callable[[Release], bool]:
+    """Test whether releases are eligible under a specifier.
+
+    A pre-release is eligible if the specifier names one, if it needs no opt-in or if it is installed; a yanked release if the
+    specifier pins it or it is installed.
+    """
+    allows_prerelease, is_pin = names_prerelease(specifier), is_exact(specifier)
 
     def test(release: Release) -> bool:
         if not (release.version.is_prerelease or release.yanked):
@@ -84,48 +88,55 @@ def _counting(spec: SpecifierSet, context: Context) -> Callable[[Release], bool]
         installed = context.machine.pip.get(release.package)
         if installed is not None and is_version(release, installed):
             return True
-        return (named or release.pre_counts or not release.version.is_prerelease) and (pinned or not release.yanked)
+        return (allows_prerelease or release.pre_counts or not release.version.is_prerelease) and (is_pin or not release.yanked)
 
     return test
 
 
-def _outer_bounds(spec: SpecifierSet) -> tuple[Version | None, Version | None]:
-    """A version that nothing older meets, and one that is not met itself nor by what is newer: most tests take no more than these."""
-    lowest = [Version(one.version) for one in spec if one.operator in (">=", "~=", ">")]
-    above = [Version(one.version) for one in spec if one.operator == "<"]
+def _outer_bounds(specifier: SpecifierSet) -> tuple[Version | None, Version | None]:
+    """Inclusive lower and exclusive upper bound of a specifier, which decide most tests quickly."""
+    lowest = [Version(part.version) for part in specifier if part.operator in (">=", "~=", ">")]
+    above = [Version(part.version) for part in specifier if part.operator == "<"]
     return max(lowest, default=None), min(above, default=None)
 
 
-def _is_vendor_pin(spec: SpecifierSet, release: Release) -> bool:
-    """True where a specifier names an image's own build by its whole version."""
+def _is_vendor_pin(specifier: SpecifierSet, release: Release) -> bool:
+    """True if a specifier names a vendor build by its full version."""
     version = parse_version(release.text) if release.build is not None and release.build.variant == VENDOR else None
-    return version is not None and spec.contains(version, prereleases=True)
+    return version is not None and specifier.contains(version, prereleases=True)
 
 
 def requirement_need(context: Context, requirement: Requirement, *, by: Release, extra: str | None, who: str, binding: bool = True) -> Need:
-    """The need behind one Requires-Dist line; a pin of an NVIDIA library is read as the range that its ABI allows."""
+    """Need of a Requires-Dist line; a pin on an NVIDIA library is widened to the range that its ABI allows."""
     name = canonicalize_name(requirement.name)
     key = pip_key(name, requirement.extras)
-    spec, said = requirement.specifier, str(requirement.specifier)
-    because = f"{who} requires {requirement.name}{said}" + (f" (extra {extra})" if extra else "")
+    specifier, text = requirement.specifier, str(requirement.specifier)
+    because = f"{who} requires {requirement.name}{text}" + (f" (extra {extra})" if extra else "")
     component = context.book.component(name)
-    own = context.book.cuda_of(by.package, by.text) if component is not None and component.library == "nvjitlink" else None
-    strict = context.request.strict_pins and binding
-    if component is None or strict:
-        return Need(key, within(spec, context), f"{requirement.name}{said}", because, alike=(key, said))
-    lowest, test = abi_range(component, spec)
-    counts = _counting(spec, context)
-    text = f"{requirement.name}{lowest}" if lowest else requirement.name
+    if component is None or (context.request.strict_pins and binding):
+        return Need(key, within(specifier, context), f"{requirement.name}{text}", because, test_key=(key, text))
+    # A library links against an nvJitLink at least as new as itself.
+    linked_cuda = context.book.cuda_of(by.package, by.text) if component.library == "nvjitlink" else None
+    range_text, is_in_range = abi_range(component, specifier)
+    is_eligible = _eligibility(specifier, context)
 
-    def holds(candidate: PipCandidate) -> bool:
+    def test(candidate: PipCandidate) -> bool:
         release = candidate.release
         if release is None:
             return True
-        if own is not None:
+        if linked_cuda is not None:
             cuda = context.book.cuda_of(name, release.text)
-            if cuda is not None and cuda < CudaVersion(own.line):
+            if cuda is not None and cuda < CudaVersion(linked_cuda.line):
                 return False
-        return test(release.version) and counts(release) and not context.is_bad(release)
+        return is_in_range(release.version) and is_eligible(release) and not context.is_unwanted(release)
 
-    alike = (key, said, own.line if own is not None else None)
-    return Need(key, holds, text, because, declared=spec if said else None, requested_by=who, binding=binding, alike=alike)
+    return Need(
+        key,
+        test,
+        f"{requirement.name}{range_text}",
+        because,
+        declared=specifier if text else None,
+        requested_by=who,
+        binding=binding,
+        test_key=(key, text, linked_cuda.line if linked_cuda is not None else None),
+    )

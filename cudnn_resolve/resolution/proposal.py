@@ -1,4 +1,4 @@
-"""A way out in words: the command of a changed request, and what it gives."""
+"""Texts of relaxations: the command of a changed request, and its result."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Resolution
 
-_STATED = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
+_DESCRIBING = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
 
 
 def command(
     request: Request, targets: tuple[str, ...] | None = None, *, change: dict[str, str | None] | None = None, bare: bool = False
 ) -> str:
-    """The command line of a request, with other targets or with single options changed (None: left out).
+    """The command line of a request, with other targets or with options changed (None: removed).
 
-    A command that changes an environment is not proposed for a machine that is only stated: a plan is. `bare`: targets without `-f`.
+    `apply` becomes `plan` for a described machine. `bare`: targets without `-f`.
     """
     change = dict(change or {})
-    words = ["cudnn-resolve", "plan" if request.verb == "apply" and _is_stated(request, change) else request.verb]
+    words = ["cudnn-resolve", "plan" if request.verb == "apply" and _is_described(request, change) else request.verb]
     for number, target in enumerate(request.targets):
         text = targets[number] if targets is not None else target.text
         if target.origin is None or "--requirement" in change:
             words += [text] if bare else ["-f", text]
-    if bare:  # words of their own stand together
+    if bare:  # positional words go together
         words += [text for name, text in request.context if not name]
-    options = _choices(request)
-    options.update({name: value for name, value in change.items() if not any(name == one for one, _ in request.context)})
+    in_context = {name for name, _ in request.context}
+    options = {**_resolution_options(request), **{name: value for name, value in change.items() if name not in in_context}}
     pairs = [(name, value) for name, value in options.items() if value is not None]
     context = [(name, value) for name, value in request.context if name or not bare]
     pairs += [(name, change.get(name, value) or "") for name, value in context if change.get(name, value) is not None]
@@ -39,26 +39,26 @@ def command(
     return shlex.join(words)
 
 
-def _is_stated(request: Request, change: dict[str, str | None]) -> bool:
-    """True where the command would be about a machine that is only stated; a new environment may have any Python of this one."""
-    said = {name for name, value in (*request.context, *change.items()) if change.get(name, value) is not None}
-    return bool(said & (_STATED - {"--python-version"} if "--env" in said else _STATED))
+def _is_described(request: Request, change: dict[str, str | None]) -> bool:
+    """True for a command about a machine that options describe; a new environment may have any Python of this machine."""
+    names = {name for name, value in (*request.context, *change.items()) if change.get(name, value) is not None}
+    return bool(names & (_DESCRIBING - {"--python-version"} if "--env" in names else _DESCRIBING))
 
 
-def new_environment(request: Request, *, python_version: str | None = None, less: dict[str, str | None] | None = None) -> str | None:
-    """The command that makes an environment for a request; None where that is not possible: of a lock, and for a machine that is stated.
+def new_environment(request: Request, *, python_version: str | None = None, change: dict[str, str | None] | None = None) -> str | None:
+    """The command that makes a new environment for a request; None for a lock and for a described machine.
 
-    `python_version` is said where `apply` might choose another one.
+    `python_version` is needed if `apply` might choose another one.
     """
     env = next((value for name, value in request.context if name == "--env"), "DIR")
-    change = {**(less or {}), "--python": None, "--python-version": python_version, "--env": env}
-    if request.verb == "lock" or _is_stated(request, change):
+    change = {**(change or {}), "--python": None, "--python-version": python_version, "--env": env}
+    if request.verb == "lock" or _is_described(request, change):
         return None
     return command(replace(request, verb="apply"), change=change, bare=True)
 
 
-def _choices(request: Request) -> dict[str, str | None]:
-    """The options of a request that say how to choose."""
+def _resolution_options(request: Request) -> dict[str, str | None]:
+    """Options of a request that control the resolution."""
     options: dict[str, str | None] = {}
     if request.cuda is not None:
         options["--cuda"] = request.cuda.text
@@ -78,7 +78,7 @@ def _choices(request: Request) -> dict[str, str | None]:
 
 
 def result(found: Resolution) -> str:
-    """A resolution in one line."""
+    """One-line summary of a resolution."""
     parts = [f"{build.package} {build.wheel_version}" for build in found.builds]
     if found.cuda:
         parts.append(f"CUDA {found.cuda}")

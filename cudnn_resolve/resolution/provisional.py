@@ -1,8 +1,8 @@
-"""Releases of frameworks that the index has and the tables do not know yet: provisional rows, made of what their metadata say.
+"""Provisional rows for framework releases that the index has and the tables lack, derived from their metadata.
 
-A new release is built like the one before it until its metadata say otherwise: CUDA and cuDNN are those of the NVIDIA wheels that it
-requires. For which GPUs it holds code is not known. The rows lie over the tables, so that everything which asks the tables sees them;
-a plan that takes one says so.
+A new release is assumed to be built like the previous one, except for what its metadata says: its CUDA and cuDNN are those of the NVIDIA
+wheels that it requires. Its GPU code is unknown. The rows are a layer over the tables, so that every lookup sees them; a plan that uses
+one warns about it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from cudnn_resolve.matrix.table import PartT, Table, table_type
 from cudnn_resolve.requirement.target import is_exact, packages_of
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
-from cudnn_resolve.resolution.tag import Target as Files
-from cudnn_resolve.resolution.tag import best_file
+from cudnn_resolve.resolution.tag import TargetPython, best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 if TYPE_CHECKING:
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.source import Offer, Source
 
 _NVIDIA = re.compile(r"nvidia-(cudnn)-cu\d{2}|nvidia-cuda-runtime(?:-cu\d{2})?|cuda-toolkit")
-_OF_LINE = re.compile(r"cu\d{2,3}")
+_CUDA_VARIANT = re.compile(r"cu\d{2,3}")
 NEWEST = 2
-"""So many new releases of a distribution are looked at, besides those that are asked for by name."""
+"""Number of new releases read per distribution, besides those requested by version."""
 
 
 class NewReleases:
-    """Tables of provisional rows, as a layer over the others."""
+    """A layer of provisional rows."""
 
     remark = ""
 
@@ -52,46 +51,46 @@ class NewReleases:
     __hash__ = object.__hash__
 
     def names(self) -> Sequence[str]:
-        """Every table with a provisional row."""
+        """Tables with a provisional row."""
         return tuple(self._tables)
 
     def load(self, name: str) -> Table:
-        """One table."""
+        """A table."""
         return self._tables[name]
 
-    def part(self, name: str, part: type[PartT]) -> PartT | None:  # noqa: ARG002 - a table whole costs nothing more
-        """None: the rows are there."""
+    def part(self, name: str, part: type[PartT]) -> PartT | None:  # noqa: ARG002 - the whole table is in memory
+        """None: only the whole table is available."""
         return None
 
     def path(self, name: str) -> str:
-        """For messages: where the rows come from."""
+        """Origin of the rows, for messages."""
         return f"{name} (read from the index)"
 
     def version(self) -> str:
         """The releases, by name and version."""
-        builds = (one for name, table in self._tables.items() if name.startswith("framework/") for one in getattr(table, "build", ()))
-        return "new:" + ",".join(sorted({f"{one.package}-{one.version}" for one in builds}))
+        tables = (table for name, table in self._tables.items() if name.startswith("framework/"))
+        builds = (build for table in tables for build in getattr(table, "build", ()))
+        return "new:" + ",".join(sorted({f"{build.package}-{build.version}" for build in builds}))
 
 
 def with_new_releases(book: Book, request: Request, machine: Machine, source: Source) -> Book:
-    """The book with provisional rows for the targets of a request; the same book where the tables know every release."""
+    """Add provisional rows for the targets of a request; the same book if the tables have every release."""
     tables: dict[str, Table] = {}
     for target in request.targets:
         builds: list[Build] = []
         framework = book.framework(target.framework)
         packages = packages_of(target, book)
         for package in packages:
-            known = [one for one in framework.builds if one.package == package and one.index == "default"]
-            releases = list(_releases(package, known, target, machine, source, pre=request.pre)) if known else []
+            known = [build for build in framework.builds if build.package == package and build.index == "default"]
+            releases = list(_new_releases(package, known, target, machine, source, pre=request.pre)) if known else []
             if releases:
-                builds += [build for offer, requires in releases for build in _builds(machine, known, offer, requires)]
-                tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer, _ in releases])
-        if is_exact(target.specifier) and not any(
-            target.specifier.contains(one.version, prereleases=True) for one in (*framework.builds, *builds)
-        ):
+                builds += [build for offer, requires in releases for build in _provisional_builds(machine, known, offer, requires)]
+                tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel_row(offer) for offer, _ in releases])
+        versions = (build.version for build in (*framework.builds, *builds))
+        if is_exact(target.specifier) and not any(target.specifier.contains(version, prereleases=True) for version in versions):
             for package in dict.fromkeys((*packages, target.framework)):
-                if f"wheel/{package}" not in tables and (offers := _unread(book, package, target, source)):
-                    tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel(offer) for offer in offers])
+                if f"wheel/{package}" not in tables and (offers := _requested_offers(book, package, target, source)):
+                    tables[f"wheel/{package}"] = _table(f"wheel/{package}", release=[_wheel_row(offer) for offer in offers])
         if builds:
             tables[f"framework/{target.framework}"] = _table(f"framework/{target.framework}", build=builds)
     return Book(*book.layers, NewReleases(tables)) if tables else book
@@ -103,118 +102,121 @@ def _table(name: str, **rows: Iterable[Build | WheelRelease]) -> Table:
     return type_(**{array: tuple(found) for array, found in rows.items()})  # type: ignore[arg-type]
 
 
-def _releases(
+def _new_releases(
     package: str, known: Sequence[Build], target: Target, machine: Machine, source: Source, *, pre: bool
 ) -> Iterator[tuple[Offer, tuple[str, ...]]]:
-    """New releases of a distribution that have a file for the machine, with their Requires-Dist lines, the newest first."""
+    """New releases of a distribution with a wheel for the machine, and their Requires-Dist lines, newest first."""
     listing = source.listing(package)
     if listing is None or listing.is_partial:
         return
-    versions = {version for one in known if (version := parse_version(one.version)) is not None}
-    newest = max((one for one in versions if not one.is_prerelease), default=max(versions))
-    taken = 0
+    versions = {version for build in known if (version := parse_version(build.version)) is not None}
+    newest = max((version for version in versions if not version.is_prerelease), default=max(versions))
+    count = 0
     for offer in listing.offers:
         version = parse_version(offer.version)
         if version is None or version in versions or version.local is not None:
             continue
-        named = _names(target, version)
-        if not named and (version < newest or taken >= NEWEST or (version.is_prerelease and not pre)):
-            if version < newest and not any(one.operator == "==" for one in target.specifier):
+        is_requested = _is_requested(target, version)
+        if not is_requested and (version < newest or count >= NEWEST or (version.is_prerelease and not pre)):
+            if version < newest and not any(part.operator == "==" for part in target.specifier):
                 return
             continue
-        file = best_file(offer.files, Files.of(machine))
-        if named and (file is None or not file.is_wheel):  # the resolution says what it is not made for
-            file = next((one for one in offer.files if one.is_wheel), None)
-        if file is None or not file.is_wheel or (file.yanked is not None and not named):
+        file = best_file(offer.files, TargetPython.of(machine))
+        if is_requested and (file is None or not file.is_wheel):  # the resolution then explains why it does not fit
+            file = next((other for other in offer.files if other.is_wheel), None)
+        if file is None or not file.is_wheel or (file.yanked is not None and not is_requested):
             continue
-        taken += 1
+        count += 1
         try:
-            said = source.metadata(package, file)
+            metadata = source.metadata(package, file)
         except IndexUnavailableError:
-            said = None
-        if said is not None:
-            yield offer, said.requires
+            metadata = None
+        if metadata is not None:
+            yield offer, metadata.requires
 
 
-def _unread(book: Book, package: str, target: Target, source: Source) -> list[Offer]:
-    """Releases asked for by name that only the index knows: no build is made of them, and none denies them."""
-    known = {one.version for one in book.releases(package)}
+def _requested_offers(book: Book, package: str, target: Target, source: Source) -> list[Offer]:
+    """Releases requested by version that only the index has: without a build, but a conflict must not deny that they exist."""
+    known = {row.version for row in book.releases(package)}
     listing = source.listing(package)
-    offers = listing.offers if listing is not None else ()
-    return [one for one in offers if one.version not in known and (version := parse_version(one.version)) and _names(target, version)]
+    new = (offer for offer in (listing.offers if listing is not None else ()) if offer.version not in known)
+    return [offer for offer in new if (version := parse_version(offer.version)) and _is_requested(target, version)]
 
 
-def _names(target: Target, version: Version) -> bool:
-    """True where the user asks for that very version."""
-    return any(one.operator in ("==", "===") and parse_version(one.version) == version for one in target.specifier)
+def _is_requested(target: Target, version: Version) -> bool:
+    """True if the target pins that version."""
+    return any(part.operator in ("==", "===") and parse_version(part.version) == version for part in target.specifier)
 
 
-def _builds(machine: Machine, known: Sequence[Build], offer: Offer, requires: tuple[str, ...]) -> Iterator[Build]:
-    """The builds of a new release: those of the nearest known release before it, with what its own metadata say."""
+def _provisional_builds(machine: Machine, known: Sequence[Build], offer: Offer, requires: tuple[str, ...]) -> Iterator[Build]:
+    """Builds of a new release: those of the nearest older release, updated from the new metadata."""
     version = parse_version(offer.version)
     assert version is not None
-    by_version = {one: found for build in known if (found := parse_version(build.version)) is not None for one in (build.version,)}
-    below = [text for text, one in by_version.items() if one < version]
-    home = max(below, key=by_version.__getitem__) if below else min(by_version, key=by_version.__getitem__)
-    if not below and not any(_stated(build, machine, requires)[0] for build in known if build.version == home):
-        return  # older than all that is known, of which nothing tells its CUDA
+    by_text = {build.version: parsed for build in known if (parsed := parse_version(build.version)) is not None}
+    older = [text for text, parsed in by_text.items() if parsed < version]
+    model = max(older, key=by_text.__getitem__) if older else min(by_text, key=by_text.__getitem__)
+    if not older and not any(_required_libraries(build, machine, requires)[0] for build in known if build.version == model):
+        return  # older than every known release, and nothing names its CUDA
     for build in known:
-        if build.version == home:
-            cuda, cudnn = _stated(build, machine, requires)
-            gpu = build.cuda is not None
-            if gpu and cuda is None and build.delivery == "wheel" and build.extra is None:
-                continue  # the release before named its CUDA, and this one says nothing that could be read
-            yield replace(
-                build,
-                version=offer.version,
-                wheel_version=offer.version,
-                variant=f"cu{cuda.major}{cuda.minor}" if gpu and cuda is not None and _OF_LINE.fullmatch(build.variant) else build.variant,
-                cuda=(cuda or build.cuda) if gpu else None,
-                cudnn=(cudnn or build.cudnn) if gpu else None,
-                requires=requires,
-                requires_like=None,
-                pythons=(),
-                glibc=None,
-                date=None,
-                yanked=False,
-                targets=(),
-                targets_aarch64=(),
-                capability_first=None,
-                capability_last=None,
-                sonames=(),
-                provisional=True,
-            )
+        if build.version != model:
+            continue
+        cuda, cudnn = _required_libraries(build, machine, requires)
+        is_gpu = build.cuda is not None
+        if is_gpu and cuda is None and build.delivery == "wheel" and build.extra is None:
+            continue  # the older release names its CUDA, and this one does not
+        variant = build.variant
+        if is_gpu and cuda is not None and _CUDA_VARIANT.fullmatch(variant):
+            variant = f"cu{cuda.major}{cuda.minor}"
+        yield replace(
+            build,
+            version=offer.version,
+            wheel_version=offer.version,
+            variant=variant,
+            cuda=(cuda or build.cuda) if is_gpu else None,
+            cudnn=(cudnn or build.cudnn) if is_gpu else None,
+            requires=requires,
+            requires_like=None,
+            pythons=(),
+            glibc=None,
+            date=None,
+            yanked=False,
+            targets=(),
+            targets_aarch64=(),
+            capability_first=None,
+            capability_last=None,
+            sonames=(),
+            provisional=True,
+        )
 
 
-def _stated(build: Build, machine: Machine, requires: Iterable[str]) -> tuple[CudaVersion | None, CudnnVersion | None]:
-    """CUDA line and cuDNN of the NVIDIA wheels that a release requires here, by itself or by the extras of the build.
+def _required_libraries(build: Build, machine: Machine, requires: Iterable[str]) -> tuple[CudaVersion | None, CudnnVersion | None]:
+    """CUDA line and cuDNN of the NVIDIA wheels that a release requires here, with the extras of the build.
 
-    The first two numbers of a wheel of the CUDA runtime are those of its toolkit.
+    The first two numbers of a CUDA runtime wheel are those of its toolkit.
     """
     cuda: CudaVersion | None = None
     cudnn: CudnnVersion | None = None
     environment = marker_environment(machine)
     for line in requires:
         requirement = parse_requirement(line)
-        found = _NVIDIA.fullmatch(canonicalize_name(requirement.name)) if requirement is not None else None
-        if requirement is None or found is None or not applies(requirement, environment, extras_of(build)):
+        nvidia = _NVIDIA.fullmatch(canonicalize_name(requirement.name)) if requirement is not None else None
+        if requirement is None or nvidia is None or not applies(requirement, environment, extras_of(build)):
             continue
-        pins = [parse_version(one.version.removesuffix(".*")) for one in requirement.specifier if one.operator in ("==", ">=", "~=")]
-        release = max((one.release for one in pins if one is not None), default=())
-        text = ".".join(str(number) for number in release[:4])
-        if not release or not all(number < 10_000 for number in release):
+        bounds = [parse_version(part.version.removesuffix(".*")) for part in requirement.specifier if part.operator in ("==", ">=", "~=")]
+        numbers = max((bound.release for bound in bounds if bound is not None), default=())
+        if len(numbers) < 2 or not all(number < 10_000 for number in numbers):
             continue
-        if found[1] == "cudnn":
-            cudnn = CudnnVersion(text) if len(release) > 1 else cudnn
-        elif len(release) > 1:
-            cuda = CudaVersion(f"{release[0]}.{release[1]}")
+        if nvidia[1] == "cudnn":
+            cudnn = CudnnVersion(".".join(map(str, numbers[:4])))
+        else:
+            cuda = CudaVersion(f"{numbers[0]}.{numbers[1]}")
     return cuda, cudnn
 
 
-def _wheel(offer: Offer) -> WheelRelease:
-    files = [one for one in offer.files if one.is_wheel]
+def _wheel_row(offer: Offer) -> WheelRelease:
+    wheels = [file for file in offer.files if file.is_wheel]
     return WheelRelease(
         version=offer.version,
-        requires_python=next((one.requires_python for one in files if one.requires_python), None),
-        tags=tuple(dict.fromkeys(one.tag for one in files)),
+        requires_python=next((file.requires_python for file in wheels if file.requires_python), None),
+        tags=tuple(dict.fromkeys(file.tag for file in wheels)),
     )

@@ -1,9 +1,9 @@
-"""The nearest changes that would make a request satisfiable, found by solving again with one thing changed."""
+"""Relaxations: the nearest changes that make a request satisfiable, found by solving again with one thing changed."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -14,8 +14,8 @@ from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.condition import without_line, without_target
-from cudnn_resolve.resolution.installed import broken_by, is_apart
-from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, GpuKey, InstalledKey
+from cudnn_resolve.resolution.installed import broken_by, has_other_cuda
+from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, UPLOAD_LIMIT, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.open_request import Budget
 from cudnn_resolve.resolution.other_driver import other_drivers
@@ -31,45 +31,58 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.open_request import OpenRequest
 
 ALL_ROUNDS = 4000
-"""Steps of the searches for all ways out together."""
+"""Steps of all searches for relaxations together."""
 PYTHON_ROUNDS = 2000
 """Steps of the searches on all other Pythons together."""
 MOST = 8
-"""Relaxations that are shown."""
+"""Largest number of relaxations shown."""
 
 
 def relaxations(trials: Trials) -> tuple[Relaxation, ...]:
-    """What would work, nearest first."""
+    """Changes that would work, nearest first."""
     request = replace(trials.request, budget=Budget(ALL_ROUNDS))
-    ways = (_fresh, _broken, _options, _one_of_two, _versions, _without_extras, _extras, _pythons, _separate, _gpus, other_drivers, _glibc)
+    kinds: tuple[Callable[[Trials], Iterator[Relaxation]], ...] = (
+        _separate_from_installed,
+        _break_installed,
+        _without_options,
+        _one_of_contradicting,
+        _other_versions,
+        _without_extras,
+        _without_lines,
+        _other_pythons,
+        _separate_targets,
+        _fewer_gpus,
+        other_drivers,
+        _newer_glibc,
+    )
     found: list[Relaxation] = []
-    for number, way in enumerate(ways):
-        said = f"what would work instead: {number} of {len(ways)} kinds of changes are tried, {len(found)} found"
-        found += way(replace(trials, request=_saying(request, said)))
-    without_gpu = any(is_cpu_only(trials.book, target) for target in request.targets)
-    if without_gpu or not found or all(relaxation.distance >= 5 for relaxation in found):
-        found += _cpu(replace(trials, request=request))
+    for number, kind in enumerate(kinds):
+        progress = f"looking for alternatives: {number} of {len(kinds)} kinds of changes tried, {len(found)} found"
+        found += kind(replace(trials, request=_with_progress(request, progress)))
+    wants_cpu = any(is_cpu_only(trials.book, target) for target in request.targets)
+    if wants_cpu or all(relaxation.distance >= 5 for relaxation in found):
+        found += _cpu_builds(replace(trials, request=request))
     found.sort(key=lambda relaxation: relaxation.distance)
     return tuple(dict.fromkeys(found))[:MOST]
 
 
-def _saying(request: OpenRequest, said: str) -> OpenRequest:
-    """The request, of whose searches that is heard."""
-    tell = request.tell
-    return request if tell is None else replace(request, tell=lambda _: tell(lambda: said))
+def _with_progress(request: OpenRequest, text: str) -> OpenRequest:
+    """The request, whose searches report a fixed progress text."""
+    progress = request.progress
+    return request if progress is None else replace(request, progress=lambda _: progress(lambda: text))
 
 
-def _options(trials: Trials) -> Iterator[Relaxation]:
-    """One of the user's own options left out."""
+def _without_options(trials: Trials) -> Iterator[Relaxation]:
+    """The request without one of the user's options."""
     request = trials.request
     changes: dict[Subject, tuple[str, dict[str, Any], str]] = {
         "strict-pins": (
-            "without --strict-pins: read the pins of NVIDIA's wheels as the ranges that their ABI allows",
+            "without --strict-pins: widen the pins on NVIDIA's wheels to the ranges that their ABI allows",
             {"strict_pins": False},
             "--strict-pins",
         ),
         "variant-indexes": (
-            "without --no-variant-indexes: take variants from the indexes that the matrix names for them",
+            "without --no-variant-indexes: use the indexes that the matrix names for variants",
             {"variant_indexes": True},
             "--no-variant-indexes",
         ),
@@ -80,256 +93,266 @@ def _options(trials: Trials) -> Iterator[Relaxation]:
         ),
         CUDA_LIMIT: (f"without --cuda {request.cuda.text!r}" if request.cuda else "", {"cuda": None}, "--cuda"),
         CUDNN_LIMIT: (f"without --cudnn {request.cudnn.text!r}" if request.cudnn else "", {"cudnn": None}, "--cudnn"),
-        "channel": (f"CUDA libraries not from {request.channel} only", {"channel": "auto"}, "--channel"),
-        "exclude-newer": ("without --exclude-newer", {"source": None}, "--exclude-newer"),
+        "channel": (f"without --channel {request.channel}", {"channel": "auto"}, "--channel"),
+        UPLOAD_LIMIT: ("without --exclude-newer", {"source": None}, "--exclude-newer"),
     }
     of_core = [change for about, change in changes.items() if about in trials.core and change[0]]
     for number, (text, fields, option) in enumerate(of_core):
         line = command(request, change={option: None})
-        yield from trials.way(text, replace(request, **fields), number // 4, line=line)
+        yield from trials.relaxation(text, replace(request, **fields), number // 4, line=line)
 
 
 def wanted_version(book: Book, target: Target) -> str | None:
-    """The version that a target is about: the newest release that it accepts, else the one that it names."""
-    versions = [
-        version
-        for build in book.framework(target.framework).builds
-        if accepts(target, build, book) and (version := parse_version(build.version)) is not None
-    ]
+    """The version that a target is about: the newest release that it accepts, otherwise the one that it names."""
+    builds = (build for build in book.framework(target.framework).builds if accepts(target, build, book))
+    versions = [version for build in builds if (version := parse_version(build.version)) is not None]
     if versions:
         return str(max(versions))
-    named = [name for one in target.specifier if parse_version(name := one.version.removesuffix(".*")) is not None]  # `===` takes any text
-    return min(named, default=None)  # older releases of `packaging` keep no order
+    named = (part.version.removesuffix(".*") for part in target.specifier)
+    valid = [text for text in named if parse_version(text) is not None]  # `===` takes any text
+    return min(valid, default=None)  # older packaging keeps no order of specifiers
 
 
 def contradicts(book: Book, target: Target) -> bool:
-    """True for a target that was asked for more than once, in ways that no build meets together though each has one."""
+    """True for a target that was requested more than once, if each request has a build but all together have none."""
     return len(target.parts) > 1 and not has_build(book, target) and all(has_build(book, part) for part in target.parts)
 
 
 def has_build(book: Book, target: Target) -> bool:
-    """True where the tables know a build that a target accepts."""
+    """True if the tables have a build that a target accepts."""
     return any(accepts(target, build, book) for build in book.framework(target.framework).builds)
 
 
-def _one_of_two(trials: Trials) -> Iterator[Relaxation]:
-    """One of the wishes for a framework that contradict each other."""
-    for target in (one for one in trials.request.targets if contradicts(trials.book, one)):
+def _one_of_contradicting(trials: Trials) -> Iterator[Relaxation]:
+    """One of several contradicting requests for a framework."""
+    for target in (target for target in trials.request.targets if contradicts(trials.book, target)):
         for part in target.parts:
-            others = [one for one in target.parts if one.text != part.text]
-            lines = [one for one in others if one.origin is not None]
-            if len(lines) > 1:
-                continue  # a change is one line of a file, or of the command
-            change = f"{part.text} without {' and '.join(dict.fromkeys(one.text for one in others))}"
-            if lines:
-                change = f"edit {lines[0].origin}: without `{lines[0].text}`"
-            yield from trials.way(change, _with_target(trials.request, target, part), 0)
+            others = [other for other in target.parts if other.text != part.text]
+            in_files = [other for other in others if other.origin is not None]
+            if len(in_files) > 1:
+                continue  # a relaxation changes one line of a file or of the command
+            change = f"{part.text} without {' and '.join(dict.fromkeys(other.text for other in others))}"
+            if in_files:
+                change = f"edit {in_files[0].origin}: without `{in_files[0].text}`"
+            yield from trials.relaxation(change, _with_target(trials.request, target, part), 0)
 
 
-def _with_target(request: OpenRequest, target: Target, other: Target) -> OpenRequest:
-    """The request with another wish in the place of one."""
-    return replace(request, targets=tuple(other if one is target else one for one in request.targets))
+def _with_target(request: OpenRequest, target: Target, replacement: Target) -> OpenRequest:
+    """The request with one target replaced."""
+    return replace(request, targets=tuple(replacement if other is target else other for other in request.targets))
 
 
-def _versions(trials: Trials) -> Iterator[Relaxation]:
-    """The same release in another build for each target that names one, and the nearest newer and the nearest older release."""
-    book, request = trials.book, trials.request
-    for target in (one for one in request.targets if one in trials.core):
-        wanted = wanted_version(book, target)
-        if wanted is None or not target.specifier or contradicts(book, target):
+def _other_versions(trials: Trials) -> Iterator[Relaxation]:
+    """For each target of the core: another build of the release that it names, and the nearest newer and older release."""
+    for target in (target for target in trials.request.targets if target in trials.core):
+        wanted = wanted_version(trials.book, target)
+        if wanted is None or not target.specifier or contradicts(trials.book, target):
             continue
-        wanted = wanted.partition("+")[0]  # `<` and `>` take no local part
-        if any("+" in one.version for one in target.specifier):
+        wanted = wanted.partition("+")[0]  # `<` and `>` take no local version
+        if any("+" in part.version for part in target.specifier):
             same = _pinned(target, wanted)
             change = f"{_edit(target)}{same.text} instead of {target.text} (another build of the same release)"
-            yield from trials.way(change, _with_target(request, target, same), 1)
-        for operator, word in ((">", "newer"), ("<", "older")):
-            other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
-            found = trials.of(_with_target(request, target, other), near={target.framework: wanted})
-            if found is None:
-                continue
-            build = found.builds[request.targets.index(target)]
-            exact = _pinned(target, build.version)
-            found = trials.of(_with_target(request, target, exact)) or found  # as the command gives: a search near a release orders others
-            line = command(request, tuple(exact.text if one is target else one.text for one in request.targets))
-            change = f"{exact.text} instead of {target.text} (the nearest {word} release that fits)"
-            distance = 1 if _minor(build.version) == _minor(wanted) else 2
-            yield Relaxation(change=f"{_edit(target)}{change}", result=result(found), command=line, distance=distance)
+            yield from trials.relaxation(change, _with_target(trials.request, target, same), 1)
+        yield from _nearest_release(trials, target, wanted, ">", "newer")
+        yield from _nearest_release(trials, target, wanted, "<", "older")
+
+
+def _nearest_release(trials: Trials, target: Target, wanted: str, operator: str, word: str) -> Iterator[Relaxation]:
+    """The nearest release of a target on one side of the wanted version."""
+    request = trials.request
+    other = replace(target, specifier=SpecifierSet(f"{operator}{wanted}"), text=f"{target.framework}{operator}{wanted}")
+    found = trials.try_request(_with_target(request, target, other), nearest_to={target.framework: wanted})
+    if found is None:
+        return
+    version = found.builds[request.targets.index(target)].version
+    pinned = _pinned(target, version)
+    # The result of the proposed command, because `nearest_to` also changes the order of other packages.
+    found = trials.try_request(_with_target(request, target, pinned)) or found
+    yield Relaxation(
+        change=f"{_edit(target)}{pinned.text} instead of {target.text} (the nearest {word} release that fits)",
+        result=result(found),
+        command=command(request, tuple(pinned.text if one is target else one.text for one in request.targets)),
+        distance=1 if _major_minor(version) == _major_minor(wanted) else 2,
+    )
 
 
 def _pinned(target: Target, version: str) -> Target:
-    """The target for one release: `jax[cuda12]==0.4.30`."""
+    """The target pinned to a release: `jax[cuda12]==0.4.30`."""
     extras = f"[{','.join(target.extras)}]" if target.extras else ""
     text = f"{target.package or target.framework}{extras}=={version}"
     return replace(target, specifier=SpecifierSet(f"=={version}"), text=text)
 
 
 def _edit(target: Target) -> str:
-    """Where a target must be changed that stands in a file: the command cannot say it."""
+    """Prefix of a change to a target that is in a file, which a command cannot change."""
     return f"edit {target.origin}: " if target.origin is not None else ""
 
 
 def _without_extras(trials: Trials) -> Iterator[Relaxation]:
-    """A target without its extras, whose build is then free."""
+    """A target without its extras, so that they select no build."""
     for target in trials.request.targets:
         if target in trials.core and target.extras:
             text = f"{target.package or target.framework}{target.specifier}"
             changed = _with_target(trials.request, target, replace(target, extras=(), text=text))
-            yield from trials.way(f"{_edit(target)}{text} instead of {target.text}", changed, 1)
+            yield from trials.relaxation(f"{_edit(target)}{text} instead of {target.text}", changed, 1)
 
 
-def _minor(version: str) -> tuple[int, ...]:
+def _major_minor(version: str) -> tuple[int, ...]:
     parsed = parse_version(version)
     return parsed.release[:2] if parsed else ()
 
 
-def _pythons(trials: Trials) -> Iterator[Relaxation]:
-    """The nearest older and the nearest newer Python, in a fresh environment."""
-    here = trials.machine.python
-    if PYTHON not in trials.core or here is None:
+def _other_pythons(trials: Trials) -> Iterator[Relaxation]:
+    """The nearest older and the nearest newer Python, in a new environment."""
+    current = trials.machine.python
+    if PYTHON not in trials.core or current is None:
         return
     trials = replace(trials, request=replace(trials.request, budget=Budget(PYTHON_ROUNDS)))
-    older = sorted((one for one in PYTHONS if one < here), reverse=True)
-    newer = sorted(one for one in PYTHONS if one > here)
+    older = sorted((python for python in PYTHONS if python < current), reverse=True)
+    newer = sorted(python for python in PYTHONS if python > current)
     nearest = {}
     for candidates in (older, newer):
         for python in candidates:
             change = {"python": python, "python_full": f"{python[0]}.{python[1]}", "pip": {}, "requires": {}}
-            found = None if trials.is_in_vain(change) else trials.elsewhere(**change)
+            found = None if trials.is_in_vain(change) else trials.try_other_environment(**change)
             if found is not None:
                 nearest[python] = found
                 break
     for python, found in nearest.items():
         text = f"{python[0]}.{python[1]}"
-        alone = len(nearest) == 1 and python < here  # then it is the newest that works, which `apply` takes by itself
+        is_newest = len(nearest) == 1 and python < current  # `apply` then chooses it by itself
         yield Relaxation(
-            change=f"Python {text} instead of {trials.machine.python_full}, in an environment of its own",
+            change=f"Python {text} instead of {trials.machine.python_full}, in a separate environment",
             result=result(found),
-            command=new_environment(trials.request, python_version=None if alone else text)
+            command=new_environment(trials.request, python_version=None if is_newest else text)
             or command(trials.request, change={"--python-version": text, "--python": None}),
-            distance=2 + (abs(python[1] - here[1]) > 1),
+            distance=2 + (abs(python[1] - current[1]) > 1),
         )
 
 
-def _separate(trials: Trials) -> Iterator[Relaxation]:
+def _separate_targets(trials: Trials) -> Iterator[Relaxation]:
     """One target in an environment of its own."""
     request = trials.request
     if len(request.targets) < 2:
         return
+    constraints = tuple(line for line in request.requirements if line.constraint)
     for target in reversed(request.targets):
         rest = without_target(request, target)
-        constraints = tuple(one for one in request.requirements if one.constraint)
-        alone = replace(request, targets=(replace(target, origin=None, hashes=()),), requirements=constraints, unsettled=None)
-        first, second = trials.of(rest), trials.of(alone, pip={}, requires={})
+        alone = replace(request, targets=(replace(target, origin=None, hashes=()),), requirements=constraints, unevaluated=None)
+        first, second = trials.try_request(rest), trials.try_request(alone, pip={}, requires={})
         if first is not None and second is not None:
-            what = f"{target.text} in an environment of its own: two {'locks' if request.verb == 'lock' else 'plans'} instead of one"
+            change = f"{target.text} in a separate environment: two {'locks' if request.verb == 'lock' else 'plans'} instead of one"
             yield Relaxation(
-                change=f"{what}; edit {target.origin}: without it" if target.origin is not None else what,
-                result=f"{result(first)}; apart: {result(second)}",
-                command=" && ".join(_apart(rest, alone, target.framework)),
+                change=f"{change}; edit {target.origin}: without it" if target.origin is not None else change,
+                result=f"{result(first)}; separately: {result(second)}",
+                command=" && ".join(_separate_commands(rest, alone, target.framework)),
                 distance=3,
             )
             return
 
 
-def _apart(rest: Request, alone: Request, name: str) -> tuple[str, str]:
-    """The commands for two environments instead of one; what files ask for stays in the first."""
-    less: dict[str, str | None] = {"--requirement": None, "--group": None}
+def _separate_commands(rest: Request, alone: Request, name: str) -> tuple[str, str]:
+    """Commands for two environments instead of one; requirements from files stay in the first."""
+    without_files: dict[str, str | None] = {"--requirement": None, "--group": None}
     alone = replace(alone, context=(*alone.context, *alone.settings))
     if rest.verb == "lock":
-        return command(rest), command(alone, change={**less, "--output": f"pylock.{name}.toml"})
-    apart = new_environment(alone, less=less) or command(replace(alone, verb="plan"), change={**less, "--python": None})
-    return command(replace(rest, verb="plan")), apart
+        return command(rest), command(alone, change={**without_files, "--output": f"pylock.{name}.toml"})
+    separate = new_environment(alone, change=without_files)
+    if separate is None:
+        separate = command(replace(alone, verb="plan"), change={**without_files, "--python": None})
+    return command(replace(rest, verb="plan")), separate
 
 
-def _fresh(trials: Trials) -> Iterator[Relaxation]:
-    """An environment of its own, where installed frameworks stand in the way."""
-    there = _in_the_way(trials)
-    found = trials.elsewhere(pip={}, requires={}) if there else None
+def _separate_from_installed(trials: Trials) -> Iterator[Relaxation]:
+    """A new environment, if installed frameworks are part of the conflict."""
+    installed = _conflicting_installed(trials)
+    found = trials.try_other_environment(pip={}, requires={}) if installed else None
     if found is not None:
-        wish = " and ".join(target.text for target in trials.request.targets)
+        wishes = " and ".join(target.text for target in trials.request.targets)
         yield Relaxation(
-            change=f"{wish} in an environment of its own, and {' and '.join(there.values())} where it is",
+            change=f"{wishes} in a separate environment; {' and '.join(installed.values())} stays where it is",
             result=result(found),
-            command=new_environment(trials.request) or _in_new_environment(trials.machine, trials.request),
+            command=new_environment(trials.request) or _described_environment(trials.machine, trials.request),
             distance=0,
         )
 
 
-def _in_new_environment(machine: Machine, request: OpenRequest) -> str:
-    """The plan for the same machine and a new environment with the same Python."""
-    change: dict[str, str | None] = {"--python": None, "--facts": None, "--python-version": machine.python_full}
+def _described_environment(machine: Machine, request: OpenRequest) -> str:
+    """The plan for a new environment on the same machine with the same Python."""
+    options: dict[str, str | None] = {"--python": None, "--facts": None, "--python-version": machine.python_full}
     if machine.driver is not None:
-        change["--driver"] = str(machine.driver)
+        options["--driver"] = str(machine.driver)
     if machine.glibc is not None:
-        change["--glibc"] = f"{machine.glibc[0]}.{machine.glibc[1]}"
+        options["--glibc"] = f"{machine.glibc[0]}.{machine.glibc[1]}"
     if machine.os is not None:
-        change["--os"] = machine.os
-    gpus = [gpu.label.partition(" (")[0] for gpu in machine.gpus]
-    said = {name for name, _ in request.context}
-    words = command(
-        replace(request, verb="plan"), change={name: value for name, value in change.items() if name not in said or value is None}
-    )
-    more = [word for gpu in gpus if "--gpu" not in said for word in ("--gpu", gpu)]
-    return f"{words} {shlex.join(more)}" if more else words
+        options["--os"] = machine.os
+    given = {name for name, _ in request.context}
+    change = {name: value for name, value in options.items() if name not in given or value is None}
+    line = command(replace(request, verb="plan"), change=change)
+    gpus = [gpu.label.partition(" (")[0] for gpu in machine.gpus] if "--gpu" not in given else []
+    words = [word for gpu in gpus for word in ("--gpu", gpu)]
+    return f"{line} {shlex.join(words)}" if words else line
 
 
-def _broken(trials: Trials) -> Iterator[Relaxation]:
-    """Installed frameworks given up."""
+def _break_installed(trials: Trials) -> Iterator[Relaxation]:
+    """Installed frameworks that may stop working."""
     book, request = trials.book, trials.request
-    there = _in_the_way(trials)
-    every = [name for name in book.frameworks() if any(one in trials.machine.pip for one in book.distributions(name))] if there else ()
-    for names in (there, every) if there else ():
-        found = trials.of(replace(request, allow_break=request.allow_break.union(names)))
+    conflicting = _conflicting_installed(trials)
+    if not conflicting:
+        return
+    every = [name for name in book.frameworks() if any(package in trials.machine.pip for package in book.distributions(name))]
+    for names in (conflicting, every):
+        found = trials.try_request(replace(request, allow_break=request.allow_break.union(names)))
         if found is None:
             continue
         after = versions_after(book, found)
-        gone = [one for one in found.unrequested if one.may_break and (broken_by(one, after) is not None or is_apart(one, found.builds))]
-        more = [word for one in gone for word in ("--allow-break", one.framework)]
+        may_break = (framework for framework in found.unrequested if framework.may_break)
+        broken = [one for one in may_break if broken_by(one, after) is not None or has_other_cuda(one, found.builds)]
+        words = [word for framework in broken for word in ("--allow-break", framework.framework)]
         yield Relaxation(
-            change=f"{' '.join(more)}: {' and '.join(one.who for one in gone)} may stop working",
+            change=f"{' '.join(words)}: {' and '.join(framework.who for framework in broken)} may stop working",
             result=result(found),
-            command=f"{command(request)} {shlex.join(more)}",
+            command=f"{command(request)} {shlex.join(words)}",
             distance=8,
         )
         return
 
 
-def _in_the_way(trials: Trials) -> dict[str, str]:
-    """The installed frameworks among the conditions of a conflict: `torch 2.6.0` by name."""
+def _conflicting_installed(trials: Trials) -> dict[str, str]:
+    """Installed frameworks of the core, by name: `torch 2.6.0`."""
     book, pip = trials.book, trials.machine.pip
-    names = sorted(one.framework for one in trials.core if isinstance(one, InstalledKey))
-    return {name: " and ".join(f"{one} {pip[one]}" for one in book.distributions(name) if one in pip) for name in names}
+    names = sorted(subject.framework for subject in trials.core if isinstance(subject, InstalledKey))
+    return {name: " and ".join(f"{package} {pip[package]}" for package in book.distributions(name) if package in pip) for name in names}
 
 
-def _gpus(trials: Trials) -> Iterator[Relaxation]:
-    """Fewer GPUs of a machine with several."""
-    every = trials.machine.gpus
-    for number, gpu in enumerate(every if len(every) > 1 else ()):
-        others = tuple(one for one in every if one is not gpu)
-        found = trials.on(gpus=others) if GpuKey(number) in trials.core else None
+def _fewer_gpus(trials: Trials) -> Iterator[Relaxation]:
+    """All GPUs of a machine but one."""
+    gpus = trials.machine.gpus
+    for number, gpu in enumerate(gpus if len(gpus) > 1 else ()):
+        others = tuple(other for other in gpus if other is not gpu)
+        found = trials.try_machine(gpus=others) if GpuKey(number) in trials.core else None
         if found is not None:
             yield Relaxation(
                 change=f"without {gpu.label}: hide it with CUDA_VISIBLE_DEVICES",
-                result=f"{result(found)} on {' and '.join(one.label for one in others)}",
+                result=f"{result(found)} on {' and '.join(other.label for other in others)}",
                 command=command(trials.request, change={"--gpu": others[0].label.partition(" (")[0]}),
                 distance=3,
             )
 
 
-def _extras(trials: Trials) -> Iterator[Relaxation]:
-    """A line of a requirements file left out."""
+def _without_lines(trials: Trials) -> Iterator[Relaxation]:
+    """The request without one of its requirement lines."""
     request = trials.request
-    for extra in (one for one in request.requirements if one in trials.core):
-        spoken = ("", extra.text)  # it stands on the command line, in no file
-        change = f"without `{extra.text}`" if spoken in request.context else f"edit {extra.origin}: without `{extra.text}`"
-        line = command(replace(request, context=tuple(one for one in request.context if one != spoken)))
-        yield from trials.way(change, without_line(request, extra), 1, line=line)
+    for line in (line for line in request.requirements if line in trials.core):
+        positional = ("", line.text)  # given on the command line, in no file
+        change = f"without `{line.text}`" if positional in request.context else f"edit {line.origin}: without `{line.text}`"
+        shorter = command(replace(request, context=tuple(option for option in request.context if option != positional)))
+        yield from trials.relaxation(change, without_line(request, line), 1, line=shorter)
 
 
-def _glibc(trials: Trials) -> Iterator[Relaxation]:
+def _newer_glibc(trials: Trials) -> Iterator[Relaxation]:
     """A newer distribution."""
-    found = trials.on(glibc=None) if GLIBC in trials.core else None
+    found = trials.try_machine(glibc=None) if GLIBC in trials.core else None
     if found is not None and GLIBC in found.pins:
         floors = (reason.floor for reason in found.pins[GLIBC].reasons)
         needed = ".".join(map(str, max(floor for floor in floors if isinstance(floor, tuple))))
@@ -341,17 +364,17 @@ def _glibc(trials: Trials) -> Iterator[Relaxation]:
         )
 
 
-def _cpu(trials: Trials) -> Iterator[Relaxation]:
-    """No GPU at all, said as such."""
+def _cpu_builds(trials: Trials) -> Iterator[Relaxation]:
+    """CPU builds, as an explicit choice."""
     request = trials.request
     if request.device != "cpu":
         change = {"--device": "cpu", "--gpu": None, "--driver": None, "--cuda": None, "--cudnn": None}
         distance = 0 if any(is_cpu_only(trials.book, target) for target in request.targets) else 9
         changed = replace(request, device="cpu", cuda=None, cudnn=None)
-        yield from trials.way("--device cpu: builds without GPU", changed, distance, line=command(request, change=change))
+        yield from trials.relaxation("--device cpu: use CPU builds", changed, distance, line=command(request, change=change))
 
 
 def is_cpu_only(book: Book, target: Target) -> bool:
-    """True for a target that builds without GPU meet and no other: `torch==2.6.0+cpu`."""
+    """True for a target that only CPU builds match: `torch==2.6.0+cpu`."""
     builds = [build for build in book.framework(target.framework).builds if accepts(target, build, book)]
     return CPU not in target.extras and bool(builds) and all(build.cuda is None for build in builds)

@@ -1,9 +1,9 @@
-"""One release of a pip package, and the texts of its metadata parsed."""
+"""A release of a pip package, and cached parsers for versions, specifiers and requirements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -20,134 +20,108 @@ if TYPE_CHECKING:
 
 
 class Details(NamedTuple):
-    """What of a release takes a look at its files or its metadata."""
+    """The part of a release that takes reading its files or its metadata."""
 
     fit: Fit
     tags: tuple[str, ...]
     requires: tuple[str, ...] | None
-    """Requires-Dist lines; None = not known without asking the index, see `ReleaseMetadata.requires`."""
     requires_python: str | None = None
     yanked: bool = False
 
 
-class Release(Struct, kw_only=True, eq=False):
-    """One installable release of a pip package; compared by identity.
+class Release(Struct, kw_only=True, eq=False, dict=True):
+    """An installable release of a pip package; compared by identity.
 
-    Most releases are turned down for their version alone, so their details are looked at when somebody asks for them.
+    Most releases are rejected by their version alone, so the details are computed on first use.
     """
 
     package: str
     version: Version
     text: str
-    """The version as the index writes it."""
-    look: Callable[[], Details]
-    """Makes `details`."""
+    """Version as the index spells it."""
+    load_details: Callable[[], Details]
     index: str = "default"
     build: Build | None = None
-    """The build of the framework, where the package is one."""
+    """The framework's build, if the package is a framework."""
     offer: Offer | None = None
-    """Its files; None where no index was asked, or it is on another index, see `Offers.offer`."""
+    """Its files; None if no index was asked or it is on another index, see `Offers.offer`."""
     pre_counts: bool = False
-    """True where the package has no final release: then a pre-release is taken without being asked for."""
-    served: bool = True
-    """False where the indexes were asked and do not have it."""
-    late: str | None = None
-    """Why it does not count, in words, where the user left out what was uploaded too late."""
-    seen: Details | None = None
-    """`details`, once somebody has asked for them."""
+    """True if a pre-release needs no opt-in because the package has no final release."""
+    is_on_index: bool = True
+    """False if the indexes were asked and do not have it."""
+    too_new: str | None = None
+    """Why the upload limit excludes it: `is newer than --exclude-newer allows`."""
 
     def __repr__(self) -> str:
         return f"Release({self.package} {self.text}, {self.index})"
 
-    @property
+    @cached_property
     def details(self) -> Details:
-        """What its files and its metadata say, looked at once."""
-        if self.seen is None:
-            self.seen = self.look()
-        return self.seen
+        """Details from its files and its metadata."""
+        return self.load_details()
 
     @property
     def fit(self) -> Fit:
-        """How its files meet the target."""
+        """How its files fit the target."""
         return self.details.fit
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Compressed tags of its files; `SDIST` where only a source archive serves."""
+        """Compressed tag sets of its files; `SDIST` if only a source archive fits."""
         return self.details.tags
 
     @property
     def requires(self) -> tuple[str, ...] | None:
-        """Requires-Dist lines; None = not known without asking the index, see `ReleaseMetadata.requires`."""
+        """Requires-Dist lines; None if only the index knows them, see `ReleaseMetadata.requires`."""
         return self.details.requires
 
     @property
     def requires_python(self) -> str | None:
-        """The specifier of its Requires-Python."""
+        """The Requires-Python specifier."""
         return self.details.requires_python
 
     @property
     def yanked(self) -> bool:
-        """True where it was withdrawn."""
+        """True if it was yanked."""
         return self.details.yanked
 
 
-def order(release: Release) -> tuple[Version, bool, Version]:
-    """Newest first; of one public version the configured index before those that name a local part."""
+def sort_key(release: Release) -> tuple[Version, bool, Version]:
+    """Ascending order by public version; the configured index sorts above indexes with local versions."""
     version = release.version
     return version if version.local is None else Version(version.public), release.index == "default", version
 
 
 SDIST = ("sdist",)
-"""The tags of a release that only a source archive serves."""
+"""Tags of a release with only a source archive for the target."""
+UNLISTED = ("unlisted",)
+"""Tags of a release that the tables do not list."""
+TOO_NEW = "is newer than --exclude-newer allows"
+UNDATED = "has no known upload date and may be newer than --exclude-newer allows"
 
 
-LATE = "newer than --exclude-newer allows"
-"""What is said of a release that was uploaded too late."""
-UNDATED = f"of a day that nobody knows, perhaps {LATE}"
-"""What is said of one of which the tables do not know when it was uploaded."""
-
-
-def is_late(day: str | None, limit: str | None) -> bool:
-    """True for a day of upload that is not wholly before the time from which on uploads do not count."""
+def is_too_new(day: str | None, limit: str | None) -> bool:
+    """True if some upload of that day (`2024-01-31`) is not before an upload limit (ISO 8601, UTC)."""
     return day is not None and limit is not None and f"{day}T23:59:59.999999Z" >= limit
 
 
 def extras_of(build: Build) -> tuple[str, ...]:
-    """The extras that bring the CUDA libraries of a build."""
+    """Extras that install the CUDA libraries of a build."""
     return tuple(extra.strip() for extra in (build.extra or "").split(",") if extra.strip())
 
 
 @lru_cache(maxsize=4096)
 def parse_requirement(line: str) -> Requirement | None:
-    """The requirement in a Requires-Dist line; None for a line that is none."""
+    """Parse a PEP 508 requirement; None if it is invalid."""
     try:
         return Requirement(line)
     except InvalidRequirement:
         return None
 
 
-def declared(own: tuple[str, ...] | None, like: str | None, other: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The requirements of a build: its own, and where `like` says so those of the default index's wheel but for the NVIDIA part.
-
-    None where they are not known.
-    """
-    if own is None and like is None:
-        return other
-    if like is None or other is None:
-        return own
-    return (*(own or ()), *(line for line in other if not _is_of_variant(line)))
-
-
-def _is_of_variant(line: str) -> bool:
-    """True for a requirement that differs from variant to variant: NVIDIA's libraries and the compiler built for them."""
-    requirement = parse_requirement(line)
-    return requirement is not None and canonicalize_name(requirement.name).startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
-
-
 @lru_cache(maxsize=16384)
 def parse_version(text: str) -> Version | None:
-    """The PEP 440 version, None for text that is none."""
+    """Parse a PEP 440 version; None if it is invalid."""
     try:
         return Version(text)
     except InvalidVersion:
@@ -155,50 +129,59 @@ def parse_version(text: str) -> Version | None:
 
 
 @lru_cache(maxsize=4096)
-def specifier(text: str) -> SpecifierSet | None:
-    """The PEP 440 specifier, None for text that is none."""
+def parse_specifier(text: str) -> SpecifierSet | None:
+    """Parse a PEP 440 specifier; None if it is invalid."""
     try:
         return SpecifierSet(text)
     except InvalidSpecifier:
         return None
 
 
+def build_requires(own: tuple[str, ...] | None, like: str | None, default: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Requires-Dist lines of a build: its own and, with `like`, the variant-independent ones of the default index's wheel.
+
+    None if unknown.
+    """
+    if own is None and like is None:
+        return default
+    if like is None or default is None:
+        return own
+    return (*(own or ()), *(line for line in default if not _depends_on_variant(line)))
+
+
+def _depends_on_variant(line: str) -> bool:
+    """True for NVIDIA's libraries and for the compilers built for them."""
+    requirement = parse_requirement(line)
+    return requirement is not None and canonicalize_name(requirement.name).startswith(("nvidia-", "cuda-", "triton", "pytorch-triton"))
+
+
 def version_within(limit: SpecifierSet) -> str | None:
-    """A version that a limit admits, near its upper end, whether there is such a release or not; None where nothing is within it."""
-    near = []
-    for one in limit:
-        bound = parse_version(one.version.removesuffix(".*"))
+    """A version near the upper end of a specifier, released or not; None if no version matches."""
+    candidates = []
+    for part in limit:
+        bound = parse_version(part.version.removesuffix(".*"))
         if bound is not None:
             lower = ((*bound.release[:place], number - 1, 99) for place, number in enumerate(bound.release) if number)
-            near += [bound, *(Version(".".join(map(str, release))) for release in ((*bound.release, 99), *lower))]
-    found = [one for one in near if limit.contains(one, prereleases=True)]
-    return str(max(found)) if found else None
+            candidates += [bound, *(Version(".".join(map(str, release))) for release in ((*bound.release, 99), *lower))]
+    matching = [version for version in candidates if limit.contains(version, prereleases=True)]
+    return str(max(matching)) if matching else None
 
 
 def is_far(declared: Requirement | None, version: str) -> bool:
-    """True for a version older than what is declared, or of another minor than the one that is pinned."""
+    """True for a version older than the declared minimum, or of another minor than the declared pin."""
     found = parse_version(version)
-    for one in declared.specifier if declared is not None else ():
-        wanted = parse_version(one.version.removesuffix(".*"))
+    for part in declared.specifier if declared is not None else ():
+        wanted = parse_version(part.version.removesuffix(".*"))
         if found is None or wanted is None:
             continue
-        if (one.operator in (">=", "~=", ">") and found < wanted) or (one.operator == "==" and found.release[:2] != wanted.release[:2]):
+        if (part.operator in (">=", "~=", ">") and found < wanted) or (part.operator == "==" and found.release[:2] != wanted.release[:2]):
             return True
     return False
 
 
-UNLISTED = ("unlisted",)
-"""The tags of a release that the tables do not know."""
-
-
-def unlisted(name: str, version: str, index: str = "default") -> Release:
+def unlisted_release(name: str, version: str, index: str = "default") -> Release:
     """A release of which only name and version are known."""
     parsed = parse_version(version)
     assert parsed is not None
-    return Release(
-        package=name,
-        version=parsed,
-        text=version,
-        look=lambda: Details(fit=EVERYWHERE, tags=UNLISTED, requires=None),
-        index=index,
-    )
+    details = Details(fit=EVERYWHERE, tags=UNLISTED, requires=None)
+    return Release(package=name, version=parsed, text=version, load_details=lambda: details, index=index)

@@ -1,4 +1,4 @@
-"""A request on a machine, or on several platforms together, to its resolution or to the conflict."""
+"""Resolve a request on a machine, or on several platforms together, to a resolution or a conflict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt, with_python
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
-from cudnn_resolve.resolution.open_request import OpenRequest, opened
+from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.unknown_extra import refuse_unknown_extras
 
 if TYPE_CHECKING:
@@ -20,49 +20,49 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.machine import Machine
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.open_request import Tell
+    from cudnn_resolve.resolution.open_request import Progress
 
 
 def resolve(
-    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Tell | None = None
+    book: Book, machine: Machine, request: Request, source: Source | None = None, *, progress: Progress | None = None
 ) -> Resolution | Conflict:
     """The resolution, or the conflict with what would work instead.
 
-    Packages come from `source`, or without one from what the matrix knows; `tell` hears of each step of the searches.
+    Packages come from `source`, or from the matrix without one; `progress` is called at each step of the searches.
     """
-    request = _opened(request, source, tell)
-    found = _solved(book, machine, request)
+    opened = _open(request, source, progress)
+    found = _solve(book, machine, opened)
     if isinstance(found, Resolution):
         return found
-    from cudnn_resolve.resolution.conflict import explain  # paid by those who get a "no"
+    from cudnn_resolve.resolution.conflict import explain  # only a conflict pays for this import
 
-    return explain(book, machine, request, found)
+    return explain(book, machine, opened, found)
 
 
 def resolved(
-    book: Book, machine: Machine, request: Request, source: Source | None = None, *, tell: Tell | None = None
+    book: Book, machine: Machine, request: Request, source: Source | None = None, *, progress: Progress | None = None
 ) -> Resolution | None:
-    """The resolution; None without an explanation where there is none, for one machine of several that would do."""
-    found = _solved(book, machine, _opened(request, source, tell))
+    """The resolution, or None without an explanation, for a machine that is one of several alternatives."""
+    found = _solve(book, machine, _open(request, source, progress))
     return found if isinstance(found, Resolution) else None
 
 
-def _solved(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure:
+def _solve(book: Book, machine: Machine, request: OpenRequest) -> Resolution | Failure:
     refuse_unknown_extras(book, request)
     found = attempt(book, machine, request)
     return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else found
 
 
-def _opened(request: Request, source: Source | None, tell: Tell | None) -> OpenRequest:
-    """The open request, for CPU builds where the extras of all its targets ask for those."""
-    request = opened(request, source, tell)
-    targets = (*request.targets, *request.conditional)
-    return replace(request, device="cpu") if targets and all(CPU in target.extras for target in targets) else request
+def _open(request: Request, source: Source | None, progress: Progress | None) -> OpenRequest:
+    """Open a request; it is for CPU builds if the extras of all its targets ask for them."""
+    opened = open_request(request, source, progress)
+    targets = (*opened.targets, *opened.conditional)
+    return replace(opened, device="cpu") if targets and all(CPU in target.extras for target in targets) else opened
 
 
 def with_what_remains(book: Book, machine: Machine, request: Request, found: Resolution) -> Resolution:
-    """A resolution, and where its files could not all be listed, what the configured indexes would give instead."""
-    request = opened(request)
+    """Add what the configured indexes alone would give to a resolution with unreachable indexes."""
+    request = open_request(request)
     if not found.unreached or not request.variant_indexes:
         return found
     other = attempt(book, machine, replace(request, variant_indexes=False))
@@ -71,46 +71,46 @@ def with_what_remains(book: Book, machine: Machine, request: Request, found: Res
     from cudnn_resolve.resolution.proposal import command, result
 
     line = command(request, change={"--no-variant-indexes": ""})
-    change = "--no-variant-indexes: what the configured index has"
+    change = "--no-variant-indexes: use the configured index only"
     return replace(found, remains=Relaxation(change=change, result=result(other), command=line))
 
 
 Platforms = Sequence[tuple["Machine", "OpenRequest"]]
-"""The machine of each platform, and what is asked on it."""
+"""The machine of each platform, and the request for it."""
 
 
 def resolve_together(book: Book, platforms: Platforms) -> list[Resolution] | tuple[int, Conflict]:
-    """A resolution for each platform, all for one Python; else the number of a platform that has none, and why."""
+    """A resolution for each platform, all on the same Python; otherwise the number of a platform without one, and its conflict."""
     for python in PYTHONS if platforms[0][0].python is None else (None,):
         found = []
         for machine, request in platforms:
-            here = machine if python is None else with_python(machine, python)
-            outcome = _on_platform(book, here, request, is_sought=python is not None)
-            if outcome is None:
+            candidate = machine if python is None else with_python(machine, python)
+            resolution = _on_platform(book, candidate, request, is_python_open=python is not None)
+            if resolution is None:
                 break
-            found.append(outcome)
+            found.append(resolution)
         if len(found) == len(platforms):
             return found
     return _conflict(book, platforms)
 
 
-def _on_platform(book: Book, machine: Machine, request: OpenRequest, *, is_sought: bool) -> Resolution | None:
-    """The resolution on one platform; None where there is none, which nobody has to explain yet."""
+def _on_platform(book: Book, machine: Machine, request: OpenRequest, *, is_python_open: bool) -> Resolution | None:
+    """The resolution on a platform; None without an explanation."""
     try:
         found = attempt(book, machine, request)
     except UsageError as error:
-        if not is_sought or error.code != NO_TARGET:
+        if not is_python_open or error.code != NO_TARGET:
             raise
-        return None  # on this Python nothing is asked for; another may be meant
+        return None  # no target on this Python; another one may have some
     return with_what_remains(book, machine, request, found) if isinstance(found, Resolution) else None
 
 
 def _conflict(book: Book, platforms: Platforms) -> tuple[int, Conflict]:
-    """The first platform without a resolution; where each has one, but for another Python, why the next has none on that."""
+    """The first platform without a resolution; if each has one on some Python, the first without one on an earlier platform's Python."""
     python = None
     for number, (machine, request) in enumerate(platforms):
         found = resolve(book, machine if python is None else with_python(machine, python), request)
         if isinstance(found, Conflict):
             return number, found
         python = found.machine.python
-    raise AssertionError("what cannot be had together cannot be had for one of the platforms")
+    raise AssertionError("platforms without a common resolution must have one without any")

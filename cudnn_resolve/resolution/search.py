@@ -1,11 +1,11 @@
-"""The search: a candidate for each package of a universe, so that everything holds that the chosen ones need.
+"""The search: chooses a candidate for each package of a universe so that all needs of the chosen candidates hold.
 
-Packages are decided one after the other, each by its best candidate that goes with what others need of it by then. A package that is
-decided and of which something else is needed afterwards is decided once more; what its old candidate needed is forgotten.
+Packages are decided one at a time, each with its best candidate that agrees with the needs known so far. If a decided package gets a
+further need that its candidate does not meet, it is decided again and the needs of the old candidate are retracted.
 
-Where nothing is left of a package, the needs that led there are learnt: whatever is chosen, they cannot be met together. The search goes
-back to the last decision that did not yet ask for all of them, and never asks for all of them again. So a candidate that brings the same
-needs as one before it is turned down at once, and a search that fails ends with the wishes of the request that exclude one another.
+When no candidate of a package is left, the needs responsible are learned as a conflict: whatever is chosen, they cannot all be met. The
+search backtracks to the last decision before all of them held, and never lets all of them hold again. So a candidate with the same needs as
+an earlier one is rejected at once, and a failing search ends with the parts of the request that exclude one another.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
 from cudnn_resolve.resolution.choice import LAST, Choices
 from cudnn_resolve.resolution.key import Key
-from cudnn_resolve.resolution.lessons import Left, Premise, is_of_first
+from cudnn_resolve.resolution.memory import Premise, Remaining, follows_first_need
 
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.universe import Universe
 
 STRIDES_FROM = 16
-"""Candidates of a package that are tried one after the other where any answer will do, before others far apart are."""
+"""If any answer will do, candidates tried in order before the search strides through the rest."""
 MOVES = 16
-"""How often a package is decided once more before a candidate that would move it again is turned down instead."""
+"""How often a package is decided again before a candidate that would cause another time is rejected instead."""
 
 
-class Wish(NamedTuple):
-    """A need, and the candidate that has it; None for the request itself."""
+class Demand(NamedTuple):
+    """A need and the candidate that has it; None for the request itself."""
 
     need: Need
     parent: Candidate | None
 
 
-class ImpossibleError(Exception):
-    """No choice meets all the needs of a request; `premises` are those that exclude one another."""
+class UnsatisfiableError(Exception):
+    """No choice meets all needs of a request; `premises` exclude one another."""
 
     def __init__(self, premises: frozenset[Premise]) -> None:
         super().__init__()
         self.premises = premises
 
 
-class TooLongError(Exception):
-    """The steps of a search are used up."""
+class StepLimitError(Exception):
+    """A search exceeded its steps."""
 
 
 class Trail:
-    """Changes of mappings, each of which can be taken back."""
+    """Undo log for changes of mappings."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[dict[Any, Any], Any, Any]] = []
@@ -59,11 +59,11 @@ class Trail:
         _put(mapping, key, value)
 
     def mark(self) -> int:
-        """The present, to come back to."""
+        """The current position, for `back_to`."""
         return len(self._changes)
 
     def back_to(self, mark: int) -> None:
-        """Take back what was changed since."""
+        """Undo all changes since a mark."""
         while len(self._changes) > mark:
             _put(*self._changes.pop())
 
@@ -80,178 +80,182 @@ class Search:
 
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
-        self._lessons = universe.lessons
+        self._memory = universe.memory
         self._choices = Choices(universe)
         self._trail = Trail()
         self._open: dict[Key, bool] = {}
-        """Packages that something is needed of and that are not decided."""
+        """Packages that are needed and not decided."""
         self._moves: dict[Key, int] = {}
-        """How often a package was decided once more on the way to where the search is."""
+        """How often a package was decided again in the current state."""
         self._held: dict[Premise, int] = {}
-        """The premises that hold at the moment, and for how many reasons."""
-        self._left: dict[Key, Left] = {}
-        """What the needs of a package leave of it."""
-        self._lost: dict[Key, int] = {}
-        """How many candidates of a package were turned down, or taken back for one of another package."""
-        self._waits: dict[Key, bool] = {}
-        """Packages that are decided after all others, since what others need of them may leave only archives, which are built then."""
+        """Premises that hold, with the number of reasons for each."""
+        self._remaining: dict[Key, Remaining] = {}
+        """What the needs of a package leave of its candidates."""
+        self._losses: dict[Key, int] = {}
+        """How many candidates of a package were rejected or undone; never taken back."""
+        self._deferred: dict[Key, bool] = {}
+        """Packages decided last: needs found later may leave only source archives, which are then built."""
         self.pins: dict[Key, Candidate] = {}
-        self.wishes: dict[Key, tuple[Wish, ...]] = {}
-        self.rejections: dict[tuple[int, Key], tuple[Candidate, Need, tuple[Wish, ...]]] = {}
-        """Each candidate that was turned down, with the need that was too much and what was wanted of the same package before."""
-        self.torn: tuple[Wish, ...] = ()
-        """What was wanted of the last package of which nothing was left."""
+        self.demands: dict[Key, tuple[Demand, ...]] = {}
+        self.rejections: dict[tuple[int, Key], tuple[Candidate, Need, tuple[Demand, ...]]] = {}
+        """Each rejected candidate, its unacceptable need, and the earlier demands on the same package."""
+        self.last_conflict: tuple[Demand, ...] = ()
+        """Demands on the last package that had no candidate left."""
         self.rounds = 0
 
     def run(self, needs: Iterable[Need], rounds: int) -> None:
-        """Decide every package; afterwards `pins` and `wishes` are the answer. ImpossibleError or TooLongError where there is none."""
+        """Decide every package: `pins` and `demands` are the answer. UnsatisfiableError or StepLimitError without one."""
         for need in needs:
-            reason = self._want(need, None, [])
-            if reason is not None:
-                raise ImpossibleError(reason)
-        tell = self._universe.request.tell
+            conflict = self._demand(need, None, [])
+            if conflict is not None:
+                raise UnsatisfiableError(conflict)
+        progress = self._universe.request.progress
         marks: list[int] = []
         decided: list[Key] = []
         while self._open:
             if self.rounds == rounds:
-                raise TooLongError
+                raise StepLimitError
             self.rounds += 1
-            if tell is not None:
-                tell(self._at)
+            if progress is not None:
+                progress(self._describe)
             marks.append(self._trail.mark())
             decided.append(min(self._open, key=self._order))
-            reason = self._decide(decided[-1])
-            while reason is not None and all(premise in self._held for premise in reason):
+            conflict = self._decide(decided[-1])
+            while conflict is not None and all(premise in self._held for premise in conflict):
                 if not marks:
-                    raise ImpossibleError(reason)
+                    raise UnsatisfiableError(conflict)
                 self._trail.back_to(marks.pop())
-                self._lose(decided.pop())
+                self._count_loss(decided.pop())
 
-    def _at(self) -> str:
-        """What the search is torn between."""
-        torn = ", ".join(dict.fromkeys(wish.need.text for wish in self.torn))
-        return torn and f"torn between {torn}"
+    def _describe(self) -> str:
+        """Progress text: the last conflict."""
+        texts = ", ".join(dict.fromkeys(demand.need.text for demand in self.last_conflict))
+        return texts and f"conflict between {texts}"
 
     def _order(self, key: Key) -> tuple[bool, int, int, int, str]:
         stage, *rest = self._choices.stage(key)
-        lost = self._lost.get(key, 0) if stage == LAST else 0  # others go first after 16 losses, and again after 64, 256 …
-        return key in self._waits, stage, max(lost.bit_length() - 3, 0) // 2, *rest  # type: ignore[return-value]
+        losses = self._losses.get(key, 0) if stage == LAST else 0  # others go first after 16 losses, and again after 64, 256 …
+        return key in self._deferred, stage, max(losses.bit_length() - 3, 0) // 2, *rest  # type: ignore[return-value]
 
     def _decide(self, key: Key) -> frozenset[Premise] | None:
-        """Choose the best candidate that goes with the rest; else the premises that leave none. None, too, where it is put off."""
+        """Choose the best candidate that agrees with the rest; else return the conflict. None also if the package is deferred."""
         reasons: set[Premise] = set()
-        passed_over = False
+        skipped_build = False
         candidates = LazyList(self._in_turn(key))
         for number, candidate in enumerate(candidates):
             if self._choices.must_not_build(candidate, candidates):
-                reasons.update(self._lessons.named(wish.need) for wish in self.wishes[key])  # without them there are more wheels, not fewer
-                passed_over = True
+                # Without these needs there are more wheels, not fewer.
+                reasons.update(self._memory.representative(demand.need) for demand in self.demands[key])
+                skipped_build = True
                 continue
-            if number & (number - 1) == 0:
+            if number & (number - 1) == 0:  # at 0, 1, 2, 4, 8 …
                 self._choices.prefetch(islice(candidates, number, number * 4))
             mark = self._trail.mark()
-            reason = self._choose(candidate)
-            if reason is None:
+            conflict = self._choose(candidate)
+            if conflict is None:
                 return None
             self._trail.back_to(mark)
-            reasons |= reason
-            if self._lose(key) and min(self._open, key=self._order) != key:
+            reasons |= conflict
+            if self._count_loss(key) and min(self._open, key=self._order) != key:
                 return None
-        if passed_over and key not in self._waits and not self._waits.keys() >= self._open.keys() - {key}:
-            self._trail.put(self._waits, key, True)
+        if skipped_build and key not in self._deferred and not self._deferred.keys() >= self._open.keys() - {key}:
+            self._trail.put(self._deferred, key, True)
             return None
         reasons |= self._excluding(key, reasons)
-        learnt = frozenset(reasons)
-        self._lessons.learn(learnt)
-        return learnt
+        learned = frozenset(reasons)
+        self._memory.learn(learned)
+        return learned
 
     def _in_turn(self, key: Key) -> Iterator[Candidate]:
-        """The candidates of a package as they are tried: best first; where any answer will do, the first few, and then far apart."""
-        candidates = self._choices.best_first(key, [wish.need for wish in self.wishes[key]])
+        """Candidates of a package in the order they are tried: best first; if any answer will do, the first few and then in strides."""
+        candidates = self._choices.best_first(key, self._needs_of(key))
         if not self._universe.request.any_answer or self._choices.stage(key)[0] != LAST:
             yield from candidates
             return
         yield from islice(candidates, STRIDES_FROM)
         rest = list(candidates)
-        for number in sorted(range(1, len(rest) + 1), key=lambda one: -(one & -one)):  # the multiples of the highest power of two first
+        for number in sorted(range(1, len(rest) + 1), key=lambda place: -(place & -place)):  # multiples of the highest power of two first
             yield rest[number - 1]
 
-    def _lose(self, key: Key) -> bool:
-        """Count a candidate of a package that was turned down; True where that lets others go before it."""
+    def _needs_of(self, key: Key) -> list[Need]:
+        return [demand.need for demand in self.demands[key]]
+
+    def _count_loss(self, key: Key) -> bool:
+        """Count a lost candidate of a package; True if that lets other packages go first."""
         rank = self._order(key)
-        self._lost[key] = self._lost.get(key, 0) + 1
+        self._losses[key] = self._losses.get(key, 0) + 1
         return self._order(key) != rank
 
     def _excluding(self, key: Key, others: Collection[Premise]) -> set[Need]:
-        """The needs of a package that exclude all but what they leave; at least one, so that it comes of it that there is a choice."""
-        out = self._left[key].excluding()
-        first = self._lessons.named(self.wishes[key][0].need)
-        if is_of_first(key) or not any(one.key == key for one in (*out, *others)):
-            out.add(first)
-        return out
+        """Needs of a package that exclude candidates; at least one, so that the conflict mentions the package."""
+        found = self._remaining[key].excluding()
+        first = self._memory.representative(self.demands[key][0].need)
+        if follows_first_need(key) or not any(premise.key == key for premise in (*found, *others)):
+            found.add(first)
+        return found
 
     def _choose(self, candidate: Candidate) -> frozenset[Premise] | None:
-        """Choose a candidate of a package that is not decided; else the premises that exclude it."""
+        """Choose a candidate of an open package; else return the premises that exclude it."""
         trail, key = self._trail, candidate.key
         trail.put(self._open, key, None)
         trail.put(self.pins, key, candidate)
         trail.put(self._held, candidate, 1)
-        brought: set[Premise] = {candidate}
+        own: set[Premise] = {candidate}
         moved: list[Key] = []
-        reason = self._lessons.violated(candidate, self._held)
-        if reason is not None:
-            return reason - brought
+        conflict = self._memory.violated(candidate, self._held)
+        if conflict is not None:
+            return conflict - own
         for need in self._universe.needs(candidate):
-            brought.add(self._lessons.named(need))
-            before = self.wishes.get(need.key, ())
-            reason = self._want(need, candidate, moved)
-            if reason is not None:
+            own.add(self._memory.representative(need))
+            before = self.demands.get(need.key, ())
+            conflict = self._demand(need, candidate, moved)
+            if conflict is not None:
                 self.rejections.setdefault((id(candidate), need.key), (candidate, need, before))
-                return reason - brought
+                return conflict - own
         self._move(moved)
         self._universe.context.chosen[key] = candidate
         return None
 
-    def _want(self, need: Need, parent: Candidate | None, moved: list[Key]) -> frozenset[Premise] | None:
-        """Ask for what a need wants; else the premises that cannot hold together then. `moved` takes the packages to be decided again."""
-        trail, key, named = self._trail, need.key, self._lessons.named(need)
-        is_new = named not in self._held
-        trail.put(self.wishes, key, (*self.wishes.get(key, ()), Wish(need, parent)))
-        trail.put(self._held, named, self._held.get(named, 0) + 1)
+    def _demand(self, need: Need, parent: Candidate | None, moved: list[Key]) -> frozenset[Premise] | None:
+        """Add a need; else return the conflict. Packages that must be decided again are appended to `moved`."""
+        trail, key, need_held = self._trail, need.key, self._memory.representative(need)
+        is_new = need_held not in self._held
+        trail.put(self.demands, key, (*self.demands.get(key, ()), Demand(need, parent)))
+        trail.put(self._held, need_held, self._held.get(need_held, 0) + 1)
         if not is_new:
             return None
-        reason = self._lessons.violated(named, self._held) or self._emptied(named)
-        if reason is not None:
-            return reason
+        conflict = self._memory.violated(need_held, self._held) or self._narrow(need_held)
+        if conflict is not None:
+            return conflict
         pin = self.pins.get(key)
         if pin is None:
             if key not in self._open:
-                self._choices.prefetch(self._left[key].first())
+                self._choices.prefetch(self._remaining[key].first())
             trail.put(self._open, key, True)
-        elif not self._lessons.accepts(named, pin):
+        elif not self._memory.accepts(need_held, pin):
             if pin is parent or self._moves.get(key, 0) >= MOVES:
-                return frozenset((named, pin))
+                return frozenset((need_held, pin))
             moved.append(key)
         return None
 
-    def _emptied(self, named: Need) -> frozenset[Premise] | None:
-        """The needs of a package that leave none of its candidates, with a new one; None where they leave one."""
-        left = self._with(self._left.get(named.key), named)
-        self._trail.put(self._left, named.key, left)
-        if not left.is_empty():
+    def _narrow(self, need: Need) -> frozenset[Premise] | None:
+        """Apply a new need to the candidates of its package; return the conflict if none is left."""
+        remaining = self._append(self._remaining.get(need.key), need)
+        self._trail.put(self._remaining, need.key, remaining)
+        if not remaining.is_empty():
             return None
-        reason: frozenset[Premise] = frozenset(self._excluding(named.key, ()))
-        self._lessons.learn(reason)
-        self.torn = self.wishes[named.key]
-        return reason
+        conflict: frozenset[Premise] = frozenset(self._excluding(need.key, ()))
+        self._memory.learn(conflict)
+        self.last_conflict = self.demands[need.key]
+        return conflict
 
-    def _with(self, left: Left | None, need: Need) -> Left:
-        if left is None:
-            return self._lessons.left(need, lambda: iter(self._universe.unordered(need.key, [need])), self._choices.is_possible)
-        return left.with_need(need, self._lessons.accepts)
+    def _append(self, remaining: Remaining | None, need: Need) -> Remaining:
+        if remaining is None:
+            return self._memory.remaining(need, lambda: iter(self._universe.unordered(need.key, [need])), self._choices.is_possible)
+        return remaining.with_need(need, self._memory.accepts)
 
     def _move(self, keys: list[Key]) -> None:
-        """Take back the choice of packages, with all that it needed; what nobody needs any more goes with them."""
+        """Undo the choice of packages and retract its needs; packages that nothing needs any more are undone, too."""
         trail = self._trail
         changed: dict[Key, None] = {}
         while keys:
@@ -262,26 +266,27 @@ class Search:
             trail.put(self.pins, key, None)
             trail.put(self._held, pin, None)
             trail.put(self._moves, key, self._moves.get(key, 0) + 1)
-            if self.wishes.get(key):
+            if self.demands.get(key):
                 trail.put(self._open, key, True)
             for need in self._universe.needs(pin):
-                named = self._lessons.named(need)
-                left = tuple(wish for wish in self.wishes.get(need.key, ()) if wish.need is not need or wish.parent is not pin)
-                trail.put(self.wishes, need.key, left or None)
-                trail.put(self._held, named, self._held[named] - 1 or None)
+                need_held = self._memory.representative(need)
+                demands = self.demands.get(need.key, ())
+                kept = tuple(demand for demand in demands if demand.need is not need or demand.parent is not pin)
+                trail.put(self.demands, need.key, kept or None)
+                trail.put(self._held, need_held, self._held[need_held] - 1 or None)
                 changed[need.key] = None
-                if not left:
+                if not kept:
                     trail.put(self._open, need.key, None)
                     keys.append(need.key)
         for key in changed:
-            found: Left | None = None
-            for named in dict.fromkeys(self._lessons.named(wish.need) for wish in self.wishes.get(key, ())):
-                found = self._with(found, named)
-            trail.put(self._left, key, found)
-        built = [key for key in changed if key in self.pins and self._is_built_in_vain(key)]
-        if built:
-            self._move(built)
+            remaining: Remaining | None = None
+            for need in dict.fromkeys(self._memory.representative(demand.need) for demand in self.demands.get(key, ())):
+                remaining = self._append(remaining, need)
+            trail.put(self._remaining, key, remaining)
+        avoidable_builds = [key for key in changed if key in self.pins and self._has_wheel_instead(key)]
+        if avoidable_builds:
+            self._move(avoidable_builds)
 
-    def _is_built_in_vain(self, key: Key) -> bool:
-        """True where an archive is chosen though a wheel is left by now."""
-        return self._choices.must_not_build(self.pins[key], self._choices.best_first(key, [wish.need for wish in self.wishes[key]]))
+    def _has_wheel_instead(self, key: Key) -> bool:
+        """True if a source archive is chosen and a wheel has become acceptable."""
+        return self._choices.must_not_build(self.pins[key], self._choices.best_first(key, self._needs_of(key)))

@@ -1,4 +1,4 @@
-"""One search in a universe, and its answer."""
+"""Run a search in a universe and turn its outcome into values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, CudaCandidate, CudnnCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key
 from cudnn_resolve.resolution.model import Failure, Pin, Reason, Rejection
-from cudnn_resolve.resolution.search import ImpossibleError, Search, TooLongError, Wish
+from cudnn_resolve.resolution.search import Demand, Search, StepLimitError, UnsatisfiableError
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
@@ -21,84 +21,84 @@ ROUNDS = 20000
 
 
 class Solved(Struct, frozen=True, kw_only=True):
-    """Every package that was decided."""
+    """The pin of every needed package."""
 
     pins: dict[Key, Pin]
     rounds: int
 
 
 def build_of(pins: Mapping[Key, Pin], framework: str) -> Build:
-    """Return the build that was chosen of a framework."""
+    """The chosen build of a framework."""
     chosen = pins[FrameworkKey(framework)].candidate
     assert isinstance(chosen, BuildCandidate)
     return chosen.build
 
 
 def cuda_of(pins: Mapping[Key, Pin], key: CudaKey) -> CudaCandidate | None:
-    """Return the CUDA that was chosen; None where none was."""
-    found = pins[key].candidate if key in pins else None
-    return found if isinstance(found, CudaCandidate) else None
+    """The chosen CUDA; None if there is none."""
+    chosen = pins[key].candidate if key in pins else None
+    return chosen if isinstance(chosen, CudaCandidate) else None
 
 
 def cudnn_of(pins: Mapping[Key, Pin], key: CudnnKey) -> CudnnCandidate | None:
-    """Return the cuDNN that was chosen; None where none was."""
-    found = pins[key].candidate if key in pins else None
-    return found if isinstance(found, CudnnCandidate) else None
+    """The chosen cuDNN; None if there is none."""
+    chosen = pins[key].candidate if key in pins else None
+    return chosen if isinstance(chosen, CudnnCandidate) else None
 
 
 def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
-    """The first consistent choice in the order of preference, or what stood in the way."""
+    """The first consistent choice in the order of preference, or why there is none."""
     universe.context.chosen.clear()
-    most = rounds if universe.budget is None else min(rounds, universe.budget.left)
-    if most <= 0:
+    limit = rounds if universe.budget is None else min(rounds, universe.budget.left)
+    if limit <= 0:
         return Failure(rejections=(), causes=(), rounds=0, exhausted=True)
     search = Search(universe)
     try:
-        search.run(universe.with_held(needs), most)
-    except ImpossibleError as error:
-        core = frozenset((one.key, one.text) for one in error.premises if isinstance(one, Need))
-        causes = tuple(_reasons(search.torn, None))
+        search.run(universe.with_held(needs), limit)
+    except UnsatisfiableError as error:
+        core = frozenset((premise.key, premise.text) for premise in error.premises if isinstance(premise, Need))
+        causes = tuple(_reasons(search.last_conflict, None))
         return Failure(rejections=_rejections(universe, search), causes=causes, rounds=search.rounds, core=core)
-    except TooLongError:
+    except StepLimitError:
         return Failure(rejections=_rejections(universe, search), causes=(), rounds=search.rounds, exhausted=True)
     finally:
         if universe.budget is not None:
             universe.budget.left -= search.rounds
-    wanted = _wanted(search)
+    needed = _needed(search)
     pins = {
-        key: Pin(candidate=candidate, reasons=tuple(_reasons(_wanted_by(wanted, search.wishes[key]), candidate)))
+        key: Pin(candidate=candidate, reasons=tuple(_reasons(_relevant(search.demands[key], needed), candidate)))
         for key, candidate in search.pins.items()
-        if key in wanted
+        if key in needed
     }
     return Solved(pins=pins, rounds=search.rounds)
 
 
-def _wanted(search: Search) -> set[Key]:
-    """The packages that the request needs, directly or not; not those that nothing needs any more but one another."""
+def _needed(search: Search) -> set[Key]:
+    """Packages that the request needs, directly or not; without those that only need one another."""
     needed_by: dict[Key | None, set[Key]] = {}
-    for key, wishes in search.wishes.items():
-        for _, parent in wishes:
-            needed_by.setdefault(parent.key if parent is not None else None, set()).add(key)
-    wanted: set[Key] = set()
+    for key, demands in search.demands.items():
+        for demand in demands:
+            needed_by.setdefault(demand.parent.key if demand.parent is not None else None, set()).add(key)
+    needed: set[Key] = set()
     waiting: list[Key | None] = [None]
     while waiting:
-        for name in needed_by.get(waiting.pop(), ()):
-            if name not in wanted:
-                wanted.add(name)
-                waiting.append(name)
-    return wanted
+        for key in needed_by.get(waiting.pop(), ()):
+            if key not in needed:
+                needed.add(key)
+                waiting.append(key)
+    return needed
 
 
-def _wanted_by(wanted: Collection[Key], wishes: Iterable[Wish]) -> Iterator[Wish]:
-    """The wishes of the request and of packages that it needs."""
-    return (wish for wish in wishes if wish.parent is None or wish.parent.key in wanted)
+def _relevant(demands: Iterable[Demand], needed: Collection[Key]) -> Iterator[Demand]:
+    """Demands of the request and of needed packages."""
+    return (demand for demand in demands if demand.parent is None or demand.parent.key in needed)
 
 
 def _rejections(universe: Universe, search: Search) -> tuple[Rejection, ...]:
-    """What was turned down, each clash once; what the machine forbids first."""
-    out = {(id(one.candidate), one.about): one for one in universe.look.all_met()}
+    """Rejected candidates, each clash once; those that the machine rejects come first."""
+    found = {(id(rejection.candidate), rejection.about): rejection for rejection in universe.machine_filter.all_rejections()}
     for candidate, need, before in search.rejections.values():
-        out.setdefault(
+        found.setdefault(
             (id(candidate), need.key),
             Rejection(
                 candidate=candidate,
@@ -108,15 +108,14 @@ def _rejections(universe: Universe, search: Search) -> tuple[Rejection, ...]:
                 against=tuple(_reasons(before, None)),
             ),
         )
-    return tuple(out.values())
+    return tuple(found.values())
 
 
-def _reasons(wishes: Iterable[Wish], chosen: Candidate | None) -> Iterator[Reason]:
+def _reasons(demands: Iterable[Demand], chosen: Candidate | None) -> Iterator[Reason]:
     release = chosen.release if isinstance(chosen, PipCandidate) else None
-    for need, parent in wishes:
+    for need, parent in demands:
         if need.divides:
             continue
-        obeyed = need.declared is None or release is None or need.declared.contains(release.version, prereleases=True)
         yield Reason(
             text=need.text,
             because=need.because,
@@ -125,7 +124,8 @@ def _reasons(wishes: Iterable[Wish], chosen: Candidate | None) -> Iterator[Reaso
             declared=str(need.declared) if need.declared is not None else None,
             requested_by=need.requested_by,
             binding=need.binding,
-            obeyed=obeyed,
+            obeyed=need.declared is None or release is None or need.declared.contains(release.version, prereleases=True),
+            restates=need.restates,
             key=need.key,
             floor=need.floor,
         )

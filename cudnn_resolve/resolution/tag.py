@@ -1,4 +1,4 @@
-"""Wheel tags against a target: which Pythons, C libraries and architectures a file serves.
+"""Wheel tags matched against a target: the Pythons, C libraries and architectures that a file supports.
 
 Sources: the platform compatibility tags specification of the Python packaging user guide; PEP 425, 513, 571, 599 and 600.
 """
@@ -18,8 +18,8 @@ _PLATFORM = re.compile(r"(?:(manylinux1|manylinux2010|manylinux2014)|manylinux_(
 _PYTHON = re.compile(r"(cp|py)(\d)(\d*)")
 
 
-class Target(NamedTuple):
-    """What a file must serve; None = unknown, then everything does."""
+class TargetPython(NamedTuple):
+    """The interpreter and platform that a file must support; None = unknown, which every file supports."""
 
     python: tuple[int, int] | None
     free_threaded: bool
@@ -27,45 +27,45 @@ class Target(NamedTuple):
     glibc: tuple[int, int] | None
 
     @classmethod
-    def of(cls, machine: Machine, *, any_libc: bool = False) -> Target:
-        """What a file must serve on a machine, or on one like it with whatever C library."""
+    def of(cls, machine: Machine, *, any_libc: bool = False) -> TargetPython:
+        """Target of a machine; with `any_libc`, whatever its C library."""
         return cls(machine.python, machine.free_threaded, machine.arch, None if any_libc else machine.glibc)
 
 
-def serves_python(pythons: str, abis: str, target: Target) -> bool:
-    """True where the compressed python and ABI tags (`cp38.cp39`, `abi3`) accept the target's interpreter."""
+def serves_python(pythons: str, abis: str, target: TargetPython) -> bool:
+    """True if the compressed Python and ABI tags (`cp38.cp39`, `abi3`) support the target's interpreter."""
     if target.python is None:
         return True
     return any(_serves(python, abi, target, target.python) for python in pythons.split(".") for abi in abis.split("."))
 
 
-def _serves(python: str, abi: str, target: Target, wanted: tuple[int, int]) -> bool:
-    found = _PYTHON.fullmatch(python)
-    if found is None or int(found[2]) != wanted[0]:
+def _serves(python: str, abi: str, target: TargetPython, version: tuple[int, int]) -> bool:
+    tag = _PYTHON.fullmatch(python)
+    if tag is None or int(tag[2]) != version[0]:
         return False
-    minor = int(found[3]) if found[3] else None
+    minor = int(tag[3]) if tag[3] else None
     if abi == "none":
-        return minor == wanted[1] if found[1] == "cp" else minor is None or minor <= wanted[1]
-    if found[1] == "py" or minor is None:
+        return minor == version[1] if tag[1] == "cp" else minor is None or minor <= version[1]
+    if tag[1] == "py" or minor is None:
         return False
     if abi == "abi3":
-        return minor <= wanted[1] and not target.free_threaded
-    return minor == wanted[1] and abi.endswith("t") == target.free_threaded
+        return minor <= version[1] and not target.free_threaded
+    return minor == version[1] and abi.endswith("t") == target.free_threaded
 
 
 def platform_floor(platforms: str, arch: str, glibc: tuple[int, int] | None = None) -> tuple[int, int] | None:
-    """The oldest glibc that one of the compressed platform tags accepts on `arch`: (0, 0) for any, None where none is for it.
+    """Lowest glibc among the compressed platform tags for `arch`: (0, 0) for any, None if no tag is for it.
 
-    With a `glibc`, the newest one that is not newer.
+    With a `glibc`, the highest one up to it.
     """
     best: tuple[int, int] | None = None
     for platform in platforms.split("."):
         if platform == "any":
             return (0, 0)
-        found = _PLATFORM.fullmatch(platform)
-        if found is None or (arch and found[5] != arch):
+        tag = _PLATFORM.fullmatch(platform)
+        if tag is None or (arch and tag[5] != arch):
             continue
-        floor = (0, 0) if found[4] else _MANYLINUX[found[1]] if found[1] else (int(found[2]), int(found[3]))
+        floor = (0, 0) if tag[4] else _MANYLINUX[tag[1]] if tag[1] else (int(tag[2]), int(tag[3]))
         if glibc is not None and floor > glibc:
             continue
         if best is None or (floor > best if glibc is not None else floor < best):
@@ -74,34 +74,34 @@ def platform_floor(platforms: str, arch: str, glibc: tuple[int, int] | None = No
 
 
 class Fit(NamedTuple):
-    """How a set of files meets a target."""
+    """How a set of files fits a target."""
 
     python: bool
-    """Some file is for its Python."""
+    """Some file supports its Python."""
     arch: bool
-    """Some file is for its architecture."""
+    """Some file supports its architecture."""
     glibc: tuple[int, int] | None
-    """Oldest glibc that a file for this Python and architecture takes; None where there is no such file."""
+    """Lowest glibc of a file for this Python and architecture; None if there is no such file."""
 
 
 EVERYWHERE = Fit(python=True, arch=True, glibc=(0, 0))
 
 
-def _parts(tag: str) -> tuple[str, str, str]:
-    """The Python, ABI and platform tags; an overlay's row may have fewer, which fits nothing and which `matrix check` tells."""
+def _split_tag(tag: str) -> tuple[str, str, str]:
+    """Python, ABI and platform tags; an overlay's row may have fewer, which fit nothing and which `matrix check` reports."""
     pythons, _, rest = tag.partition("-")
     abis, _, platforms = rest.partition("-")
     return pythons, abis, platforms
 
 
-def fit(tags: tuple[str, ...], target: Target) -> Fit:
-    """How files with these compressed tags (`cp311-cp311-manylinux_2_28_x86_64`) meet the target; an sdist serves everything."""
+def fit(tags: tuple[str, ...], target: TargetPython) -> Fit:
+    """How files with these compressed tag sets (`cp311-cp311-manylinux_2_28_x86_64`) fit the target; an sdist fits everything."""
     python = arch = False
     glibc: tuple[int, int] | None = None
     for tag in tags:
         if tag == "sdist":
             return EVERYWHERE
-        pythons, abis, platforms = _parts(tag)
+        pythons, abis, platforms = _split_tag(tag)
         floor = platform_floor(platforms, target.arch)
         arch = arch or floor is not None
         if serves_python(pythons, abis, target):
@@ -111,41 +111,41 @@ def fit(tags: tuple[str, ...], target: Target) -> Fit:
     return Fit(python, arch, glibc)
 
 
-def best_file(files: Iterable[File], target: Target) -> File | None:
-    """The file that an installer would take on the target; a source archive where no wheel serves, None where nothing does.
+def best_file(files: Iterable[File], target: TargetPython) -> File | None:
+    """The file that an installer would choose for the target; a source archive if no wheel fits, None if nothing does.
 
-    The order of packaging.tags: the interpreter's own ABI, then the newest stable ABI, then none; of one ABI the newest C library. The
-    last word has the build number.
+    The order of packaging.tags: the interpreter's own ABI, then the newest stable ABI, then none; within an ABI the newest C library,
+    then the highest build number.
     """
     best: File | None = None
-    rank: tuple[int, ...] = ()
+    best_rank: tuple[int, ...] = ()
     for file in files:
         if not file.is_wheel:
             best = best or file
             continue
-        pythons, abis, platforms = _parts(file.tag)
+        pythons, abis, platforms = _split_tag(file.tag)
         floor = platform_floor(platforms, target.arch, target.glibc)
         if floor is None or not serves_python(pythons, abis, target):
             continue
-        own = (*_closeness(pythons, abis, target), *floor, _build_number(file.filename))
-        if best is None or not best.is_wheel or own > rank:
-            best, rank = file, own
+        rank = (*_closeness(pythons, abis, target), *floor, _build_number(file.filename))
+        if best is None or not best.is_wheel or rank > best_rank:
+            best, best_rank = file, rank
     return best
 
 
-def _closeness(pythons: str, abis: str, target: Target) -> tuple[int, int]:
-    """How close a file is to the target's interpreter: the bigger, the better."""
+def _closeness(pythons: str, abis: str, target: TargetPython) -> tuple[int, int]:
+    """How specific a wheel is to the target's interpreter: higher is better."""
     best = (0, 0)
     for python in pythons.split("."):
-        found = _PYTHON.fullmatch(python)
-        minor = int(found[3]) if found is not None and found[3] else 0
-        if found is None or (target.python is not None and minor > target.python[1]):
+        tag = _PYTHON.fullmatch(python)
+        minor = int(tag[3]) if tag is not None and tag[3] else 0
+        if tag is None or (target.python is not None and minor > target.python[1]):
             continue
         for abi in abis.split("."):
-            kind = 1 if abi == "none" else 2 if abi == "abi3" else 3
-            if kind == 1 and found[1] == "py":
-                kind = 0
-            best = max(best, (kind, minor))
+            specificity = 1 if abi == "none" else 2 if abi == "abi3" else 3
+            if specificity == 1 and tag[1] == "py":
+                specificity = 0
+            best = max(best, (specificity, minor))
     return best
 
 
@@ -156,34 +156,34 @@ def _build_number(filename: str) -> int:
 
 
 def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:
-    """The Python versions (`3.9`, `3.11`) that some file for `arch` names, oldest first; `>=3.8` forms for stable-ABI files."""
-    out: set[tuple[int, int, str]] = set()
+    """Python versions (`3.9`, `3.11`) of the files for `arch`, oldest first; `>=3.8` for stable-ABI files."""
+    versions: set[tuple[int, int, str]] = set()
     for tag in tags:
         if tag == "sdist":
             continue
-        pythons, abis, platforms = _parts(tag)
+        pythons, abis, platforms = _split_tag(tag)
         if platform_floor(platforms, arch) is None:
             continue
         for python in pythons.split("."):
             found = _PYTHON.fullmatch(python)
             if found and found[3]:
-                out.add((int(found[2]), int(found[3]), ">=" if abis == "abi3" else ""))
+                versions.add((int(found[2]), int(found[3]), ">=" if abis == "abi3" else ""))
             elif found:
-                out.add((int(found[2]), 0, ">="))
-    return tuple(f"{prefix}{major}.{minor}" for major, minor, prefix in sorted(out))
+                versions.add((int(found[2]), 0, ">="))
+    return tuple(f"{prefix}{major}.{minor}" for major, minor, prefix in sorted(versions))
 
 
-def python_of(tag: str) -> set[str]:
-    """The interpreters that a tag names, `cp313t` for a free-threaded one."""
-    pythons, abis, _ = _parts(tag)
+def interpreters_of(tag: str) -> set[str]:
+    """Interpreters that a compressed tag set names, `cp313t` for a free-threaded one."""
+    pythons, abis, _ = _split_tag(tag)
     return {f"{python}t" if abis == f"{python}t" else python for python in pythons.split(".")}
 
 
 def tags_of(pythons: tuple[str, ...], arch: tuple[str, ...], glibc: str | None) -> tuple[str, ...]:
-    """Wheel tags of a build whose files nobody listed; abi3-free, one for each Python and architecture."""
-    platforms = [f"manylinux_{glibc.replace('.', '_')}_{one}" if glibc else f"linux_{one}" for one in arch or ("x86_64",)]
-    out: list[str] = []
+    """Assumed wheel tags of a build whose files are not listed: one for each Python and architecture, none abi3."""
+    platforms = [f"manylinux_{glibc.replace('.', '_')}_{name}" if glibc else f"linux_{name}" for name in arch or ("x86_64",)]
+    tags: list[str] = []
     for python in pythons or ("py3",):
         abi = "none" if python.startswith("py") else python
-        out.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
-    return tuple(out)
+        tags.extend(f"{python.rstrip('t')}-{abi}-{platform}" for platform in platforms)
+    return tuple(tags)

@@ -1,4 +1,4 @@
-"""Tries of a request with one thing changed, to see whether that leads out of a conflict."""
+"""Trials of changed requests that may resolve a conflict."""
 
 from __future__ import annotations
 
@@ -20,50 +20,48 @@ if TYPE_CHECKING:
     from cudnn_resolve.resolution.open_request import OpenRequest
 
 ROUNDS = 1500
-"""Steps after which the search for one way out is given up: a way that is hard to find is not a near one."""
+"""Steps after which a trial is given up: a solution that is hard to find is not a near one."""
 
 
 class Trials(Struct, frozen=True):
-    """A conflict, and tries of what would resolve it."""
+    """A conflict, and trials of changes that would resolve it."""
 
     book: Book
     machine: Machine
     request: OpenRequest
     core: frozenset[Subject]
-    """The wishes and facts that cannot hold together."""
-    least: tuple[Machine, OpenRequest]
-    """A machine and a request with those alone."""
+    """The conditions that cannot hold together."""
+    minimal: tuple[Machine, OpenRequest]
+    """A machine and a request with only these conditions."""
 
-    def of(self, request: OpenRequest, *, near: dict[str, str] | None = None, **machine: Any) -> Resolution | None:
-        """The resolution of another request, on the machine with other facts where some are given; None where there is none."""
-        found = attempt(self.book, replace(self.machine, **machine), request, near, ROUNDS)
+    def try_request(self, request: OpenRequest, *, nearest_to: dict[str, str] | None = None, **machine: Any) -> Resolution | None:
+        """The resolution of another request, and of changed facts; None if there is none."""
+        found = attempt(self.book, replace(self.machine, **machine), request, nearest_to, ROUNDS)
         return found if isinstance(found, Resolution) else None
 
-    def on(self, **machine: Any) -> Resolution | None:
-        """The resolution of the same request on a machine with other facts."""
-        return self.of(self.request, **machine)
+    def try_machine(self, **machine: Any) -> Resolution | None:
+        """The resolution of the same request with changed facts; None if there is none."""
+        return self.try_request(self.request, **machine)
 
-    def elsewhere(self, **machine: Any) -> Resolution | None:
-        """The same where markers may ask for other targets on that machine, or for none."""
+    def try_other_environment(self, **machine: Any) -> Resolution | None:
+        """The same for facts on which markers depend, so that other targets may apply, or none."""
         try:
-            return self.of(self.request.unsettled or self.request, **machine)
+            return self.try_request(self.request.unevaluated or self.request, **machine)
         except UsageError:
             return None
 
-    def way(self, change: str, request: OpenRequest, distance: int, *, line: str | None = None, **machine: Any) -> Iterator[Relaxation]:
-        """The changed request as a way out, where it has a resolution; `line` is the command, where that says more than the request."""
-        found = self.of(request, **machine)
+    def relaxation(self, change: str, request: OpenRequest, distance: int, *, line: str | None = None) -> Iterator[Relaxation]:
+        """The relaxation to a changed request if it has a resolution; `line` is its command if that differs from the request's."""
+        found = self.try_request(request)
         if found is not None:
             yield Relaxation(change=change, result=result(found), command=line or command(request), distance=distance)
 
     def is_in_vain(self, change: dict[str, Any]) -> bool:
-        """True where the conflict is there after a change of the machine, too, by what little of the request it needs."""
-        machine, part = self.least
+        """True if the conflict remains after a change of the machine, tested with the minimal request."""
+        machine, minimal = self.minimal
         request = self.request
-        if request.unsettled is not None or (len(part.targets), len(part.requirements)) == (
-            len(request.targets),
-            len(request.requirements),
-        ):
-            return False  # other targets may be asked for there, or the whole is as quickly tried as the part
-        found = attempt(self.book, replace(machine, **change), replace(part, budget=request.budget), None, ROUNDS)
+        is_whole = (len(minimal.targets), len(minimal.requirements)) == (len(request.targets), len(request.requirements))
+        if request.unevaluated is not None or is_whole:
+            return False  # other targets may apply there, or the whole request is as fast to try
+        found = attempt(self.book, replace(machine, **change), replace(minimal, budget=request.budget), None, ROUNDS)
         return isinstance(found, Failure) and not found.exhausted

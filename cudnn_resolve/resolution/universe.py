@@ -1,4 +1,4 @@
-"""The universe of one resolution: it holds a kind for each sort of package, which knows the candidates and what each of them needs."""
+"""The universe of a resolution: one kind for each sort of package, which makes the candidates and knows their needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.age import age_needs
 from cudnn_resolve.resolution.build import Builds, Libraries
-from cudnn_resolve.resolution.candidate import Candidate, Fact, Kind, LazyList, Need, SlotCandidate, WheelCandidate
+from cudnn_resolve.resolution.candidate import (
+    BuildCandidate,
+    Candidate,
+    Fact,
+    Kind,
+    LazyList,
+    Need,
+    PipCandidate,
+    SlotCandidate,
+    WheelCandidate,
+)
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.cuda import CudaRuntimes
 from cudnn_resolve.resolution.cudnn import CudnnLibraries
 from cudnn_resolve.resolution.framework import Frameworks, target_need
-from cudnn_resolve.resolution.hopeless import Look
 from cudnn_resolve.resolution.installed import InstalledFrameworks
 from cudnn_resolve.resolution.key import (
     ARCH,
@@ -24,6 +33,7 @@ from cudnn_resolve.resolution.key import (
     INDEX,
     PYTHON,
     ROOT,
+    UPLOAD_LIMIT,
     CudaKey,
     CudnnKey,
     FrameworkKey,
@@ -34,8 +44,9 @@ from cudnn_resolve.resolution.key import (
     PipKey,
     SlotKey,
 )
-from cudnn_resolve.resolution.lessons import Lessons
-from cudnn_resolve.resolution.package import PipPackages, asked_need, companion_needs
+from cudnn_resolve.resolution.memory import SearchMemory
+from cudnn_resolve.resolution.model import Failure, Rejection
+from cudnn_resolve.resolution.package import PipPackages, companion_needs, file_needs, line_need
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
@@ -45,18 +56,18 @@ if TYPE_CHECKING:
 
 
 class Slots(Kind[SlotKey, SlotCandidate]):
-    """Slots: the one candidate is the owner that the first need wants, so that another one finds nothing."""
+    """Slots: the only candidate is the owner that the first need names, so that another owner finds none."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._owned: dict[tuple[SlotKey, str], tuple[SlotCandidate]] = {}
+        self._owners: dict[tuple[SlotKey, str], tuple[SlotCandidate]] = {}
 
     def candidates(self, key: SlotKey, needs: Sequence[Need]) -> Iterable[SlotCandidate]:
-        """Return the owner that the first need wants."""
+        """The owner that the first need names."""
         owner = needs[0].owner or ""
-        found = self._owned.get((key, owner))
+        found = self._owners.get((key, owner))
         if found is None:
-            found = self._owned[key, owner] = (SlotCandidate(key=key, version=owner),)
+            found = self._owners[key, owner] = (SlotCandidate(key=key, version=owner),)
         return found
 
 
@@ -77,12 +88,13 @@ class FactCandidates(Kind[Key, Fact[Any]]):
             Fact(key=INDEX, value=None, version="the configured index"),
             Fact(key=CUDA_LIMIT, value=request.cuda, version=request.cuda.text if request.cuda else "any"),
             Fact(key=CUDNN_LIMIT, value=request.cudnn, version=request.cudnn.text if request.cudnn else "any"),
+            Fact(key=UPLOAD_LIMIT, value=None, version="--exclude-newer"),
             *(Fact(key=GpuKey(number), value=gpu.capability, version=gpu.label) for number, gpu in enumerate(machine.gpus)),
         ]
         self.by_key = {fact.key: fact for fact in facts}
 
     def candidates(self, key: Key, needs: Sequence[Need]) -> Iterable[Fact[Any]]:  # noqa: ARG002
-        """Return the one fact."""
+        """The fact."""
         return (self.by_key[key],)
 
 
@@ -95,7 +107,7 @@ class Universe:
         self.machine = context.machine
         self.request = context.request
         self.budget = budget
-        """None = each search has its own bound alone."""
+        """None = each search has its own limit only."""
         self.installed = InstalledFrameworks(context)
         self.packages = PipPackages(context)
         runtimes = CudaRuntimes(context)
@@ -110,28 +122,27 @@ class Universe:
             InstalledKey: self.installed,
             SlotKey: Slots(),
         }
-        self.lessons = Lessons()
+        self.memory = SearchMemory()
         self._needs: dict[int, LazyList[Need]] = {}
-        self.look = Look(self)
-        """What the machine forbids."""
+        self.machine_filter = MachineFilter(self)
 
     def _kind(self, key: Key) -> Kind[Any, Any]:
         return self._kinds.get(type(key), self._facts)
 
     def candidates(self, key: Key, needs: Sequence[Need]) -> Iterable[Any]:
-        """Return the candidates of a package, best first, not yet held against the needs."""
+        """Candidates of a package, best first, not yet filtered by the needs."""
         return self._kind(key).ordered(key, needs)
 
     def unordered(self, key: Key, needs: Sequence[Need] = ()) -> Iterable[Any]:
-        """Return the same in the order in which they are made."""
+        """The same candidates in the order in which they are made."""
         return self._kind(key).candidates(key, needs)
 
     def root_needs(self, companions: Iterable[str]) -> list[Need]:
-        """What must hold whatever is chosen: the user's words, and that installed packages move along."""
-        extras = (one for one in self.request.requirements if not one.constraint and self.context.metadata.applies(one.text))
+        """Needs of the request, and of installed companions that move along."""
+        lines = (line for line in self.request.requirements if not line.constraint and self.context.metadata.applies(line.text))
         return [
             *(target_need(target, self.book) for target in self.request.targets),
-            *(asked_need(extra, self.context) for extra in extras),
+            *(line_need(line, self.context) for line in lines),
             *companion_needs(self.context, companions),
             *age_needs(self.context, self.newest),
         ]
@@ -139,13 +150,13 @@ class Universe:
     def newest(self, target: Target) -> Build | None:
         """The first build that a target accepts and the machine allows."""
         candidates = self.unordered(FrameworkKey(target.framework))
-        usable = (one.build for one in candidates if accepts(target, one.build, self.context.book) and not self.look.met(one))
-        return next(usable, None)
+        accepted = (one for one in candidates if accepts(target, one.build, self.context.book))
+        return next((one.build for one in accepted if not self.machine_filter.rejections(one)), None)
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
-        """What a candidate needs, facts first, so that one that does not suit the machine is dropped early.
+        """Needs of a candidate, facts first, so that one that does not suit the machine is dropped early.
 
-        Worked out as far as it is asked for, and once: a search comes back to the same candidates, and equal needs are one object.
+        Computed lazily and once: a search returns to the same candidates, and compares needs by identity.
         """
         found = self._needs.get(id(candidate))
         if found is None:
@@ -157,12 +168,115 @@ class Universe:
         return iter(found)
 
     def with_held(self, needs: Iterable[Need]) -> Iterator[Need]:
-        """The needs, and with each what installed frameworks need of the same package."""
+        """Add to each need those of installed frameworks on the same package."""
         held = self.installed.held
         for need in needs:
             yield from held.get(need.key, ())
             yield need
 
     def fact(self, key: Key) -> Candidate | None:
-        """The one candidate of a fact; None for any other package of the universe."""
+        """The candidate of a fact; None for any other package."""
         return self._facts.by_key.get(key)
+
+
+class MachineFilter:
+    """What the machine alone rejects, known before a search: a package of which no release has a file that could work.
+
+    It checks the candidates that the root needs allow, and the requirements of their wheels in turn. The first candidate without a
+    rejection ends the check, so a request with an answer costs next to nothing.
+    """
+
+    def __init__(self, universe: Universe) -> None:
+        self._universe = universe
+        self._rejections: dict[int, list[Rejection]] = {}
+        self._first_allowed: dict[Key, tuple[Candidate | None, list[Rejection]]] = {}
+        """Package to its first candidate without a rejection, and the rejections of those before it."""
+        self._by_test: dict[object, list[Rejection]] = {}
+        """Rejections of required packages by the test of the need: hundreds of builds have the same requirements."""
+
+    def failure(self, needs: Sequence[Need]) -> Failure | None:
+        """The failure of a request if the machine rejects every allowed release of some package."""
+        by_key: dict[Key, list[Need]] = {}
+        for need in needs:
+            if isinstance(need.key, (FrameworkKey, PipKey)):
+                by_key.setdefault(need.key, []).append(need)
+        for key, of_key in by_key.items():
+            rejections = self.rejections_of_package(key, of_key)
+            if rejections:
+                unique = {(id(rejection.candidate), rejection.about): rejection for rejection in rejections}  # builds share requirements
+                return Failure(rejections=tuple(unique.values()), causes=(), rounds=0)
+        return None
+
+    def rejections_of_package(self, key: Key, needs: Sequence[Need]) -> list[Rejection]:
+        """Rejections of the candidates that the needs allow; empty if one of them has none, or if there is no candidate."""
+        found: list[Rejection] = []
+        for candidate in self._universe.unordered(key, needs):
+            if all(need.test(candidate) for need in needs):
+                rejections = self.rejections(candidate)
+                if not rejections:
+                    return []
+                found += rejections
+        return found
+
+    def rejections(self, candidate: Candidate) -> list[Rejection]:
+        """Rejections of a candidate: a fact, or for a framework's build a rejected required package; empty if it is allowed."""
+        known = self._rejections.get(id(candidate))
+        if known is None:
+            need = self._unmet_need(candidate)
+            if need is not None:
+                known = [Rejection(candidate=candidate, about=need.key, need=need.text, because=need.because, against=())]
+            else:
+                known = self._rejections_of_requirements(candidate) if isinstance(candidate, BuildCandidate) else []
+            self._rejections[id(candidate)] = known
+        return known
+
+    def all_rejections(self) -> Iterator[Rejection]:
+        """Rejections of every candidate checked so far."""
+        for rejections in self._rejections.values():
+            yield from rejections
+
+    def _unmet_need(self, candidate: Candidate) -> Need | None:
+        """First need of a candidate that a fact does not meet."""
+        if isinstance(candidate, BuildCandidate):
+            needs = self._universe.needs(candidate)
+        elif isinstance(candidate, PipCandidate) and candidate.release is not None:
+            needs = file_needs(self._universe.context, candidate.release, f"{candidate.release.package} {candidate.release.text}")
+        else:
+            return None
+        for need in needs:
+            fact = self._universe.fact(need.key)
+            if fact is not None and not need.test(fact):
+                return need
+        return None
+
+    def _rejections_of_requirements(self, candidate: BuildCandidate) -> list[Rejection]:
+        """Rejections of the first package that a build's wheel requires and of which every release is rejected."""
+        wheel = self._universe.packages.wheel_of(candidate.build)
+        for need in self._universe.needs(wheel) if wheel is not None else ():
+            rejections = self._rejections_under(need) if isinstance(need.key, PipKey) else []
+            if rejections:
+                return rejections
+        return []
+
+    def _rejections_under(self, need: Need) -> list[Rejection]:
+        """Rejections of the releases that a need allows; empty if one of them has none, or if there is no release."""
+        if need.key not in self._first_allowed:
+            self._first_allowed[need.key] = self._find_first_allowed(need.key)
+        allowed, rejections = self._first_allowed[need.key]
+        if allowed is None:
+            return rejections
+        found = self._by_test.get(need.test_key)
+        if found is None:
+            found = [] if need.test(allowed) else self.rejections_of_package(need.key, [need])
+            if need.test_key is not None:
+                self._by_test[need.test_key] = found
+        return found
+
+    def _find_first_allowed(self, key: Key) -> tuple[Candidate | None, list[Rejection]]:
+        found: list[Rejection] = []
+        for candidate in self._universe.unordered(key):
+            rejections = self.rejections(candidate)
+            if not rejections:
+                return candidate, found
+            found += rejections
+        return None, found

@@ -1,4 +1,4 @@
-"""Extras of frameworks that nobody can give: pip warns about such a one and installs the wheel without it."""
+"""Check for unknown extras of frameworks, about which pip only warns before it installs the wheel without them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = re.compile(r"[a-z0-9-]+")
 
 
 def refuse_unknown_extras(book: Book, request: OpenRequest) -> None:
-    """Raise UsageError for an extra that no release of a target's framework has, or that is for another accelerator than NVIDIA's GPUs."""
+    """Raise UsageError for an extra that no release of a target's framework has, or that is for another accelerator."""
     for target in (*request.targets, *request.conditional):
         for extra in target.extras:
             _refuse_unknown(book, target, extra, request.source)
@@ -34,7 +34,7 @@ def _refuse_unknown(book: Book, target: Target, extra: str, source: Source | Non
     context = target.origin or "--framework"
     if extra in framework.other_accelerators:
         raise UsageError(
-            f"`{name}[{extra}]` is for another accelerator than NVIDIA's GPUs, which is out of scope here",
+            f"`{name}[{extra}]` is for another accelerator; only NVIDIA GPUs are supported",
             code="extra-out-of-scope",
             context=context,
             hint=f"ask for `{name}`, or install `{name}[{extra}]` with pip",
@@ -48,21 +48,21 @@ def _refuse_unknown(book: Book, target: Target, extra: str, source: Source | Non
 
 
 def _newest_extras(source: Source, package: str) -> frozenset[str]:
-    """The extras of the newest release that the indexes have; none where nobody can read it."""
+    """Extras of the newest release on the indexes; none if its metadata cannot be read."""
     listing = source.listing(package)
     wheels = (file for offer in (listing.offers if listing is not None else ()) for file in offer.files if file.is_wheel)
     newest = next(wheels, None)
     try:
-        found = source.metadata(package, newest) if newest is not None else None
+        metadata = source.metadata(package, newest) if newest is not None else None
     except IndexUnavailableError:
         return frozenset()
-    return frozenset(map(canonicalize_name, found.extras)) if found is not None else frozenset()
+    return frozenset(map(canonicalize_name, metadata.extras)) if metadata is not None else frozenset()
 
 
 def _hint(name: str, extra: str, known: Iterable[str]) -> str:
-    names = sorted(one for one in known if _PLAIN.fullmatch(one))
+    names = sorted(other for other in known if _PLAIN.fullmatch(other))
     if not names:
-        return f"{name} has no extras; leave it out"
+        return f"{name} has no extras; remove it"
     from difflib import get_close_matches
 
     near = get_close_matches(extra[:80], names, n=1)

@@ -1,4 +1,4 @@
-"""What packages of a set require of one another and do not find, as `pip check` tells it."""
+"""Unmet requirements within a set of packages, as `pip check` reports them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Unmet(Struct, frozen=True, kw_only=True):
-    """One requirement that a set does not meet."""
+    """A requirement that a set does not meet."""
 
     by: str
     """The package that declares it."""
     version: str
     requirement: Requirement
     name: str
-    """The package that it is about."""
+    """The required package."""
     found: str | None
-    """The version of that in the set; None where it is not there."""
+    """Its version in the set; None if it is missing."""
 
     @property
     def who(self) -> str:
@@ -41,9 +41,9 @@ class Unmet(Struct, frozen=True, kw_only=True):
 
 
 def unmet(requires: Mapping[str, tuple[str, ...]], packages: Mapping[str, str], machine: Machine) -> Iterator[Unmet]:
-    """The requirements of packages that a set does not meet on a machine, by the name of who declares them.
+    """Requirements that a set does not meet on a machine, sorted by the declaring package.
 
-    `requires`: Requires-Dist lines of each package; what is no version (a local archive) meets everything.
+    `requires`: Requires-Dist lines of each package. An invalid version (a local archive) meets every requirement.
     """
     environment = marker_environment(machine)
     for by, lines in sorted(requires.items()):

@@ -151,7 +151,7 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     "build without CUDA": (
         pip(torch="2.6.0+cpu", torchvision=None, torchaudio=None),
         {"torch"},
-        {"cpu_only_build": "torch 2.6.0+cpu computes on the CPU alone"},
+        {"cpu_only_build": "torch 2.6.0+cpu computes on the CPU only"},
     ),
     "removed file": (
         problem("removed: 1 of 9 files that nvidia-cudnn-cu12 9.3.0.75 installed are not there, such as x"),

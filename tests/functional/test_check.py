@@ -386,7 +386,7 @@ def test_an_image_whose_cudnn_is_too_old(tmp_path: Path) -> None:
 def test_a_loose_requirement_on_an_index_of_a_variant() -> None:
     done = check("-", *T4, text="--index-url https://example.org/whl/cpu\ntorch>=2.6,<2.7\n")
     assert done.returncode == 1
-    assert "torch 2.6.0+cpu computes on the CPU alone" in done.stdout
+    assert "torch 2.6.0+cpu computes on the CPU only" in done.stdout
 
 
 @pytest.mark.parametrize(("asked", "shown"), [("torch==2.6.0", "torch 2.6.0"), ("torch>=2.6", "torch>=2.6")])

@@ -230,7 +230,7 @@ def test_each_class_has_its_plan(nodes: Path) -> None:
     assert found["k80-r470-py311"]["plan"]["conflict"]["relaxations"]
     text = fleet("plan", nodes, "torch==2.7.0", "--offline")
     assert text.returncode == 1
-    assert "torch==2.7.0 cannot be had" in " ".join(text.stdout.split())
+    assert "torch==2.7.0 cannot be satisfied" in " ".join(text.stdout.split())
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_a_picture_of_what_has_no_ranges_is_a_message(tmp_path: Path) -> None:
     )
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no plan: the tables know no release of torch" in done.stderr
+    assert "there is no plan: the tables have no release of torch" in done.stderr
     assert "there is no picture" in done.stderr
 
 

@@ -15,7 +15,7 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Failure, Resolution
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.solve import Solved, solve
 from cudnn_resolve.resolution.universe import Universe
 from tests.examples import examples
@@ -38,7 +38,9 @@ quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.t
 
 def solved(index: Index, wanted: list[str], locked: Mapping[str, str] | None = None) -> dict[str, str] | None:
     """Versions of the random packages in the resolution; None where there is none."""
-    found = attempt(BOOK, MACHINE, opened(replace(request(BOOK, "north==2.0", extras=wanted), preferences=locked or {}), source_of(index)))
+    found = attempt(
+        BOOK, MACHINE, open_request(replace(request(BOOK, "north==2.0", extras=wanted), preferences=locked or {}), source_of(index))
+    )
     if isinstance(found, Failure):
         assert not found.exhausted
         return None
@@ -83,7 +85,7 @@ def test_a_resolution_satisfies_everything_in_it_and_is_found_where_there_is_one
 @quick
 @given(indexes, wishes)
 def test_the_wishes_that_a_failure_names_exclude_one_another(index: Index, wanted: list[str]) -> None:
-    found = attempt(BOOK, MACHINE, opened(request(BOOK, "north==2.0", extras=wanted), source_of(index)))
+    found = attempt(BOOK, MACHINE, open_request(request(BOOK, "north==2.0", extras=wanted), source_of(index)))
     if isinstance(found, Failure):
         core = {text for _, text in found.core}
 
@@ -95,7 +97,7 @@ def test_the_wishes_that_a_failure_names_exclude_one_another(index: Index, wante
 @given(indexes, st.lists(wishes, min_size=2, max_size=4))
 def test_what_one_search_learns_holds_for_the_next(index: Index, requests: list[list[str]]) -> None:
     every = [line for wanted in requests for line in wanted]
-    universe = Universe(Context(BOOK, MACHINE, opened(request(BOOK, "north==2.0", extras=every), source_of(index))))
+    universe = Universe(Context(BOOK, MACHINE, open_request(request(BOOK, "north==2.0", extras=every), source_of(index))))
     for wanted in requests:
         needs = [need for need in universe.root_needs(()) if need.text in wanted]
 

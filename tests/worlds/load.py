@@ -21,7 +21,7 @@ from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.requirement.target import parse_limit, parse_target
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Resolution
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.resolve import resolve
 from cudnn_resolve.resolution.universe import Universe
 from tests.unit.matrix.toy import TextTables
@@ -107,7 +107,7 @@ def machine(book: Book, **parts: Any) -> Machine:
 
 def universe(book: Book, *targets: str, options: Mapping[str, Any] | None = None, **parts: Any) -> Universe:
     """The universe of a request on a machine."""
-    return Universe(Context(book, machine(book, **parts), opened(request(book, *targets, **(options or {})))))
+    return Universe(Context(book, machine(book, **parts), open_request(request(book, *targets, **(options or {})))))
 
 
 def outcome(book: Book, of: Facts, asked: Request, source: Source | None = None) -> Resolution | Conflict:

@@ -44,7 +44,7 @@ def test_what_is_asked_of_the_targets_counts_for_every_host(monkeypatch: pytest.
 
     (one,) = fleet_work.apply([group], request, shipped())
 
-    assert (one.status, one.message) == ("no", "torch==2.7.0: torch==2.7.0 cannot be had with CUDA <11")
+    assert (one.status, one.message) == ("no", "torch==2.7.0: torch==2.7.0 cannot be satisfied with CUDA <11")
 
 
 def test_ctrl_c_while_hosts_are_asked_is_no_mistake_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:

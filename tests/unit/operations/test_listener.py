@@ -22,9 +22,9 @@ def test_a_search_is_told_of_after_a_second_and_then_four_times_each(now: list[f
     step = Steps(heard)
     for _ in range(24):
         now[0] += 0.125
-        step(lambda: "torn between a<1 and a>=1")
+        step(lambda: "conflict between a<1, a>=1")
 
-    assert heard.lines[0] == "8 steps of the search, 8.0 a second; torn between a<1 and a>=1"
+    assert heard.lines[0] == "8 steps of the search, 8.0 a second; conflict between a<1, a>=1"
     assert len(heard.lines) == 9
     assert not any("left" in line for line in heard.lines)
 

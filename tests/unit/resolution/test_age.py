@@ -103,7 +103,7 @@ def test_a_release_whose_gpu_wheels_nobody_read_is_not_denied() -> None:
 
     assert isinstance(found, Conflict)
     assert "no GPU build" in found.message
-    assert "there is a release west 4.0" in found.message
+    assert "west 4.0 exists" in found.message
     assert "not in the tables" in found.message
 
 

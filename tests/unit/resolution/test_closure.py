@@ -17,7 +17,7 @@ from cudnn_resolve.requirement.source import Direct, Metadata, Offer
 from cudnn_resolve.resolution import conflict
 from cudnn_resolve.resolution.model import Conflict, PipPin, Resolution
 from cudnn_resolve.resolution.offers import accepted_hashes
-from cudnn_resolve.resolution.open_request import Tell
+from cudnn_resolve.resolution.open_request import Progress
 from cudnn_resolve.resolution.prefetch import likely_packages
 from cudnn_resolve.resolution.resolve import resolve
 from tests.fake_source import FakeSource, Published, files, index_of
@@ -31,11 +31,11 @@ def asked(
     *extras: str,
     target: str = "north==2.0",
     machine: dict[str, Any] | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
     **more: Any,
 ) -> Any:
     here = machine_of(facts(**(machine or {})), BOOK)
-    return resolve(BOOK, here, replace(request(BOOK, target, extras=extras), **more), source, tell=tell)
+    return resolve(BOOK, here, replace(request(BOOK, target, extras=extras), **more), source, progress=progress)
 
 
 def pins(found: Resolution | Conflict) -> dict[str, PipPin]:
@@ -308,7 +308,7 @@ def test_hashes_hold_on_indexes_that_cannot_be_asked_and_for_every_package_of_a_
     found = asked(FakeSource(index_of(BOOK)._packages, unavailable), targets=(hashed,))  # noqa: SLF001 - the same, but for the variants
 
     assert isinstance(found, Conflict)
-    assert "hash is one of those given" in words(found)
+    assert "has one of the given hashes" in words(found)
     book = open_book()
     (target,) = request(book, "tensorflow==2.10.0").targets
     only = accepted_hashes(replace(request(book, "tensorflow"), targets=(replace(target, hashes=("sha256:1",)),)), book)
@@ -415,7 +415,7 @@ def test_what_will_probably_be_needed_is_guessed_from_the_matrix() -> None:
     assert "nvidia-cudnn-cu12" in set(likely_packages(BOOK, here, request(BOOK, "south==2.0")))
 
 
-def test_a_search_counts_its_steps_and_says_what_it_is_torn_between() -> None:
+def test_a_search_counts_its_steps_and_names_the_last_conflict() -> None:
     heard: list[str] = []
     source = index_of(
         BOOK,
@@ -425,11 +425,11 @@ def test_a_search_counts_its_steps_and_says_what_it_is_torn_between() -> None:
             "lib": {"1.0": Published(), "2.0": Published()},
         },
     )
-    found = asked(source, "tool", "zoo", tell=lambda at: heard.append(at()))
+    found = asked(source, "tool", "zoo", progress=lambda at: heard.append(at()))
 
     assert versions(found)["tool"] == "1.0"
     assert heard[0] == ""
-    assert any(one.startswith("torn between ") and "lib<2" in one and "lib>=2" in one for one in heard)
+    assert any(one.startswith("conflict between ") and "lib<2" in one and "lib>=2" in one for one in heard)
 
 
 def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,4 +437,4 @@ def test_a_search_that_is_given_up_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     here = machine_of(facts(), BOOK)
     found = conflict.explain(BOOK, here, request(BOOK, "north==2.0"))
 
-    assert "no answer was found for this in 1 steps" in found.message
+    assert "no answer was found within 1 steps" in found.message

@@ -79,10 +79,10 @@ def test_libraries_know_a_range_of_gpus(cuda: str, capability: str, count: int) 
     ("cuda", "capability", "text"),
     [
         ("12.4", "12.0", None),  # CUDA 12.8 knows it
-        ("11.8", "12.0", "a GPU that CUDA 11 knows"),
-        ("10.2", "8.6", "a GPU that CUDA 10 knows"),
+        ("11.8", "12.0", "a GPU that CUDA 11 supports"),
+        ("10.2", "8.6", "a GPU that CUDA 10 supports"),
         ("13.0", "12.0", None),
-        ("12.0", "3.5", "a GPU that CUDA 12.0 still knows"),
+        ("12.0", "3.5", "a GPU that CUDA 12.0 still supports"),
     ],
 )
 def test_a_gpu_that_no_later_minor_knows_either(cuda: str, capability: str, text: str | None) -> None:
@@ -200,7 +200,7 @@ def test_the_ceiling_of_an_old_gpu_is_named() -> None:
     ],
 )
 def test_libraries_keep_their_names_or_not(built: str, runtime: str, libraries: tuple[str, ...], *, same: bool) -> None:
-    assert (compatibility.same_sonames(BOOK, CudaVersion(built), CudaVersion(runtime), libraries) is None) == same
+    assert (compatibility.soname_mismatch(BOOK, CudaVersion(built), CudaVersion(runtime), libraries) is None) == same
 
 
 def test_a_driver_need_accepts_newer_ones_and_an_unknown_one() -> None:

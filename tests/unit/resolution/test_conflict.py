@@ -26,7 +26,7 @@ def test_a_build_without_gpu_leads_to_the_option_that_takes_it() -> None:
     found = resolve(BOOK, machine_of(facts(), BOOK), request(BOOK, "north==2.0+cpu"))
 
     assert isinstance(found, Conflict)
-    assert found.message == "north==2.0+cpu is a build without GPU, which is taken with --device cpu alone"
+    assert found.message == "north==2.0+cpu is a CPU build, which is used with --device cpu only"
     assert found.relaxations[0].command == "cudnn-resolve plan -f north==2.0+cpu --device cpu"
     assert found.relaxations[1].command == "cudnn-resolve plan -f north==2.0"
 

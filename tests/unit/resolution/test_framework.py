@@ -9,7 +9,7 @@ import pytest
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.framework import Frameworks
 from cudnn_resolve.resolution.key import FrameworkKey, LibrariesKey, PipKey
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.release import extras_of
 from cudnn_resolve.resolution.universe import Universe
 from tests.worlds.load import machine, request, universe, world
@@ -42,7 +42,7 @@ def test_what_is_installed_comes_first() -> None:
     [("2.0", ["2.0", "2.0+cu118", "3.0", "1.0"]), ("1.0", ["1.0", "2.0", "2.0+cu118", "3.0"]), ("2.5", ["3.0", "2.0", "2.0+cu118", "1.0"])],
 )
 def test_the_nearest_release_first_where_one_is_left(near: str, expected: list[str]) -> None:
-    here = Universe(Context(BOOK, machine(BOOK), opened(request(BOOK, "north")), near={"north": near}))
+    here = Universe(Context(BOOK, machine(BOOK), open_request(request(BOOK, "north")), nearest_to={"north": near}))
 
     assert [one.build.wheel_version for one in here.candidates(FrameworkKey("north"), ())] == expected
 

@@ -115,7 +115,7 @@ def test_an_environment_of_its_own_is_the_first_way_out_and_giving_up_the_framew
     assert found.conflict is not None
     first, *_, last = found.conflict.relaxations
 
-    assert first.change == "south==1.1 in an environment of its own, and north 2.0 where it is"
+    assert first.change == "south==1.1 in a separate environment; north 2.0 stays where it is"
     assert first.command == "cudnn-resolve apply south==1.1 --channel pip --env DIR"
     assert last.change.startswith("--allow-break north")
     assert last.command.endswith("--allow-break north")

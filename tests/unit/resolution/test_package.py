@@ -16,7 +16,7 @@ from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Reason
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.pin_override import abi_range
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published
@@ -162,7 +162,7 @@ def test_files_for_another_python_another_c_library_another_architecture() -> No
 def test_a_release_for_another_system_is_not_blamed_on_the_architecture() -> None:
     tags = ("py3-none-win_amd64",)
     source = FakeSource({"lib": {"1.0": Published((), tags)}})
-    here = Universe(Context(BOOK, machine(BOOK), opened(request(BOOK, "north"), source)))
+    here = Universe(Context(BOOK, machine(BOOK), open_request(request(BOOK, "north"), source)))
     needs = {str(need.key): need for need in package.file_needs(here.context, next(iter(here.context.releases.of("lib"))), "lib 1.0")}
 
     assert (needs["arch"].text, needs["arch"].because) == ("another system", "lib 1.0 has no wheel for Linux")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution import attempt, relaxation
 from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
-from cudnn_resolve.resolution.open_request import Budget, opened
+from cudnn_resolve.resolution.open_request import Budget, open_request
 from cudnn_resolve.resolution.other_driver import first_that_works
 from cudnn_resolve.resolution.resolve import resolve
 from cudnn_resolve.version import DriverVersion
@@ -82,26 +82,26 @@ def test_all_ways_out_share_their_steps(monkeypatch: pytest.MonkeyPatch, steps: 
 
 
 def test_other_pythons_share_steps_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ways_out("north==2.0", python="3.13.1") == ["Python 3.11 instead of 3.13.1, in an environment of its own"]
+    assert ways_out("north==2.0", python="3.13.1") == ["Python 3.11 instead of 3.13.1, in a separate environment"]
     monkeypatch.setattr(relaxation, "PYTHON_ROUNDS", 0)
     assert ways_out("north==2.0", python="3.13.1") == []
     monkeypatch.setattr(relaxation, "ALL_ROUNDS", 0)
     monkeypatch.setattr(relaxation, "PYTHON_ROUNDS", 2000)
-    assert ways_out("north==2.0", python="3.13.1") == ["Python 3.11 instead of 3.13.1, in an environment of its own"]
+    assert ways_out("north==2.0", python="3.13.1") == ["Python 3.11 instead of 3.13.1, in a separate environment"]
 
 
 def test_the_search_offline_of_what_the_cache_knows_leaves_steps_for_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
     source = index_of(BOOK, {"lib": {"1.0": Published(("numpy<2",))}})
     source.offline = True
-    asked = opened(request(BOOK, "south==2.0", extras=("lib",)), source)
+    asked = open_request(request(BOOK, "south==2.0", extras=("lib",)), source)
     here = machine_of(facts(python={"version": "3.10.9"}), BOOK)
     budget = Budget(1000)
 
     assert isinstance(attempt.attempt(BOOK, here, asked, budget=budget), Resolution)
     used = 1000 - budget.left
-    assert 0 < used <= attempt.CLOSED_ROUNDS_OF_A_WAY_OUT
+    assert 0 < used <= attempt.CACHED_ROUNDS_OF_RELAXATION
     assert isinstance(attempt.attempt(BOOK, here, asked, budget=Budget(used - 1)), Failure)
-    monkeypatch.setattr(attempt, "CLOSED_ROUNDS_OF_A_WAY_OUT", 1)
+    monkeypatch.setattr(attempt, "CACHED_ROUNDS_OF_RELAXATION", 1)
     exhausted = Budget(1000)
     attempt.attempt(BOOK, here, asked, budget=exhausted)
     assert exhausted.left >= 999 - used

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.resolution.channel import channels
-from cudnn_resolve.resolution.compatibility import cudnn_limit
-from cudnn_resolve.resolution.cuda import cuda_limit
+from cudnn_resolve.resolution.channel import allowed_channels
+from cudnn_resolve.resolution.compatibility import cuda_limit, cudnn_limit
 from cudnn_resolve.resolution.key import CUDA, CUDA_LIMIT, CUDNN, CUDNN_LIMIT, CUDNN_OF_SYSTEM, CudnnKey, FrameworkKey, PipKey
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -23,7 +22,7 @@ def lines(found: Any) -> list[tuple[str, str | None]]:
 
 @pytest.mark.parametrize(("channel", "expected"), [("auto", ("pip", "system", "apt")), ("pip", ("pip",)), ("apt", ("system", "apt"))])
 def test_channels_in_the_order_of_the_contract(channel: str, expected: tuple[str, ...]) -> None:
-    assert channels(universe(BOOK, "north", options={"channel": channel}).context) == expected
+    assert allowed_channels(universe(BOOK, "north", options={"channel": channel}).context) == expected
 
 
 def test_a_toolkit_that_is_there_is_a_candidate_and_a_pip_part_is_none() -> None:

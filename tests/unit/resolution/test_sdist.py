@@ -31,7 +31,7 @@ def test_compiled_code_from_before_the_python_is_no_answer() -> None:
     found = answer("lib<2", lib={"1.0": archive(OLD), "2.0": Published(tags=COMPILED)})
 
     assert isinstance(found, Conflict)
-    assert any("source archive is of compiled code" in cause.because for cause in found.causes)
+    assert any("source archive has compiled code" in cause.because for cause in found.causes)
 
 
 def test_pure_python_is_built_however_old_it_is() -> None:

@@ -12,7 +12,7 @@ from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.attempt import attempt
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.model import Conflict, Failure, Resolution
-from cudnn_resolve.resolution.open_request import opened
+from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.solve import Solved, solve
 from cudnn_resolve.resolution.universe import Universe
 from tests.fake_source import FakeSource, Published, index_of
@@ -25,7 +25,7 @@ Index = Mapping[str, Mapping[str, Published]]
 
 def universe_of(index: Index, *wanted: str) -> Universe:
     source: FakeSource = index_of(BOOK, index)
-    return Universe(Context(BOOK, machine_of(facts(), BOOK), opened(request(BOOK, "north==2.0", extras=wanted), source)))
+    return Universe(Context(BOOK, machine_of(facts(), BOOK), open_request(request(BOOK, "north==2.0", extras=wanted), source)))
 
 
 def solved(index: Index, *wanted: str) -> Solved | Failure:
@@ -152,7 +152,7 @@ def test_where_any_answer_will_do_few_of_many_releases_are_read() -> None:
     read: dict[bool, int] = {}
     for any_answer in (False, True):
         source = index_of(BOOK, index)
-        asked = replace(opened(request(BOOK, "north==2.0", extras=["aa", "core<9"]), source), any_answer=any_answer)
+        asked = replace(open_request(request(BOOK, "north==2.0", extras=["aa", "core<9"]), source), any_answer=any_answer)
         universe = Universe(Context(BOOK, machine_of(facts(), BOOK), asked))
         found = solve(universe, [need for need in universe.root_needs(()) if need.text != "north==2.0"])
 
@@ -234,7 +234,7 @@ def test_offline_a_search_of_what_is_known_whole_has_all_its_steps() -> None:
     book = changed(tables)
     source = index_of(book)
     source.offline = True
-    found = attempt(book, machine_of(facts(), book), opened(request(book, "north==2.0", extras=["aaa"]), source))
+    found = attempt(book, machine_of(facts(), book), open_request(request(book, "north==2.0", extras=["aaa"]), source))
 
     assert isinstance(found, Resolution)
 

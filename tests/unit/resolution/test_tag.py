@@ -2,11 +2,11 @@
 
 import pytest
 
-from cudnn_resolve.resolution.tag import Fit, Target, fit, platform_floor, pythons_of, serves_python
+from cudnn_resolve.resolution.tag import Fit, TargetPython, fit, platform_floor, pythons_of, serves_python
 
 
-def target(python: tuple[int, int] | None = (3, 11), *, free_threaded: bool = False, arch: str = "x86_64") -> Target:
-    return Target(python, free_threaded, arch, (2, 35))
+def target(python: tuple[int, int] | None = (3, 11), *, free_threaded: bool = False, arch: str = "x86_64") -> TargetPython:
+    return TargetPython(python, free_threaded, arch, (2, 35))
 
 
 @pytest.mark.parametrize(

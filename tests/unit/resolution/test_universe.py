@@ -28,7 +28,7 @@ def test_needs_at_the_root() -> None:
 )
 def test_a_further_requirement_tests_versions(spec: str, version: str, *, accepted: bool) -> None:
     details = Details(Fit(python=True, arch=True, glibc=(0, 0)), (), ())
-    release = Release(package="numpy", version=Version(version), text=version, look=lambda: details)
+    release = Release(package="numpy", version=Version(version), text=version, load_details=lambda: details)
     (_, need) = universe(BOOK, "north", options={"extras": [f"numpy{spec}"]}).root_needs(())
 
     assert bool(need.test(PipCandidate(key=PipKey("numpy"), version=version, release=release))) == accepted
