@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError
-from cudnn_resolve.resolution.candidate import Need
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.model import Target
+from cudnn_resolve.requirement.source import Source
+from cudnn_resolve.resolution.candidate import Need, PipCandidate
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import pip_key
+from cudnn_resolve.resolution.model import PipPin, Resolution
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.package import python_need
-from cudnn_resolve.resolution.release import parse_requirement, parse_specifier, parse_version
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.model import Target
-    from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.candidate import PipCandidate
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.model import PipPin, Resolution
-    from cudnn_resolve.resolution.release import Release
+from cudnn_resolve.resolution.release import Release, parse_requirement, parse_specifier, parse_version
 
 _BEHIND_NEWEST_DAYS = 365
 """A release this close to the newest one is never too old; some packages are seldom released."""

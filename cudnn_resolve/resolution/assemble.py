@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
+from cudnn_resolve.requirement.source import File, Offer
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import EXTRA_LIBRARIES, apt_patterns, extra_apt_package
 from cudnn_resolve.resolution.compatibility import LIBRARIES
@@ -26,17 +28,10 @@ from cudnn_resolve.resolution.key import (
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import plain_request
-from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.resolution.solve import build_of, cuda_of, cudnn_of
+from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.solve import Solved, build_of, cuda_of, cudnn_of
+from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
-    from cudnn_resolve.requirement.source import File, Offer
-    from cudnn_resolve.resolution.release import Release
-    from cudnn_resolve.resolution.solve import Solved
-    from cudnn_resolve.resolution.universe import Universe
 
 
 def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:

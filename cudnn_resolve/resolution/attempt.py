@@ -7,28 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.resolution.assemble import assemble
 from cudnn_resolve.resolution.choice import is_decided_late
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import apply_markers
-from cudnn_resolve.resolution.model import Failure, Resolution
+from cudnn_resolve.resolution.model import Failure, Reason, Resolution
 from cudnn_resolve.resolution.open_request import Budget, OpenRequest, open_request
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.model import Reason
 
 PYTHONS = ((3, 12), (3, 11), (3, 13), (3, 10), (3, 14), (3, 9), (3, 8), (3, 7), (3, 6))
 """Pythons to try if none is given, those with most wheels first."""

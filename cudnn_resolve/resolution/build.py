@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.extra import CPU
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution import compatibility
@@ -32,20 +32,15 @@ from cudnn_resolve.resolution.channel import (
     is_installed,
     uses_system,
 )
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.cuda import CudaRuntimes
 from cudnn_resolve.resolution.framework_bounds import bound_needs, direct_needs
+from cudnn_resolve.resolution.installed import InstalledFrameworks
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, CudaKey, CudnnKey, LibrariesKey, SlotKey, pip_key
-from cudnn_resolve.resolution.package import file_needs
+from cudnn_resolve.resolution.package import PipPackages, file_needs
 from cudnn_resolve.resolution.pin_override import requirement_need
-from cudnn_resolve.resolution.release import extras_of
+from cudnn_resolve.resolution.release import Release, extras_of
 from cudnn_resolve.version import CudaVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.cuda import CudaRuntimes
-    from cudnn_resolve.resolution.installed import InstalledFrameworks
-    from cudnn_resolve.resolution.package import PipPackages
-    from cudnn_resolve.resolution.release import Release
 
 _THROUGH = {"pip": " as pip wheels", "apt": " from apt", "system": " of the system"}
 

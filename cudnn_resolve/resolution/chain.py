@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.resolution.installed import UnrequestedFramework
 from cudnn_resolve.resolution.key import ARCH, CUDA, CUDNN, DRIVER, GLIBC, OS, PYTHON, FrameworkKey, GpuKey, Key, pip_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.resolution.installed import UnrequestedFramework
-    from cudnn_resolve.resolution.model import Reason, Resolution
-
+from cudnn_resolve.resolution.model import Reason, Resolution
 
 _KEYS: Mapping[str, Key] = {str(key): key for key in (CUDA, CUDNN, DRIVER, PYTHON, GLIBC, ARCH, OS)}
 

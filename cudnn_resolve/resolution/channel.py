@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
+from cudnn_resolve.facts.model import CudnnCopy
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import AptPattern, Build
+from cudnn_resolve.resolution.candidate import Channel
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cudnn_resolve.facts.model import CudnnCopy
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import AptPattern, Build
-    from cudnn_resolve.resolution.candidate import Channel
-    from cudnn_resolve.resolution.context import Context
 
 CUDA_MAJORS = (13, 12, 11, 14, 15)
 """CUDA majors whose wheels are candidates, those with most builds first."""

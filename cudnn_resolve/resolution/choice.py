@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.requirement.target import is_exact
-from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, PipCandidate
+from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, Need, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key, LibrariesKey, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import has_wheel
-from cudnn_resolve.resolution.release import parse_requirement
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.candidate import Need
-    from cudnn_resolve.resolution.release import Release
-    from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.universe import Universe
 
 _STAGE: dict[type[Key], int] = {FrameworkKey: 1, LibrariesKey: 4, CudaKey: 5, SlotKey: 8}
 """Stage of each kind of package; facts and installed frameworks come first."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cudnn_resolve.requirement.machine import Machine, MachineGpu
 from cudnn_resolve.requirement.model import RequirementLine, Target
 from cudnn_resolve.requirement.target import target_reason
+from cudnn_resolve.resolution.installed import UnrequestedFramework
 from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, OS, PYTHON, ROOT, GpuKey, InstalledKey, Key
-
-if TYPE_CHECKING:
-    from cudnn_resolve.requirement.machine import Machine, MachineGpu
-    from cudnn_resolve.resolution.installed import UnrequestedFramework
-    from cudnn_resolve.resolution.open_request import OpenRequest
-
+from cudnn_resolve.resolution.open_request import OpenRequest
 
 Subject = Key | Target | RequirementLine | str
 """What a condition is about: a fact or a limit, an installed framework, a target, a requirement line, or an option by its name."""

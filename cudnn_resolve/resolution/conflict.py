@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from packaging.version import Version
 
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.extra import has_extras
-from cudnn_resolve.requirement.model import RequirementLine, Target
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request, RequirementLine, Target
 from cudnn_resolve.requirement.target import is_exact, packages_of
 from cudnn_resolve.resolution.attempt import on_each_python
 from cudnn_resolve.resolution.causes import clash_causes, missing_release_causes, yanked_text
@@ -23,11 +24,6 @@ from cudnn_resolve.resolution.relaxation import contradicts, has_build, is_cpu_o
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
 
 ROUNDS = 3000
 """Steps of each search for the relevant conditions."""

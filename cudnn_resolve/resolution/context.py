@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Advisory, Build
 from cudnn_resolve.requirement.extra import CPU, package_extras, selects_build
-from cudnn_resolve.resolution.candidate import CudaCandidate
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request, Target
+from cudnn_resolve.resolution.candidate import Candidate, CudaCandidate
 from cudnn_resolve.resolution.evidence import is_idle
-from cudnn_resolve.resolution.key import CUDA
+from cudnn_resolve.resolution.key import CUDA, Key
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import SDIST, Release, extras_of, parse_requirement, parse_specifier
 from cudnn_resolve.resolution.releases import catalog_of
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-    from packaging.version import Version
-
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Advisory, Build
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.resolution.candidate import Candidate
-    from cudnn_resolve.resolution.key import Key
-    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 

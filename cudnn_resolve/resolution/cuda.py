@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.row import Build, CudaRelease
 from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
 from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, preferred_channels, system_channels
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, ROOT, CudaKey
-from cudnn_resolve.resolution.release import extras_of
+from cudnn_resolve.resolution.release import Release, extras_of
 from cudnn_resolve.version import CudaVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build, CudaRelease
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.release import Release
 
 
 class CudaOrder(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
@@ -15,13 +14,11 @@ from cudnn_resolve.resolution.channel import (
     preferred_channels,
     system_channels,
 )
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.installed import InstalledFrameworks
 from cudnn_resolve.resolution.key import CUDA, CUDA_OF_SYSTEM, CudnnKey, pip_key
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.resolution.context import Context
-    from cudnn_resolve.resolution.installed import InstalledFrameworks
 
 _CUDA_CHANNELS: dict[Channel, tuple[Channel, ...]] = {
     "pip": ("pip",),

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import cuda_majors, evidence_of, evidence_rows
 from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.wheel_content import WheelEvidence
+from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.resolution.candidate import Need, PipCandidate, WheelCandidate, shared_major
 from cudnn_resolve.resolution.key import pip_key
+from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.version import Capability, CudaVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.wheel_content import WheelEvidence
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.release import Release
 
 _VARIANT = re.compile(r"\+cu(\d{2,3})$")
 

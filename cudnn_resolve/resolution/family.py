@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.candidate import BuildCandidate, Need
 from cudnn_resolve.resolution.channel import CUDA_MAJORS, component_package, is_installed
@@ -23,11 +25,7 @@ from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.key import CUDA, FrameworkKey
 from cudnn_resolve.resolution.model import Cause, Failure
 from cudnn_resolve.resolution.solve import ROUNDS, Solved, build_of, cuda_of, solve
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.model import Target
-    from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.universe import Universe
 
 _FAILING_ROUNDS = 300
 """Steps of a search that must fail and runs only to collect clashes."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.requirement.target import accepts, target_reason
 from cudnn_resolve.resolution.build import Builds, describe_wheel
 from cudnn_resolve.resolution.candidate import BuildCandidate, Kind, Need, impossible
@@ -15,11 +18,6 @@ from cudnn_resolve.resolution.key import INDEX, FrameworkKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
 from cudnn_resolve.resolution.pin_override import abi_range
 from cudnn_resolve.resolution.release import parse_version
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.model import Target
 
 _UNUSED_WHEELS = 5
 """Unmet requirements that installed library wheels count as for a build that does not use them."""

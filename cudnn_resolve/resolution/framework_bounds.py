@@ -8,22 +8,20 @@ itself, that are installed or that the user names, the bound is a plain requirem
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Bound
 from cudnn_resolve.resolution.candidate import Need, PipCandidate, slot_need
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Pin, Reason
 from cudnn_resolve.resolution.pin_override import within
 from cudnn_resolve.resolution.release import Release, parse_requirement
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Bound
-    from cudnn_resolve.resolution.context import Context
 
 
 class FrameworkBound(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,18 +17,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Bound, Build, CudnnBuild
 from cudnn_resolve.resolution.candidate import Candidate, Kind, Need, PipCandidate, impossible, slot_need
 from cudnn_resolve.resolution.channel import component_package, folder_serves, system_serves, wheels_serve
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 from cudnn_resolve.version import CudnnVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Bound, Build, CudnnBuild
-    from cudnn_resolve.resolution.context import Context
-
 
 _COMPILED_AGAINST = frozenset({"numpy"})
 """Packages whose C interface frameworks are compiled against, so that the declared requirement is exact."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.model import Facts, Packages, Platform, Python
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine, MachineGpu, machine_of
+from cudnn_resolve.requirement.model import Target
 from cudnn_resolve.requirement.target import parse_target
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt
+from cudnn_resolve.resolution.candidate import Need
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.family import disjoint_targets
 from cudnn_resolve.resolution.key import DRIVER, FrameworkKey, GpuKey
@@ -20,14 +23,7 @@ from cudnn_resolve.resolution.marker import apply_markers
 from cudnn_resolve.resolution.model import Failure, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.universe import Universe
-from cudnn_resolve.version import CudaVersion, DriverVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.model import Target
-    from cudnn_resolve.resolution.candidate import Need
-    from cudnn_resolve.version import Capability
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 OLDEST_GPU = (3, 0)
 Drivers = tuple[str | None, ...]

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_of
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.resolution.build import libraries_of
-from cudnn_resolve.resolution.candidate import LibrariesCandidate, PipCandidate
+from cudnn_resolve.resolution.candidate import Candidate, LibrariesCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.channel import (
     component_package,
     cuda_of_found_wheels,
@@ -46,12 +49,6 @@ from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, parse_requirement, parse_version, unlisted_release
 from cudnn_resolve.resolution.universe import FactCandidates, Universe
 from cudnn_resolve.version import DriverVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.candidate import Candidate, Need
 
 _CACHED_SETS = 32
 """Judged sets kept for machines that differ only in their driver, as in a fleet."""

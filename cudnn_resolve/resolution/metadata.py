@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.extra import named_extras
-from cudnn_resolve.requirement.source import Metadata
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.source import File, Metadata
 from cudnn_resolve.resolution.marker import is_true, marker_environment
+from cudnn_resolve.resolution.offers import Offers
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import Release, parse_requirement
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.source import File
-    from cudnn_resolve.resolution.offers import Offers
-    from cudnn_resolve.resolution.open_request import OpenRequest
 
 _FILE_ERRORS = ("metadata-", "file-")
 """Prefixes of error codes about a single file: its release is no candidate, others may be."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.requirement.source import IndexLocation, Offer
-from cudnn_resolve.resolution.release import parse_requirement
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request
+from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Offer
+from cudnn_resolve.resolution.open_request import OpenRequest
+from cudnn_resolve.resolution.release import Release, parse_requirement
 from cudnn_resolve.resolution.tag import TargetPython, best_file
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.requirement.source import File, Listing
-    from cudnn_resolve.resolution.open_request import OpenRequest
-    from cudnn_resolve.resolution.release import Release
 
 
 class Offers:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.extra import named_extras
+from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.requirement.target import is_exact, names_prerelease
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import (
@@ -24,6 +26,7 @@ from cudnn_resolve.resolution.candidate import (
     known_mismatch,
     slot_need,
 )
+from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.framework_bounds import bound_needs
 from cudnn_resolve.resolution.key import (
@@ -44,11 +47,6 @@ from cudnn_resolve.resolution.pin_override import is_version, requirement_need, 
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, parse_specifier, parse_version
 from cudnn_resolve.resolution.tag import pythons_of
 from cudnn_resolve.version import CudaVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.model import RequirementLine
-    from cudnn_resolve.resolution.context import Context
 
 _OTHER_MAJOR = 1000
 _UNKNOWN_CUDA = 500

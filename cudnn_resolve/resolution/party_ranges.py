@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Target
+from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.attempt import PYTHONS
 from cudnn_resolve.resolution.build import describe_wheel
@@ -23,19 +28,11 @@ from cudnn_resolve.resolution.candidate import (
 )
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, CUDNN, DRIVER, PYTHON, FrameworkKey, Key, PipKey, pip_key
-from cudnn_resolve.resolution.model import Bar, Range, Resolution
+from cudnn_resolve.resolution.model import Bar, Conflict, Range, Resolution
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.package import file_needs
 from cudnn_resolve.resolution.universe import Universe
 from cudnn_resolve.version import DriverVersion
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Target
-    from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.model import Conflict
 
 NAMES = {DRIVER: "driver", PYTHON: "Python", CUDA: "CUDA", CUDNN: "cuDNN"}
 _CONTEXT_VERSIONS = 3

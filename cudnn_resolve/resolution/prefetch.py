@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepts, packages_of
 from cudnn_resolve.resolution.channel import CUDA_MAJORS, component_package
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
 
 
 def likely_packages(book: Book, machine: Machine, request: Request) -> Iterator[str]:

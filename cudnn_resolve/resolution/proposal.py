@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.resolution.model import Resolution
+from cudnn_resolve.requirement.model import Request
+from cudnn_resolve.resolution.model import Resolution
 
 _DESCRIBING = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
 

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, WheelRelease
 from cudnn_resolve.matrix.table import PartT, Table, table_type
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request, Target
+from cudnn_resolve.requirement.source import Offer, Source
 from cudnn_resolve.requirement.target import is_exact, packages_of
 from cudnn_resolve.resolution.marker import applies, marker_environment
 from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
 from cudnn_resolve.resolution.tag import TargetPython, best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
-
-if TYPE_CHECKING:
-    from packaging.version import Version
-
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.requirement.source import Offer, Source
 
 _NVIDIA = re.compile(r"nvidia-(cudnn)-cu\d{2}|nvidia-cuda-runtime(?:-cu\d{2})?|cuda-toolkit")
 _CUDA_VARIANT = re.compile(r"cu\d{2,3}")

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.extra import CPU
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.condition import without_line, without_target
+from cudnn_resolve.resolution.condition import Subject, without_line, without_target
 from cudnn_resolve.resolution.installed import broken_by, has_other_cuda
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, UPLOAD_LIMIT, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
-from cudnn_resolve.resolution.open_request import Budget
+from cudnn_resolve.resolution.open_request import Budget, OpenRequest
 from cudnn_resolve.resolution.other_driver import other_drivers
 from cudnn_resolve.resolution.proposal import command, new_environment, result
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.trials import Trials
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.resolution.condition import Subject
-    from cudnn_resolve.resolution.open_request import OpenRequest
 
 ALL_ROUNDS = 4000
 """Steps of all searches for relaxations together."""

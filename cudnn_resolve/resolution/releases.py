@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.version import Version
 
 from cudnn_resolve.errors import IndexUnavailableError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.source import Direct, Offer
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.candidate import LazyList
 from cudnn_resolve.resolution.metadata import ReleaseMetadata, incomplete_packages
 from cudnn_resolve.resolution.offers import Offers, accepted_hashes
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import (
     SDIST,
     TOO_NEW,
@@ -27,13 +32,6 @@ from cudnn_resolve.resolution.release import (
 )
 from cudnn_resolve.resolution.tag import EVERYWHERE, Fit, TargetPython, best_file, fit, interpreters_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.source import Direct, Offer
-    from cudnn_resolve.resolution.open_request import OpenRequest
 
 RELEASED: Mapping[tuple[int, int], str] = MappingProxyType(
     {

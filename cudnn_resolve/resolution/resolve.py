@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.extra import CPU
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request
+from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.attempt import PYTHONS, attempt, with_python
 from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.model import Conflict, Failure, Relaxation, Resolution
-from cudnn_resolve.resolution.open_request import OpenRequest, open_request
+from cudnn_resolve.resolution.open_request import OpenRequest, Progress, open_request
 from cudnn_resolve.resolution.unknown_extra import refuse_unknown_extras
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request
-    from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.open_request import Progress
 
 
 def resolve(

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
 from cudnn_resolve.resolution.choice import LAST, Choices
 from cudnn_resolve.resolution.key import Key
 from cudnn_resolve.resolution.memory import Premise, Remaining, follows_first_need
-
-if TYPE_CHECKING:
-    from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.universe import Universe
 
 STRIDES_FROM = 16
 """If any answer will do, candidates tried in order before the search strides through the rest."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, CudaCandidate, CudnnCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key
 from cudnn_resolve.resolution.model import Failure, Pin, Reason, Rejection
 from cudnn_resolve.resolution.search import Demand, Search, StepLimitError, UnsatisfiableError
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.resolution.universe import Universe
+from cudnn_resolve.resolution.universe import Universe
 
 ROUNDS = 20000
 """Steps after which a search is given up; real requests take a few hundred."""

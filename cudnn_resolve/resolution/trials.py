@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.resolution.attempt import attempt
+from cudnn_resolve.resolution.condition import Subject
 from cudnn_resolve.resolution.model import Failure, Relaxation, Resolution
+from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.proposal import command, result
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.resolution.condition import Subject
-    from cudnn_resolve.resolution.open_request import OpenRequest
 
 ROUNDS = 1500
 """Steps after which a trial is given up: a solution that is hard to find is not a near one."""

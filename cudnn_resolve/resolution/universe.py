@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.age import age_needs
 from cudnn_resolve.resolution.build import Builds, Libraries
@@ -46,13 +49,8 @@ from cudnn_resolve.resolution.key import (
 )
 from cudnn_resolve.resolution.memory import SearchMemory
 from cudnn_resolve.resolution.model import Failure, Rejection
+from cudnn_resolve.resolution.open_request import Budget
 from cudnn_resolve.resolution.package import PipPackages, companion_needs, file_needs, line_need
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.machine import Machine
-    from cudnn_resolve.requirement.model import Request, Target
-    from cudnn_resolve.resolution.open_request import Budget
 
 
 class Slots(Kind[SlotKey, SlotCandidate]):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import IndexUnavailableError, UsageError
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.requirement.model import Target
+from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.requirement.target import packages_of
-
-if TYPE_CHECKING:
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.requirement.model import Target
-    from cudnn_resolve.requirement.source import Source
-    from cudnn_resolve.resolution.open_request import OpenRequest
+from cudnn_resolve.resolution.open_request import OpenRequest
 
 _PLAIN = re.compile(r"[a-z0-9-]+")
 

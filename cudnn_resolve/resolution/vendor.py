@@ -6,21 +6,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 from packaging.version import Version
 
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build
-    from cudnn_resolve.requirement.machine import Machine
 
 _INDEX_LOCAL = re.compile(r"(cu|cuda|cpu|rocm|xpu)\d*(\..*)?", re.ASCII)
 """Local versions of builds from an index."""
