@@ -181,7 +181,7 @@ def _cause(subject: str, rejections: Sequence[Rejection]) -> Cause:
     because = last.because if subject.startswith("cuDNN") else first.because
     if first.against and not isinstance(first.about, _FACTS):
         others = dict.fromkeys(
-            f"{reason.requested_by or reason.parent or 'the request'} wants {reason.text} ({reason.because})"
+            f"{reason.requested_by or reason.parent or 'the request'} needs {reason.text} ({reason.because})"
             for reason in first.against[:_NAMED]
         )
         because = f"{because}; but {'; '.join(others)}"

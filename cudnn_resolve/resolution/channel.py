@@ -44,7 +44,7 @@ def preferred_channels(context: Context, build: Build | None = None) -> tuple[Ch
     """
     allowed = allowed_channels(context)
     if build is not None and build.delivery == "system" and context.selects_build_by_extra(build.framework):
-        return tuple(sorted(allowed, key=lambda channel: channel == "pip"))  # an extra such as cuda12-local asks for the system's libraries
+        return tuple(sorted(allowed, key=lambda channel: channel == "pip"))  # extras such as cuda12-local request the system's libraries
     if build is None or "pip" not in allowed or "system" not in allowed or not is_installed(context, build):
         return allowed
     if uses_system(context, build):

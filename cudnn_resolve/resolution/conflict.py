@@ -131,7 +131,7 @@ def _unknown_target(book: Book, request: OpenRequest) -> str | None:
 
 
 def _not_released(book: Book, request: OpenRequest, target: Target) -> str:
-    """No such release exists; or, if no index was asked for exactly that version, the tables have none."""
+    """No such release exists; or, if no index was queried for exactly that version, the tables have none."""
     versions = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
     is_offline = request.source is None or request.source.offline
     if is_offline or not is_exact(target.specifier):

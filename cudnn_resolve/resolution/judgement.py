@@ -465,7 +465,7 @@ class _PackageSet:
             if all(owner in self.packages for owner in owners):
                 text = f"{' and '.join(sorted(owners))} install the same files: each overwrites those of the other"
             else:
-                text = " and ".join(f"{package} wants {need.text}" for need, package in owners.values())
+                text = " and ".join(f"{package} needs {need.text}" for need, package in owners.values())
             yield Fault(
                 kind="majors" if key.files.endswith("major") else "files",
                 # cuDNN majors have different file names: if each framework has its own, both load.

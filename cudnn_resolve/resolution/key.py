@@ -7,7 +7,7 @@
 | framework                                   | builds of a framework                                                   |
 | libraries                                   | channels that can provide the CUDA libraries of a build                 |
 | CUDA, cuDNN                                 | CUDA lines and cuDNN builds, each through one channel; shared by all frameworks |
-| CUDA and cuDNN of the system                | those of the system, for a framework beside installed ones              |
+| CUDA and cuDNN of the system                | those of the system, for a framework next to installed ones             |
 | cuDNN in a folder                           | cuDNN wheels in a separate folder, for the same purpose                 |
 | pip package                                 | releases of a package; with extras, a package of its own                |
 | installed                                   | an unrequested installed framework that works                           |

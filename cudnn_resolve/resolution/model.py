@@ -54,7 +54,7 @@ class PipPin(Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
     build: Build | None = None
     offer: Offer | None = None
-    """All its files on the index; None if no index was asked."""
+    """All its files on the index; None if no index was queried."""
     file: File | None = None
     """The file that fits the machine best: a wheel, or a source archive if there is no wheel."""
     requires: tuple[str, ...] = ()

@@ -31,19 +31,19 @@ class Offers:
         return offer if hashes is None else with_hashes(offer, hashes)
 
     def at(self, package: str, index: str) -> Listing | None:
-        """Listing of a package on an index of the matrix; None if no index is asked."""
+        """Listing of a package on an index of the matrix; None if no index is queried."""
         row = self._book.index(index)
         return self._source.listing(package, IndexLocation(row.url, row.kind)) if self._source is not None else None
 
     def listing(self, package: str) -> Listing | None:
-        """Listing of a package on the configured indexes; None if they were not asked."""
+        """Listing of a package on the configured indexes; None if they were not queried."""
         listing = self._source.listing(package) if self._source is not None else None
         if listing is not None and listing.is_partial and self._book.package(package) is not None:
             return None  # the matrix knows more of an unreachable index than a folder of wheels does
         return listing
 
     def offer(self, release: Release) -> Offer | None:
-        """Files of a release; None if no index was asked or none has it.
+        """Files of a release; None if no index was queried or none has it.
 
         IndexUnavailableError if the index that the matrix names for it does not answer.
         """
@@ -58,7 +58,7 @@ class Offers:
         return best_file(offer.files, self._target)
 
     def is_answered(self, package: str) -> bool:
-        """True if the indexes were asked for a package, so that what they lack does not exist."""
+        """True if the indexes were queried for a package, so that what they lack does not exist."""
         return package in self._direct or self.listing(package) is not None
 
     def accepts_by_hash(self, package: str) -> bool:

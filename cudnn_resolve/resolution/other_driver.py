@@ -90,7 +90,7 @@ def _forward_compatibility(trials: Trials, found: Resolution) -> Iterator[Relaxa
     for row in forward_rows(trials.book, machine.driver, machine.gpus):
         if row.cuda.line == needed.line:
             yield Relaxation(
-                change=f"apt package {row.package}, a newer user-mode driver beside the installed one (forward compatibility: "
+                change=f"apt package {row.package}, a newer user-mode driver on top of the installed one (forward compatibility: "
                 f"data-center GPUs on branch R{row.base})",
                 result=result(replace(found, driver_min=None)),
                 command=f"apt-get install {row.package}",

@@ -227,7 +227,7 @@ def _other_pythons(trials: Trials) -> Iterator[Relaxation]:
 
 
 def _separate_targets(trials: Trials) -> Iterator[Relaxation]:
-    """One target in an environment of its own."""
+    """One target in a separate environment."""
     request = trials.request
     if len(request.targets) < 2:
         return

@@ -44,11 +44,11 @@ class Release(Struct, kw_only=True, eq=False, dict=True):
     build: Build | None = None
     """The framework's build, if the package is a framework."""
     offer: Offer | None = None
-    """Its files; None if no index was asked or it is on another index, see `Offers.offer`."""
+    """Its files; None if no index was queried or it is on another index, see `Offers.offer`."""
     pre_counts: bool = False
     """True if a pre-release needs no opt-in because the package has no final release."""
     is_on_index: bool = True
-    """False if the indexes were asked and do not have it."""
+    """False if the indexes were queried and do not have it."""
     too_new: str | None = None
     """Why the upload limit excludes it: `is newer than --exclude-newer allows`."""
 

@@ -132,7 +132,7 @@ class Releases:
             yield from self._of_rows(package, rows)
 
     def _of_rows(self, package: str, rows: Sequence[WheelRelease]) -> Iterator[Release]:
-        """Releases on the configured indexes, or in the matrix if these were not asked, and the installed one, newest first."""
+        """Releases on the configured indexes, or in the matrix if these were not queried, and the installed one, newest first."""
         installed = self._installed(package)
         spellings = {installed.text, str(installed.version)} if installed is not None else set()
         for release in self._offered(package, rows):
@@ -283,7 +283,7 @@ class Releases:
             index=index,
             build=build,
             offer=offer,
-            is_on_index=self._is_on_index(build, index, offer, asked=offers is not None),
+            is_on_index=self._is_on_index(build, index, offer, is_queried=offers is not None),
             too_new=self._why_too_new(build.package, build.wheel_version, row),
         )
 
@@ -293,10 +293,10 @@ class Releases:
             return tags_of(build.pythons, build.arch, build.glibc)
         return tuple(tag for tag in row.tags if not build.pythons or interpreters_of(tag) & set(build.pythons))
 
-    def _is_on_index(self, build: Build, index: str, offer: Offer | None, *, asked: bool) -> bool:
-        """False if the indexes were asked for a build and have no file of it that the user accepts."""
+    def _is_on_index(self, build: Build, index: str, offer: Offer | None, *, is_queried: bool) -> bool:
+        """False if the indexes were queried for a build and have no file of it that the user accepts."""
         if not self._offers.accepts_by_hash(build.package):
-            return not asked or index != "default" or offer is not None
+            return not is_queried or index != "default" or offer is not None
         if index != "default":
             try:
                 listing = self._offers.at(build.package, index)
@@ -304,7 +304,7 @@ class Releases:
                 return False  # hashes that cannot be compared are not accepted
             if listing is not None:
                 offer = next((offer for offer in listing.offers if offer.version == build.wheel_version), None)
-        elif not asked:
+        elif not is_queried:
             return True
         return offer is not None and bool(self._offers.accepted(build.package, offer).files)
 

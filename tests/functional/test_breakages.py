@@ -143,7 +143,7 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     "GPU without code": (
         machine("570.86.10", RTX5090),
         {"torch"},
-        {"gpu_arch_too_new_for_build": "torch 2.6.0+cu124 needs one of sm_50, sm_60, sm_70, sm_75, sm_80, sm_86, sm_90"},
+        {"gpu_arch_too_new_for_build": "torch 2.6.0+cu124 needs a GPU that runs one of sm_50, sm_60, sm_70, sm_75, sm_80, sm_86, sm_90"},
     ),
     "GPU too old": (machine("470.82.01", K80), ALL, {"driver_too_old": "525.60.13", "gpu_arch_too_old_for_build": "here is Tesla K80"}),
     "torchvision of another CUDA": (pip(torchvision="0.21.0+cu118"), {"torch"}, {PAIR: "needs torch built with CUDA 11.8"}),

@@ -82,7 +82,7 @@ def test_a_machine_without_a_gpu_gets_a_plan_that_says_what_the_target_must_have
     ("words", "code", "expected"),
     [
         (("-f", "tenserflow"), 2, ["no framework is called `tenserflow`", "did you mean `tensorflow`"]),
-        (("-f", "tensorflow-cpu==2.15.0"), 2, ["ask for `tensorflow==2.15.0` --device cpu"]),
+        (("-f", "tensorflow-cpu==2.15.0"), 2, ["ask for `tensorflow==2.15.0` with --device cpu"]),
         (("-f", "left-pad"), 2, ["no framework is called `left-pad`", "--requirement"]),
         (("-f", "torch==x"), 2, ["torch==x", "hint: "]),
         (("-f", ""), 2, ["is not a framework requirement"]),
@@ -161,7 +161,7 @@ def test_files_that_name_one_another(program: Program) -> None:
     (program.cwd / "a.txt").write_text("-r b.txt\n", "utf-8")
     (program.cwd / "b.txt").write_text("numpy\n-r a.txt\n", "utf-8")
 
-    is_explained(program("plan", "-f", "torch", "-r", "a.txt", *ELSEWHERE), 2, "name one another", ".txt")
+    is_explained(program("plan", "-f", "torch", "-r", "a.txt", *ELSEWHERE), 2, "include one another", ".txt")
 
 
 def test_an_overlay_that_is_broken_names_file_row_and_field(program: Program) -> None:

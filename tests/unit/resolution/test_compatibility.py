@@ -181,6 +181,13 @@ def test_cudnn_has_code_for_a_gpu_or_not(capability: str, refused: set[str]) -> 
     assert {str(row.version) for row in rows if list(compatibility.cudnn_hardware(BOOK, here, row))} == refused
 
 
+@pytest.mark.parametrize(("capability", "problem"), [("6.0", "gpu-too-old"), ("12.0", "gpu-too-new")])
+def test_a_gpu_is_too_old_or_too_new_for_a_cudnn(capability: str, problem: str) -> None:
+    row = next(row for row in BOOK.cudnn_builds() if str(row.version) == "9.3.0.75")
+
+    assert [need.problem for need in compatibility.cudnn_hardware(BOOK, machine(BOOK, gpus=gpu(capability)), row)] == [problem]
+
+
 def test_the_ceiling_of_an_old_gpu_is_named() -> None:
     row = next(row for row in BOOK.cudnn_builds() if str(row.version) == "9.3.0.75")
     need = next(iter(compatibility.cudnn_hardware(BOOK, machine(BOOK, gpus=gpu("6.0")), row)))

@@ -88,7 +88,7 @@ def test_what_an_installer_leaves_runs() -> None:
         ),
         ({**CU124, "nvidia-nvjitlink-cu12": "12.1.105"}, "library", "nvidia-nvjitlink-cu12"),
         ({**CU124, "nvidia-cudnn-cu13": "9.20.0.48"}, "files", "nvidia-cudnn-cu12 and nvidia-cudnn-cu13 install the same files"),
-        ({**CU124, "onnxruntime-gpu": "1.16.3"}, "majors", "onnxruntime-gpu wants CUDA 11 and torch wants CUDA 12"),
+        ({**CU124, "onnxruntime-gpu": "1.16.3"}, "majors", "onnxruntime-gpu needs CUDA 11 and torch needs CUDA 12"),
         ({"torch": "2.6.0+cpu", "numpy": "2.2.6"}, "cpu", "torch 2.6.0+cpu computes on the CPU only"),
         ({"jax": "0.5.2", "jaxlib": "0.5.1", "numpy": "2.2.6"}, "cpu", "jax 0.5.2 computes on the CPU only"),
     ],
@@ -166,7 +166,7 @@ def test_no_libraries_for_what_needs_none_to_be_imported() -> None:
 def test_a_list_means_the_build_of_the_configured_index() -> None:
     """ONNX Runtime 1.18.0 is there for CUDA 11, and on another index under the same number for CUDA 12."""
     found = judged({**CU124, "onnxruntime-gpu": "1.18.0", "numpy": "1.26.4"})
-    assert any("wants CUDA 11" in text for text in errors(found)), found.faults
+    assert any("needs CUDA 11" in text for text in errors(found)), found.faults
 
 
 def test_a_framework_that_another_one_brings_is_not_meant_for_the_gpu() -> None:
