@@ -69,7 +69,8 @@ class Choices:
     def best_first(self, key: Key, needs: Sequence[Need]) -> Iterator[Candidate]:
         """Candidates that the needs leave, best first; source archives last."""
         accepts = self._universe.memory.accepts
-        accepted = (one for one in self._universe.candidates(key, needs) if all(accepts(need, one) for need in needs))
+        candidates = self._universe.candidates(key, needs)
+        accepted = (candidate for candidate in candidates if all(accepts(need, candidate) for need in needs))
         possible = filter(self.is_possible, accepted)
         return self._universe.packages.wheels_first(possible) if self._has_index and isinstance(key, PipKey) else possible
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,11 +12,38 @@ from cudnn_resolve.requirement.machine import Machine, MachineGpu
 from cudnn_resolve.requirement.model import RequirementLine, Target
 from cudnn_resolve.requirement.target import target_reason
 from cudnn_resolve.resolution.installed import UnrequestedFramework
-from cudnn_resolve.resolution.key import ARCH, CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GLIBC, OS, PYTHON, ROOT, GpuKey, InstalledKey, Key
+from cudnn_resolve.resolution.key import (
+    ARCH,
+    CUDA_LIMIT,
+    CUDNN_LIMIT,
+    DRIVER,
+    GLIBC,
+    OS,
+    PYTHON,
+    ROOT,
+    UPLOAD_LIMIT,
+    GpuKey,
+    InstalledKey,
+    Key,
+)
 from cudnn_resolve.resolution.open_request import OpenRequest
+from cudnn_resolve.resolution.proposal import option_value, without_option
 
 Subject = Key | Target | RequirementLine | str
 """What a condition is about: a fact or a limit, an installed framework, a target, a requirement line, or an option by its name."""
+
+
+_OPTIONS: Mapping[str, str] = {
+    "--channel": "CUDA libraries from {} only",
+    "--device": "CPU builds",
+    "--no-variant-indexes": "the configured index only",
+    "--driver-policy": "a driver at least as new as the toolkit's own",
+    "--strict-pins": "the pins of every wheel as declared",
+    "--cuda": "CUDA {}",
+    "--cudnn": "cuDNN {}",
+}
+"""Description of each option that is not at its default, least often relevant first."""
+_LIMITS: Mapping[str, Key] = {"--cuda": CUDA_LIMIT, "--cudnn": CUDNN_LIMIT, "--exclude-newer": UPLOAD_LIMIT}
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -26,6 +53,11 @@ class Condition(Struct, frozen=True, kw_only=True):
     what: str
     because: str
     without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
+
+
+def option_subject(flag: str) -> Subject:
+    """Subject of the condition of an option: the limit that it sets, otherwise the option itself."""
+    return _LIMITS.get(flag, flag)
 
 
 def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnrequestedFramework]) -> Iterator[Condition]:
@@ -56,9 +88,13 @@ def _fact(about: Subject, what: str, because: str, **unknown: Any) -> Condition:
     return Condition(about=about, what=what, because=because, without=lambda machine, request: (replace(machine, **unknown), request))
 
 
-def _option(about: Subject, what: str, because: str, **default: Any) -> Condition:
-    """An option of the user, dropped by these changes to the request."""
-    return Condition(about=about, what=what, because=because, without=lambda machine, request: (machine, replace(request, **default)))
+def _option(flag: str, what: str, because: str) -> Condition:
+    """An option of the user."""
+
+    def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
+        return machine, without_option(request, flag)
+
+    return Condition(about=option_subject(flag), what=what, because=because, without=without)
 
 
 def _line(line: RequirementLine) -> Condition:
@@ -118,18 +154,8 @@ def _system(machine: Machine, held: frozenset[str], *, has_one_target: bool) -> 
 
 
 def _options(request: OpenRequest) -> Iterator[Condition]:
-    if request.channel != "auto":
-        yield _option("channel", f"CUDA libraries from {request.channel} only", "--channel", channel="auto")
-    if request.device == "cpu":
-        yield _option("device", "CPU builds", "--device cpu", device="gpu")
-    if not request.variant_indexes:
-        yield _option("variant-indexes", "the configured index only", "--no-variant-indexes", variant_indexes=True)
-    if request.driver_policy == "strict":
-        what = "a driver at least as new as the toolkit's own"
-        yield _option("driver-policy", what, "--driver-policy strict", driver_policy="minor")
-    if request.strict_pins:
-        yield _option("strict-pins", "the pins of every wheel as declared", "--strict-pins", strict_pins=False)
-    if request.cuda is not None:
-        yield _option(CUDA_LIMIT, f"CUDA {request.cuda.text}", "--cuda", cuda=None)
-    if request.cudnn is not None:
-        yield _option(CUDNN_LIMIT, f"cuDNN {request.cudnn.text}", "--cudnn", cudnn=None)
+    for flag, text in _OPTIONS.items():
+        value = option_value(request, flag)
+        if value is not None:
+            is_in_text = not value or "{}" in text
+            yield _option(flag, text.format(value), flag if is_in_text else f"{flag} {value}")

@@ -167,7 +167,9 @@ class Context:
         allowed = [row.version for row in self.book.cudnn_builds() if limit is None or limit.specifier.contains(str(row.version))]
         rows = (row for name in _CUDNN_NAMES for row in self.book.advisories(name) if row.action == "avoid")
         avoided = [specifier for row in rows if (specifier := parse_specifier(row.versions)) is not None]
-        return bool(allowed) and all(any(specifier.contains(str(one), prereleases=True) for specifier in avoided) for one in allowed)
+        return bool(allowed) and all(
+            any(specifier.contains(str(version), prereleases=True) for specifier in avoided) for version in allowed
+        )
 
 
 def constraints(request: Request) -> dict[str, tuple[tuple[str, SpecifierSet], ...]]:

@@ -190,10 +190,10 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
                 continue
             if context.request.source is not None and context.book.package(name) is None:
                 continue  # a package outside the matrix says nothing about CUDA, and its metadata would cost a download
-            releases = (one for one in context.releases.of(name) if requirement.specifier.contains(one.version, prereleases=True))
-            newest = next(releases, None)
-            if newest is not None:
-                yield newest
+            for plugin in context.releases.of(name):
+                if requirement.specifier.contains(plugin.version, prereleases=True):
+                    yield plugin
+                    break
 
 
 def _candidate(line: str, **fields: Any) -> CudaCandidate:

@@ -189,7 +189,8 @@ class _PackageSet:
                 needs += self.universe.builds.cuda_needs(build, framework.who)
             elif self._has_libraries(build) and finds_wheels:
                 candidates: Iterable[LibrariesCandidate] = self.universe.unordered(channel.key, (channel,))
-                needs += [need for one in candidates if one.channel == "pip" for need in self.universe.needs(one)]
+                wheels = (candidate for candidate in candidates if candidate.channel == "pip")
+                needs += [need for candidate in wheels for need in self.universe.needs(candidate)]
             elif uses_system and cuda_of_found_wheels(self.installed, build) is not None:
                 needs += self.universe.builds.cuda_needs(build, framework.who)
             elif not uses_system:

@@ -3,13 +3,49 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from cudnn_resolve.requirement.model import Request
+from cudnn_resolve.requirement.model import Limit, Request
 from cudnn_resolve.resolution.model import Resolution
 
+R = TypeVar("R", bound=Request)
+
+
+class RequestOption(NamedTuple):
+    """A command-line option that controls the resolution."""
+
+    field: str
+    default: object
+
+
+OPTIONS: Mapping[str, RequestOption] = {
+    "--cuda": RequestOption("cuda", None),
+    "--cudnn": RequestOption("cudnn", None),
+    "--channel": RequestOption("channel", "auto"),
+    "--driver-policy": RequestOption("driver_policy", "minor"),
+    "--device": RequestOption("device", "gpu"),
+    "--strict-pins": RequestOption("strict_pins", default=False),
+    "--no-variant-indexes": RequestOption("variant_indexes", default=True),
+}
 _DESCRIBING = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
+
+
+def option_value(request: Request, flag: str) -> str | None:
+    """Value of an option in a request, empty for a switch; None if it has its default."""
+    field, default = OPTIONS[flag]
+    value = getattr(request, field)
+    if value == default:
+        return None
+    return value.text if isinstance(value, Limit) else value if isinstance(value, str) else ""
+
+
+def without_option(request: R, flag: str) -> R:
+    """The request with the default of an option."""
+    field, default = OPTIONS[flag]
+    return replace(request, **{field: default})
 
 
 def command(
@@ -28,7 +64,8 @@ def command(
     if bare:  # positional words go together
         words += [text for name, text in request.context if not name]
     in_context = {name for name, _ in request.context}
-    options = {**_resolution_options(request), **{name: value for name, value in change.items() if name not in in_context}}
+    options: dict[str, str | None] = {flag: value for flag in OPTIONS if (value := option_value(request, flag)) is not None}
+    options.update({name: value for name, value in change.items() if name not in in_context})
     pairs = [(name, value) for name, value in options.items() if value is not None]
     context = [(name, value) for name, value in request.context if name or not bare]
     pairs += [(name, change.get(name, value) or "") for name, value in context if change.get(name, value) is not None]
@@ -53,26 +90,6 @@ def new_environment(request: Request, *, python_version: str | None = None, chan
     if request.verb == "lock" or _is_described(request, change):
         return None
     return command(replace(request, verb="apply"), change=change, bare=True)
-
-
-def _resolution_options(request: Request) -> dict[str, str | None]:
-    """Options of a request that control the resolution."""
-    options: dict[str, str | None] = {}
-    if request.cuda is not None:
-        options["--cuda"] = request.cuda.text
-    if request.cudnn is not None:
-        options["--cudnn"] = request.cudnn.text
-    if request.channel != "auto":
-        options["--channel"] = request.channel
-    if request.driver_policy != "minor":
-        options["--driver-policy"] = request.driver_policy
-    if request.device != "gpu":
-        options["--device"] = request.device
-    if request.strict_pins:
-        options["--strict-pins"] = ""
-    if not request.variant_indexes:
-        options["--no-variant-indexes"] = ""
-    return options
 
 
 def result(found: Resolution) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -16,13 +15,13 @@ from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.condition import Subject, without_line, without_target
+from cudnn_resolve.resolution.condition import option_subject, without_line, without_target
 from cudnn_resolve.resolution.installed import broken_by, has_other_cuda
-from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, GLIBC, PYTHON, UPLOAD_LIMIT, GpuKey, InstalledKey
+from cudnn_resolve.resolution.key import GLIBC, PYTHON, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.open_request import Budget, OpenRequest
 from cudnn_resolve.resolution.other_driver import other_drivers
-from cudnn_resolve.resolution.proposal import command, new_environment, result
+from cudnn_resolve.resolution.proposal import OPTIONS, command, new_environment, option_value, result, without_option
 from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.trials import Trials
 
@@ -32,6 +31,15 @@ PYTHON_ROUNDS = 2000
 """Steps of the searches on all other Pythons together."""
 MOST = 8
 """Largest number of relaxations shown."""
+_WITHOUT_OPTION: Mapping[str, str] = {
+    "--strict-pins": "without --strict-pins: widen the pins on NVIDIA's wheels to the ranges that their ABI allows",
+    "--no-variant-indexes": "without --no-variant-indexes: use the indexes that the matrix names for variants",
+    "--driver-policy": "--driver-policy minor: rely on NVIDIA's minor-version compatibility",
+    "--cuda": "without --cuda {!r}",
+    "--cudnn": "without --cudnn {!r}",
+    "--channel": "without --channel {}",
+    "--exclude-newer": "without --exclude-newer",
+}
 
 
 def relaxations(trials: Trials) -> tuple[Relaxation, ...]:
@@ -71,31 +79,12 @@ def _with_progress(request: OpenRequest, text: str) -> OpenRequest:
 def _without_options(trials: Trials) -> Iterator[Relaxation]:
     """The request without one of the user's options."""
     request = trials.request
-    changes: dict[Subject, tuple[str, dict[str, Any], str]] = {
-        "strict-pins": (
-            "without --strict-pins: widen the pins on NVIDIA's wheels to the ranges that their ABI allows",
-            {"strict_pins": False},
-            "--strict-pins",
-        ),
-        "variant-indexes": (
-            "without --no-variant-indexes: use the indexes that the matrix names for variants",
-            {"variant_indexes": True},
-            "--no-variant-indexes",
-        ),
-        "driver-policy": (
-            "--driver-policy minor: rely on NVIDIA's minor-version compatibility",
-            {"driver_policy": "minor"},
-            "--driver-policy",
-        ),
-        CUDA_LIMIT: (f"without --cuda {request.cuda.text!r}" if request.cuda else "", {"cuda": None}, "--cuda"),
-        CUDNN_LIMIT: (f"without --cudnn {request.cudnn.text!r}" if request.cudnn else "", {"cudnn": None}, "--cudnn"),
-        "channel": (f"without --channel {request.channel}", {"channel": "auto"}, "--channel"),
-        UPLOAD_LIMIT: ("without --exclude-newer", {"source": None}, "--exclude-newer"),
-    }
-    of_core = [change for about, change in changes.items() if about in trials.core and change[0]]
-    for number, (text, fields, option) in enumerate(of_core):
-        line = command(request, change={option: None})
-        yield from trials.relaxation(text, replace(request, **fields), number // 4, line=line)
+    in_core = [flag for flag in _WITHOUT_OPTION if option_subject(flag) in trials.core]
+    for number, flag in enumerate(in_core):
+        changed = replace(request, source=None) if flag == "--exclude-newer" else without_option(request, flag)
+        value = option_value(request, flag) if flag in OPTIONS else None
+        line = command(request, change={flag: None})
+        yield from trials.relaxation(_WITHOUT_OPTION[flag].format(value), changed, number // 4, line=line)
 
 
 def wanted_version(book: Book, target: Target) -> str | None:
@@ -167,7 +156,7 @@ def _nearest_release(trials: Trials, target: Target, wanted: str, operator: str,
     yield Relaxation(
         change=f"{_edit(target)}{pinned.text} instead of {target.text} (the nearest {word} release that fits)",
         result=result(found),
-        command=command(request, tuple(pinned.text if one is target else one.text for one in request.targets)),
+        command=command(request, tuple(pinned.text if other is target else other.text for other in request.targets)),
         distance=1 if _major_minor(version) == _major_minor(wanted) else 2,
     )
 
@@ -302,8 +291,11 @@ def _break_installed(trials: Trials) -> Iterator[Relaxation]:
         if found is None:
             continue
         after = versions_after(book, found)
-        may_break = (framework for framework in found.unrequested if framework.may_break)
-        broken = [one for one in may_break if broken_by(one, after) is not None or has_other_cuda(one, found.builds)]
+        broken = [
+            framework
+            for framework in found.unrequested
+            if framework.may_break and (broken_by(framework, after) is not None or has_other_cuda(framework, found.builds))
+        ]
         words = [word for framework in broken for word in ("--allow-break", framework.framework)]
         yield Relaxation(
             change=f"{' '.join(words)}: {' and '.join(framework.who for framework in broken)} may stop working",

@@ -148,8 +148,8 @@ class Universe:
     def newest(self, target: Target) -> Build | None:
         """The first build that a target accepts and the machine allows."""
         candidates = self.unordered(FrameworkKey(target.framework))
-        accepted = (one for one in candidates if accepts(target, one.build, self.context.book))
-        return next((one.build for one in accepted if not self.machine_filter.rejections(one)), None)
+        accepted = (candidate for candidate in candidates if accepts(target, candidate.build, self.context.book))
+        return next((candidate.build for candidate in accepted if not self.machine_filter.rejections(candidate)), None)
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
         """Needs of a candidate, facts first, so that one that does not suit the machine is dropped early.
