@@ -267,7 +267,7 @@ class Builds:
         return book.remember("first soname mismatch", (str(built), libraries), answer)
 
     def _wheels_need(self, build: Build, found: CudaVersion, who: str, key: CudaKey) -> Need:
-        """Need for the CUDA of the installed wheels, which the build loads whatever the system has; a warning tells of an older minor."""
+        """Need for the CUDA of the installed wheels, which the build loads whatever the system has; an older minor is warned about."""
 
         def test(other: CudaCandidate) -> bool:
             return other.channel == "pip" and other.cuda == found
