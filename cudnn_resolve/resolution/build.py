@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from packaging.utils import canonicalize_name
 
@@ -63,7 +64,7 @@ class Builds:
         self.packages = packages
         self.runtimes = runtimes
         self.installed = installed
-        self._allowed: dict[int, list[CudaVersion]] = {}
+        self._allowed_lines: Callable[[int], list[CudaVersion]] = cache(self._find_allowed_lines)
 
     def wheel_needs(self, candidate: WheelCandidate) -> Iterator[Need]:
         """What the wheel of a build needs of the machine, CUDA, cuDNN and other packages."""
@@ -148,13 +149,11 @@ class Builds:
                 text = f"--cudnn to allow cuDNN {cudnn.major}.{cudnn.minor} or newer of {cudnn.major}.x"
                 yield known_mismatch(CUDNN_LIMIT, text, f"{who} is built with cuDNN {cudnn}")
 
-    def _allowed_lines(self, major: int) -> list[CudaVersion]:
+    def _find_allowed_lines(self, major: int) -> list[CudaVersion]:
         """CUDA releases of a major that the user's limit allows."""
         limit = self.context.request.cuda
-        if major not in self._allowed:
-            rows = (row for row in self.context.book.cuda_releases() if row.cuda.major == major)
-            self._allowed[major] = [row.cuda for row in rows if limit is None or compatibility.allows(limit, row.line, str(row.cuda))]
-        return self._allowed[major]
+        rows = (row for row in self.context.book.cuda_releases() if row.cuda.major == major)
+        return [row.cuda for row in rows if limit is None or compatibility.allows(limit, row.line, str(row.cuda))]
 
     def _has_separate_libraries(self, build: Build) -> bool:
         """True if the wheel is complete but for CUDA libraries, which an extra or the user provides, so that any channel may.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 from cudnn_resolve.matrix.row import CudnnBuild
 from cudnn_resolve.resolution import compatibility
@@ -36,7 +37,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         super().__init__()
         self.context = context
         self.installed = installed
-        self._wheel_versions: dict[str, set[str]] = {}
+        self._versions_of: Callable[[str], set[str]] = cache(lambda wheel: {release.text for release in context.releases.of(wheel)})
         self._orders: dict[CudnnKey, list[CudnnCandidate]] = {}
 
     def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
@@ -59,11 +60,6 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 is_there = build.apt.package is not None and build.apt.version is not None
             if is_there and not self._is_avoided(build, channel):
                 yield build
-
-    def _versions_of(self, wheel: str) -> set[str]:
-        if wheel not in self._wheel_versions:
-            self._wheel_versions[wheel] = {release.text for release in self.context.releases.of(wheel)}
-        return self._wheel_versions[wheel]
 
     def _is_avoided(self, build: CudnnBuild, channel: Channel) -> bool:
         version = parse_version(str(build.version))

@@ -1,8 +1,8 @@
 """Unrequested installed frameworks, which constrain a resolution so that they go on working.
 
-It holds the libraries that it loads, the bounds that the matrix knows, and the major versions of the packages that it declares. Its other
-pins hold only in a request with `strict_installed`, because some frameworks declare more than they need. A framework that cannot load holds
-nothing.
+Such a framework holds the libraries that it loads, the bounds that the matrix knows, and the major versions of the packages that it
+declares. Its other pins hold only in a request with `strict_installed`, because some frameworks declare more than they need. A framework
+that cannot load holds nothing.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import cache
 from itertools import islice
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
@@ -77,22 +78,13 @@ class SearchMemory:
     def __init__(self) -> None:
         self._first: dict[object, Need] = {}
         self._conflicts: dict[Premise, list[frozenset[Premise]]] = {}
-        self._answers: dict[int, dict[int, bool]] = {}
         self._all: dict[object, Remaining] = {}
+        self.accepts: Callable[[Need, Candidate], bool] = cache(lambda need, candidate: need.test(candidate))
+        """True if a need accepts a candidate; tested once for each pair."""
 
     def representative(self, need: Need) -> Need:
         """The first need seen of all those that accept the same candidates."""
         return need if need.test_key is None else self._first.setdefault(need.test_key, need)
-
-    def accepts(self, need: Need, candidate: Candidate) -> bool:
-        """True if a need accepts a candidate; tested once for each pair."""
-        answers = self._answers.get(id(need))
-        if answers is None:
-            answers = self._answers[id(need)] = {}
-        answer = answers.get(id(candidate))
-        if answer is None:
-            answer = answers[id(candidate)] = need.test(candidate)
-        return answer
 
     def remaining(self, need: Need, candidates: Callable[[], Iterator[Candidate]], is_possible: Callable[[Candidate], bool]) -> Remaining:
         """The possible candidates that the first need of a package leaves."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -64,28 +64,17 @@ class Releases:
         self._pre = request.pre
         self._wants_gpu = request.device == "gpu"
         self._upload_limit = request.source.exclude_newer if request.source is not None else None
-        self._releases: dict[str, LazyList[Release]] = {}
-        self._plain: dict[str, LazyList[Release]] = {}
+        self.of: Callable[[str], LazyList[Release]] = cache(lambda package: LazyList(self._make(package)))
+        """Releases of a package, newest first, computed lazily; empty for an unknown package."""
+        self.plain: Callable[[str], LazyList[Release]] = cache(lambda package: LazyList(self._make_plain(package)))
+        """Releases of an unrequested framework, newest first: the wheels alone, without CUDA libraries from an extra or the system."""
         self._by_build: dict[str, dict[int, Release]] = {}
         """Package to its releases by the identity of their builds."""
         self.vendor = cache(partial(vendor_build, book, machine))
         """Vendor build of an installed framework, by package; None if it comes from an index."""
-        self._compiled: dict[str, bool] = {}
+        self.is_compiled: Callable[[str], bool] = cache(self._is_compiled)
+        """True if any release of a package has a platform wheel."""
         self._target = TargetPython.of(machine)
-
-    def of(self, package: str) -> LazyList[Release]:
-        """Releases of a package, newest first, computed lazily; empty for an unknown package."""
-        releases = self._releases.get(package)
-        if releases is None:
-            releases = self._releases[package] = LazyList(self._make(package))
-        return releases
-
-    def plain(self, package: str) -> LazyList[Release]:
-        """Releases of an unrequested framework, newest first: the wheels alone, without CUDA libraries from an extra or the system."""
-        releases = self._plain.get(package)
-        if releases is None:
-            releases = self._plain[package] = LazyList(self._make_plain(package))
-        return releases
 
     def _make_plain(self, package: str) -> Iterator[Release]:
         own = [release for release in self.of(package) if release.fit.arch and (release.build is None or not _needs_setup(release.build))]
@@ -322,15 +311,11 @@ class Releases:
             return False
         return not (is_older(uploaded, self._target.python) and self.is_compiled(package))
 
-    def is_compiled(self, package: str) -> bool:
-        """True if any release of the package has a platform wheel."""
-        answer = self._compiled.get(package)
-        if answer is None:
-            listing = self._offers.listing(package)
-            listed = (file.tag for offer in (listing.offers if listing is not None else ()) for file in offer.files)
-            harvested = (tag for row in self._book.releases(package) for tag in row.tags)
-            answer = self._compiled[package] = is_compiled(listed) or is_compiled(harvested)
-        return answer
+    def _is_compiled(self, package: str) -> bool:
+        listing = self._offers.listing(package)
+        listed = (file.tag for offer in (listing.offers if listing is not None else ()) for file in offer.files)
+        harvested = (tag for row in self._book.releases(package) for tag in row.tags)
+        return is_compiled(listed) or is_compiled(harvested)
 
     def _predates_python(self, package: str, row: WheelRelease) -> bool:
         """True for the source of compiled code that predates the target's Python.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from cudnn_resolve.matrix.row import Build
@@ -187,8 +188,7 @@ class MachineFilter:
     def __init__(self, universe: Universe) -> None:
         self._universe = universe
         self._rejections: dict[int, list[Rejection]] = {}
-        self._first_allowed: dict[Key, tuple[Candidate | None, list[Rejection]]] = {}
-        """Package to its first candidate without a rejection, and the rejections of those before it."""
+        self._first_allowed: Callable[[Key], tuple[Candidate | None, list[Rejection]]] = cache(self._find_first_allowed)
         self._by_test: dict[object, list[Rejection]] = {}
         """Rejections of required packages by the test of the need: hundreds of builds have the same requirements."""
 
@@ -258,9 +258,7 @@ class MachineFilter:
 
     def _rejections_under(self, need: Need) -> list[Rejection]:
         """Rejections of the releases that a need allows; empty if one of them has none, or if there is no release."""
-        if need.key not in self._first_allowed:
-            self._first_allowed[need.key] = self._find_first_allowed(need.key)
-        allowed, rejections = self._first_allowed[need.key]
+        allowed, rejections = self._first_allowed(need.key)
         if allowed is None:
             return rejections
         found = self._by_test.get(need.test_key)
@@ -271,6 +269,7 @@ class MachineFilter:
         return found
 
     def _find_first_allowed(self, key: Key) -> tuple[Candidate | None, list[Rejection]]:
+        """The first candidate of a package without a rejection, and the rejections of those before it."""
         found: list[Rejection] = []
         for candidate in self._universe.unordered(key):
             rejections = self.rejections(candidate)

@@ -364,7 +364,7 @@ def test_another_python_is_taken_where_the_own_one_cannot_do_it(making: Making, 
 
     first = plan["steps"][0]
     assert first["argv"] == ["uv", "venv", "--seed", "--python", "3.11", str(making.made)]
-    assert "cannot be satisfied with Python 3.12.1" in first["why"]
+    assert "cannot be had with Python 3.12.1" in first["why"]
     assert plan["facts"]["python"]["version"] == "3.11"
 
 
