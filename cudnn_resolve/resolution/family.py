@@ -1,8 +1,8 @@
 """Families: the pairs of CUDA and cuDNN majors that a set of frameworks can share.
 
 Frameworks of one process share a CUDA major and a cuDNN major if possible, whether their libraries come from outside or inside their
-wheels. There are only a handful of pairs, and each leaves few builds of every target; a search that had to find the majors on the way
-would try each release of each framework against each of every other. So each pair is a search of its own, and the answers are compared
+wheels. There are only a handful of pairs, and each leaves few builds of every target; a search that had to find the majors itself
+would try each release of each framework against each of every other. So each pair is searched separately, and the answers are compared
 in the order of preference.
 
 Two cuDNN majors are accepted as a fallback: their files have different names, and images run so (one cuDNN inside a wheel or of an
@@ -66,7 +66,7 @@ class Choice(NamedTuple):
         return self.build.index != "default" and not self.installed
 
     def belongs(self, family: Family, *, mixed: bool) -> bool:
-        """True if the build fits an environment of the family; with `mixed` it may have a cuDNN of its own."""
+        """True if the build fits an environment of the family; with `mixed` it may have its own cuDNN."""
         has_own_cudnn = mixed and (self.installed or self.build.delivery == "bundled")
         return (Family(self.family.cuda, None) if has_own_cudnn else self.family).agrees(family)
 

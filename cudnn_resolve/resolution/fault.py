@@ -53,7 +53,7 @@ class JudgedFramework(Struct, frozen=True, kw_only=True):
     framework: str
     """Its name in the matrix."""
     build: Build | None
-    """None for one without CUDA, and for one that the matrix does not have."""
+    """None for a build without CUDA, and for a version that the matrix does not have."""
 
     @property
     def who(self) -> str:
