@@ -56,16 +56,16 @@ T = TypeVar("T")
 def detect(request: MachineOptions) -> FactsResult:
     """The facts of this machine and of one environment, or those of a facts file, checked and completed."""
     from cudnn_resolve.operations.gather import detect_facts, read_facts
-    from cudnn_resolve.operations.results import FactsResult, grown
+    from cudnn_resolve.operations.results import FactsResult, recast
 
     request = _here(request)
     if request.given is not None:
-        return grown(FactsResult, request.given)
+        return recast(FactsResult, request.given)
     if request.facts is None:
-        return grown(FactsResult, detect_facts(request))
+        return recast(FactsResult, detect_facts(request))
     from cudnn_resolve.host.tables import open_book  # paid where a card must be looked up
 
-    return grown(FactsResult, read_facts(request.facts, open_book()))
+    return recast(FactsResult, read_facts(request.facts, open_book()))
 
 
 def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:

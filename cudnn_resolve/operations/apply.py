@@ -26,7 +26,7 @@ from cudnn_resolve.operations.gather import detect_facts, gather_book
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_file, ranges_of, refuse_broken
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import AptRepository, Plan
 from cudnn_resolve.probe.python import choose_python
 
@@ -88,7 +88,7 @@ def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyRes
     settled = settled_of(request, lock_path(request))
     known = settled.recall()
     if known is not None:
-        return ApplyResult(execution=known.execution, plan=grown(PlanResult, known.plan))
+        return ApplyResult(execution=known.execution, plan=recast(PlanResult, known.plan))
     return _looked_at(request, interaction, settled)
 
 
@@ -116,7 +116,7 @@ def _looked_at(request: ApplyRequest, interaction: Interaction, settled: Settled
         settled.hold_to(environment)
         plan, task = _plan(request, interaction)
         if task is None:
-            return ApplyResult(plan=grown(PlanResult, plan))
+            return ApplyResult(plan=recast(PlanResult, plan))
         notes: tuple[str, ...] = ()
         if is_done(task, work):
             spoiled, notes = _damaged(plan, work)
@@ -126,7 +126,7 @@ def _looked_at(request: ApplyRequest, interaction: Interaction, settled: Settled
         if done is not None:
             done = replace(done, notes=(*notes, *done.notes))
             settled.remember(done, plan)
-        return ApplyResult(execution=done, plan=grown(PlanResult, plan))
+        return ApplyResult(execution=done, plan=recast(PlanResult, plan))
 
 
 def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -166,7 +166,7 @@ def _not_writable(environment: Environment) -> WorldError | None:
 def _dry(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:
     plan, task = _plan(request, interaction)
     if task is None:
-        return ApplyResult(plan=grown(PlanResult, plan))
+        return ApplyResult(plan=recast(PlanResult, plan))
     if interaction.confirm is not None:
         interaction.confirm(plan)
     if plan.changes:
@@ -187,7 +187,7 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
             f"an apply that this user's journals do not know left the environment half changed: {mark_path(environment)} says more"
         )
     done = Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes))
-    return ApplyResult(execution=done, plan=grown(PlanResult, plan))
+    return ApplyResult(execution=done, plan=recast(PlanResult, plan))
 
 
 def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task | None]:
@@ -196,7 +196,7 @@ def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task |
         plan = plan_of_lock_file(path, request)
     else:
         answer = answered(request, interaction.listener, "plan" if request.dry_run else "apply")
-        plan = grown(PlanResult, answer.plan, ranges=ranges_of(answer.question, answer.outcome)) if request.ranges else answer.plan
+        plan = recast(PlanResult, answer.plan, ranges=ranges_of(answer.question, answer.outcome)) if request.ranges else answer.plan
     return _planned(plan, request)
 
 

@@ -18,7 +18,7 @@ from cudnn_resolve.operations.gather import gather_book, gather_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import DoctorRequest
 from cudnn_resolve.operations.request import request_without_targets
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Range
@@ -57,10 +57,10 @@ def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResul
     facts = None if request.no_facts else _facts(request, book)
     found = weigh(reader, facts, book, request_without_targets(request))
     if facts is None or not request.ranges:
-        return grown(DoctorResult, found, overlays=book.remarks)
+        return recast(DoctorResult, found, overlays=book.remarks)
     from cudnn_resolve.operations.verdict import ranges_of_facts
 
-    return grown(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
+    return recast(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
 
 
 def _text_of(path: str) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, answered, command_of, plan_of_lock_file
 from cudnn_resolve.operations.plan import plan as operation
-from cudnn_resolve.operations.results import grown
+from cudnn_resolve.operations.results import recast
 from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.step import with_environment
@@ -75,7 +75,7 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     if not request.is_elsewhere and creation.state_of(journals) == "made":
         return operation(_inside(_with_kernel(request), journals), listener)
     found = _answer(_with_kernel(request), journals.environment.prefix, listener)
-    return grown(PlanResult, found.plan, command=command_of(found.plan, request, found.asked))
+    return recast(PlanResult, found.plan, command=command_of(found.plan, request, found.asked))
 
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
@@ -158,7 +158,7 @@ def _journals(env: str | None) -> Journals:
 def _create(request: ApplyRequest, journals: Journals, kernel: str | None, interaction: Interaction) -> ApplyResult:
     prefix = journals.environment.prefix
     found = _answer(request, prefix, interaction.listener, "plan" if request.dry_run else "apply")
-    shown = grown(PlanResult, found.plan)
+    shown = recast(PlanResult, found.plan)
     if not found.plan.is_satisfiable:
         return ApplyResult(plan=shown)
     if found.base.path is None and find_uv(LinuxHost()) is None and not request.dry_run:

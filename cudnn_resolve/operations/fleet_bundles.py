@@ -17,7 +17,8 @@ from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.lock import make_lock
-from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options, recast
+from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options
+from cudnn_resolve.operations.results import recast
 
 _WAIT_SECONDS = 3600.0
 """For another process that fetches the same files."""

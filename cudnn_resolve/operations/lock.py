@@ -30,9 +30,9 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
-from cudnn_resolve.operations.options import LOCK, LockRequest, Options, recast
+from cudnn_resolve.operations.options import LOCK, LockRequest, Options
 from cudnn_resolve.operations.plan import Answered, PlanResult, ranges_of, verdict_of_lock
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.operations.settings import with_settings
 from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
@@ -140,7 +140,7 @@ def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Seque
     if found.conflict is not None:
         assert found.outcome is not None
         ranges = ranges_of(found.question, found.outcome) if request.ranges else ()
-        return LockResult(path=path, plan=grown(PlanResult, found.conflict, ranges=ranges), ranges=ranges)
+        return LockResult(path=path, plan=recast(PlanResult, found.conflict, ranges=ranges), ranges=ranges)
     made = _merged(found, options, old, path)
     if request.ranges and found.answers:
         made = replace(made, ranges=ranges_of(found.question, found.answers[0].resolution))

@@ -16,6 +16,7 @@ from msgspec.structs import fields, replace
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
+from cudnn_resolve.operations.results import recast
 
 LOCK = "pylock.toml"
 """Where a lock is, unless it is said otherwise."""
@@ -397,14 +398,6 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
     live: Annotated[bool, _option("check: hold a sample of rows against the package index, too")] = False
     sample: Annotated[int, _option("check --live: how many rows", "N")] = 40
     index_url: Annotated[str | None, _option("check --live: package index, as pip's", "URL")] = None
-
-
-S = TypeVar("S", bound=Struct)
-
-
-def recast(kind: type[S], request: Struct, **more: Any) -> S:
-    """The request as one of another kind, with what both of them have; `more` stands in the place of that."""
-    return kind(**{name: getattr(request, name) for name in kind.__struct_fields__ if hasattr(request, name)} | more)
 
 
 def said(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.operations.gather import Question, facts_meanwhile, gather_book, gather_question
 from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
 from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import Plan, Warning
 from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
@@ -63,10 +63,10 @@ def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
     if request.lock is not None:
         found = plan_of_lock_file(request.lock, request)
-        return grown(PlanResult, found, command=command_of(found, request, None))
+        return recast(PlanResult, found, command=command_of(found, request, None))
     answer = answered(request, listener)
     command = command_of(answer.plan, request, answer.outcome.request)
-    return grown(PlanResult, answer.plan, command=command, ranges=ranges_of(answer.question, answer.outcome) if request.ranges else ())
+    return recast(PlanResult, answer.plan, command=command, ranges=ranges_of(answer.question, answer.outcome) if request.ranges else ())
 
 
 def ranges_of(question: Question, outcome: Resolution | Conflict) -> tuple[Range, ...]:

@@ -74,7 +74,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         raise UsageError(
             "no framework is asked for",
             code="no-target",
-            hint=f"{hint}name one: `-f tensorflow==2.15`; known: {', '.join(book.frameworks())}; other packages are planned beside one",
+            hint=f"{hint}name one: `-f tensorflow==2.15`; known: {', '.join(book.frameworks())}; other packages are planned path_from one",
         )
     plain = request_without_targets(options)
     spoken = (*(one.text for one in extras if one.origin == SPOKEN), *(one.place for one in wishes.references if one.origin == SPOKEN))

@@ -42,12 +42,12 @@ class Result:
         return render(self.to_json())
 
 
-T = TypeVar("T", bound=Struct)
+S = TypeVar("S", bound=Struct)
 
 
-def grown(kind: type[T], value: Struct, **more: Any) -> T:
-    """The value as one of a kind that extends its own."""
-    return kind(**{name: getattr(value, name) for name in value.__struct_fields__}, **more)
+def recast(kind: type[S], value: Struct, **more: Any) -> S:
+    """Copy the fields that two kinds of struct share into a new struct; `more` replaces or adds fields."""
+    return kind(**{name: getattr(value, name) for name in kind.__struct_fields__ if hasattr(value, name)} | more)
 
 
 class FactsResult(Facts, Result, frozen=True, kw_only=True):

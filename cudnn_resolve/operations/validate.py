@@ -18,7 +18,7 @@ from cudnn_resolve.operations.against_lock import held_lock, pinned_by_plan, pin
 from cudnn_resolve.operations.gather import detect_facts
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import ValidateRequest
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.requirement.derive import parse_target
 from cudnn_resolve.resolution.model import Range
 from cudnn_resolve.validation.model import Check, Status, Validation
@@ -61,10 +61,10 @@ def validate(request: ValidateRequest, listener: Listener = NOBODY) -> Validatio
     if held is not None and held.record:
         listener.note(write_record(held, found, facts.python.version))
     if not request.ranges:
-        return grown(ValidationResult, found)
+        return recast(ValidationResult, found)
     from cudnn_resolve.operations.verdict import ranges_of_facts
 
-    return grown(ValidationResult, found, ranges=ranges_of_facts(facts, book))
+    return recast(ValidationResult, found, ranges=ranges_of_facts(facts, book))
 
 
 def _installed(facts: Facts, book: Book) -> Iterator[Check]:

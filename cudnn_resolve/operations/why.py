@@ -13,7 +13,7 @@ from cudnn_resolve.operations.gather import Question
 from cudnn_resolve.operations.listener import NOBODY, Listener
 from cudnn_resolve.operations.options import WhyRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, ranges_of
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.resolution.chain import Chain, chain
 from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
@@ -52,7 +52,7 @@ def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
         from cudnn_resolve.operations.lock import plan_behind
 
         answer = plan_behind(request.lock, request, listener)
-    found, question, outcome = grown(PlanResult, answer.plan), answer.question, answer.outcome
+    found, question, outcome = recast(PlanResult, answer.plan), answer.question, answer.outcome
     every = ranges_of(question, outcome) if request.ranges else ()
     ranges = tuple(one for one in every if one.name.casefold() == request.package.casefold()) or every
     if isinstance(outcome, Conflict):
