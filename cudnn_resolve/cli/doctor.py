@@ -12,7 +12,7 @@ from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, say, show
 from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.operations.options import DoctorRequest, Options, said
+from cudnn_resolve.operations.options import DoctorRequest, Options, option_words
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
@@ -123,7 +123,7 @@ def look_again(diagnosis: Diagnosis, output: Output) -> int:
 
 def _same_words(args: argparse.Namespace) -> list[str]:
     """The options of the command line that mean the same for `apply`: it makes its plan as the user would have it made."""
-    options = said(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _OWN))
+    options = option_words(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _OWN))
     same = [f"{option}={value}" if value else option for option, value in options]
     return [*same, "--no-color"] if getattr(args, "no_color", False) else same
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host import clock, terminal
 from cudnn_resolve.host.background import Delayed
-from cudnn_resolve.operations.listener import WAITS
+from cudnn_resolve.operations.listener import WAITING
 from cudnn_resolve.report.text import clean, mib
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class StatusLine:
         row = self._rows.pop(of or name, {})
         row[name] = state
         self._rows[of or name] = row  # the last ones to change are below
-        if state == WAITS:
+        if state == WAITING:
             self._awaited.add(of or name)
         if terminal.is_live(sys.stderr):
             self.show(self._text)
-        elif state != WAITS:
+        elif state != WAITING:
             print(f"{of}: {name}: {state}" if of else f"{name}: {state}", file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
@@ -101,7 +101,7 @@ class StatusLine:
             one = len(states) == 1 and row in states
             table.add_row(row, next(iter(counts)) if one else ", ".join(f"{count} {state}" for state, count in counts.items()))
         counted = (states for row, states in list(self._rows.items()) if not self._awaited or row in self._awaited)
-        done = Counter(state != WAITS for states in counted for state in list(states.values()))
+        done = Counter(state != WAITING for states in counted for state in list(states.values()))
         return Group(table, f"{done[True]} of {done.total()}", self._line())
 
     def _line(self) -> Text:

@@ -23,7 +23,7 @@ from cudnn_resolve.host.environment_lock import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.apply_memory import Settled, settled_of
 from cudnn_resolve.operations.gather import detect_facts, gather_book
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_file, ranges_of, refuse_broken
 from cudnn_resolve.operations.results import Result, recast
@@ -46,7 +46,7 @@ class Interaction(Struct, frozen=True, kw_only=True):
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan that changes something, and says whether it may; None = it may."""
     watch: Callable[[str], None] | None = None
-    listener: Listener = NOBODY
+    listener: Listener = SILENT
 
 
 class ApplyResult(Struct, Result, frozen=True, kw_only=True):
@@ -309,7 +309,7 @@ def _remember(settled: Settled, before: Plan, request: ApplyRequest, work: Work)
             settled.remember(_nothing(plan), plan)
 
 
-def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple[str, ...]:
+def seen_at_work(task: Task, facts: Facts, listener: Listener = SILENT) -> tuple[str, ...]:
     """What fails of the stack at work on the GPUs of this machine, in words; nothing is tested where there is none."""
     if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
         return ()

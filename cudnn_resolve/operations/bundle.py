@@ -34,7 +34,7 @@ from cudnn_resolve.locking.select import select
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.operations.bundled_debs import FOLDER_NAME, bring_debs, repositories_of
 from cudnn_resolve.operations.gather import card_of, detect_facts, gather_book, gather_facts
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, ApplyRequest, BundleRequest, LockRequest, PlanRequest
 from cudnn_resolve.operations.package_source import fetching
 from cudnn_resolve.operations.plan import PlanResult
@@ -106,7 +106,7 @@ class BundleResult(Struct, Result, frozen=True, kw_only=True):
         )
 
 
-def bundle(request: BundleRequest, listener: Listener = NOBODY, reporter: Reporter | None = None) -> BundleResult:
+def bundle(request: BundleRequest, listener: Listener = SILENT, reporter: Reporter | None = None) -> BundleResult:
     """Make a bundle, extend it, or verify it."""
     reporter = reporter or Reporter()
     path = request.output or ""
@@ -169,7 +169,7 @@ def _placed(lock: Lock, folder: str) -> Lock:
 
 def outline(request: BundleRequest, folder: str) -> None:
     """Make a bundle without its wheels, which are fetched elsewhere: listed by the sums that the lock has."""
-    lock, _ = _lock(request, NOBODY)
+    lock, _ = _lock(request, SILENT)
     assert lock is not None, "a lock is named"
     disk.make_folder(folder)
     _filled(lock, request, folder, Reporter(), folder, whole=False)

@@ -20,7 +20,7 @@ from cudnn_resolve.host import disk
 from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import gather_book, gather_facts, refuse_other_systems
-from cudnn_resolve.operations.options import CheckRequest, StatedOptions, said
+from cudnn_resolve.operations.options import CheckRequest, StatedOptions, option_words
 from cudnn_resolve.operations.package_set import Subject, subject_of_facts, subject_of_file, text_of
 from cudnn_resolve.operations.results import Result
 from cudnn_resolve.operations.verdict import machine_name, verdict_on
@@ -88,7 +88,7 @@ def _on_machine(one: Verdict, stated: StatedOptions, subject: Subject) -> Verdic
     if subject.base is not None and subject.base.python is not None:
         stated = replace(stated, python_version=subject.base.python)
     names = (name for name in stated.__struct_fields__ if name not in ("python", "given", "ranges", "project_matrix"))
-    words = shlex.join(word for pair in said(stated, names) for word in pair)
+    words = shlex.join(word for pair in option_words(stated, names) for word in pair)
 
     def of_machine(remedy: Remedy) -> Remedy:
         is_ours = remedy.command is not None and remedy.command.startswith(("cudnn-resolve plan ", "cudnn-resolve lock "))

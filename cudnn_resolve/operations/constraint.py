@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.host.files import path_from, read_bounded
-from cudnn_resolve.operations.request import SIZE
+from cudnn_resolve.operations.request import REQUIREMENTS_BYTES
 from cudnn_resolve.requirement.file import logical_lines, parse_requirement
 from cudnn_resolve.requirement.model import Extra
 
@@ -48,7 +48,7 @@ class _Reader:
             return
         self._seen.add(where)
         try:
-            text = read_bounded(where, SIZE, "constraints file")
+            text = read_bounded(where, REQUIREMENTS_BYTES, "constraints file")
         except InputError as error:
             self._note(f"{error.message}: no limits of it count")
             return

@@ -15,7 +15,7 @@ from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.files import STDIN, read_log
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import gather_book, gather_facts
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import DoctorRequest
 from cudnn_resolve.operations.request import request_without_targets
 from cudnn_resolve.operations.results import Result, recast
@@ -44,7 +44,7 @@ class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
         return document(DoctorDocument, self)
 
 
-def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResult:
+def diagnose(request: DoctorRequest, listener: Listener = SILENT) -> DoctorResult:
     """The findings, the most likely cause first."""
     _refuse_contradictions(request)
     book = gather_book(request)

@@ -27,7 +27,7 @@ from cudnn_resolve.operations import apply as changing
 from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
 from cudnn_resolve.operations.apply_memory import settled_of
 from cudnn_resolve.operations.gather import gather_book, gather_facts, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
+from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, answered, command_of, plan_of_lock_file
 from cudnn_resolve.operations.plan import plan as operation
@@ -69,7 +69,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     """None for a lock."""
 
 
-def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
+def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
     """The plan for a new environment, or of what brings one up to date that is there."""
     journals = _journals(request.env)
     if not request.is_elsewhere and creation.state_of(journals) == "made":
@@ -318,7 +318,7 @@ def _plan_on(facts: Facts, options: ApplyRequest | PlanRequest, listener: Listen
     if path is not None:
         return plan_of_lock_file(path, replace(options, given=facts, env=None, python=None, python_version=None)), None
     asked = gather_question(options, verb=verb, listener=listener, facts=facts)
-    outcome = resolved(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
+    outcome = resolved(asked.book, asked.machine, asked.request, asked.source, tell=SearchProgress(listener))
     return None if outcome is None else (make_plan(facts, outcome, asked.book, asked.source), outcome.request)
 
 

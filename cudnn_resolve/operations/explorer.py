@@ -23,7 +23,7 @@ from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest
-from cudnn_resolve.operations.listener import NOBODY, Listener, pace
+from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.report.explorer import MARK, Joint, Look, pages
 from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair, pair, reach
 
@@ -68,7 +68,7 @@ class _Reached(Struct, frozen=True, kw_only=True):
 _Line = TypeVar("_Line", _Kept, _Reached)
 
 
-def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, releases: int = RELEASES) -> Site:
+def write_site(layers: Layers, folder: str, listener: Listener = SILENT, *, releases: int = RELEASES) -> Site:
     """Write the pages into a folder; the joint maps have so many `releases` of each framework. UsageError for a file in its place."""
     _check_folder(folder)
     book = _book(layers)
@@ -126,7 +126,7 @@ def _reaches(book: Book, listener: Listener) -> dict[str, Sequence[BuildReach]]:
     return reaches
 
 
-def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tuple[list[Joint], int]:
+def joint_maps(layers: Layers, releases: int, listener: Listener = SILENT) -> tuple[list[Joint], int]:
     """The joint maps, and how many of their pairs were computed for them; the others an earlier run left in the cache."""
     book = _book(layers)
     shown = {name: newest_of_minors(book, name)[:releases] for name in JOINT}

@@ -6,11 +6,11 @@ from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Status
 from cudnn_resolve.operations.fleet_facts import FleetResult, announce, by_class, classes_of, notes_of, refused
 from cudnn_resolve.operations.gather import gather_book
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import DoctorRequest, FleetRequest
 
 
-def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
+def fleet(request: FleetRequest, listener: Listener = SILENT) -> FleetResult:
     """The answer of a verb for many machines."""
     if request.verb == "detect":
         return detect(request, listener)

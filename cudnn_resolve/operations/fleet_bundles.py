@@ -15,7 +15,7 @@ from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.environment_lock import hold
 from cudnn_resolve.host.files import read_bounded
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.lock import make_lock
 from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options
 from cudnn_resolve.operations.results import recast
@@ -26,7 +26,7 @@ _INDEXES = ("index_url", "extra_index_url", "find_links", "offline")
 _PLAIN = Options()
 
 
-def bundle_of(lock: str, facts: Facts, listener: Listener = NOBODY, *, whole: bool = True, asked: Options = _PLAIN) -> str:
+def bundle_of(lock: str, facts: Facts, listener: Listener = SILENT, *, whole: bool = True, asked: Options = _PLAIN) -> str:
     """The bundle of a lock, which is made where it is not there yet; `lock` may be the folder of a bundle itself.
 
     A lock of another tool does not say which machines it is for: it is for those like the one with these facts. One that is not `whole`

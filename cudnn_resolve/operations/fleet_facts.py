@@ -22,7 +22,7 @@ from cudnn_resolve.host import disk
 from cudnn_resolve.host.pool import spread
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems, share
-from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
+from cudnn_resolve.operations.listener import SILENT, WAITING, Listener
 from cudnn_resolve.operations.options import FleetRequest
 from cudnn_resolve.operations.results import Result
 
@@ -56,7 +56,7 @@ class FleetResult(FleetAnswer, Result, frozen=True, kw_only=True):
         return encode(self)
 
 
-def classes_of(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
+def classes_of(request: FleetRequest, book: Book, listener: Listener = SILENT) -> tuple[tuple[FleetClass, ...], tuple[HostFault, ...]]:
     """The hosts in their classes, and those of which nothing is known; an error where that is all of them."""
     found = Classes(book, whole=request.verb in _WHOLE, policy=request.driver_policy, diagnosed=request.verb == "doctor")
     faults = []
@@ -108,13 +108,13 @@ def announce(classes: Iterable[FleetClass], listener: Listener) -> None:
     """Say which classes are about to be worked on."""
     listener.tell("working on the classes")
     for one in classes:
-        listener.state(one.name, WAITS)
+        listener.state(one.name, WAITING)
 
 
 _SEVERAL = 4
 
 
-def hosts(request: FleetRequest, book: Book, listener: Listener = NOBODY) -> Iterator[HostReport]:
+def hosts(request: FleetRequest, book: Book, listener: Listener = SILENT) -> Iterator[HostReport]:
     """What each host says of itself; one that says nothing that can be read is reported with the reason, and stops nobody."""
     if bool(request.inventory) == bool(request.from_folder):
         hint = "-i INVENTORY asks the hosts; --from FOLDER reads facts that they wrote"

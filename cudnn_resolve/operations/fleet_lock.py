@@ -65,8 +65,8 @@ def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
     except (InputError, WorldError) as error:
         return refused(one, error)
     if made.plan is not None:
-        return ClassAnswer(group=one, status="no", plan=made.plan, notes=(*notes.kept, *made.plan.notes))
-    return ClassAnswer(group=one, lock=path, message=_summary(made), notes=tuple(notes.kept))
+        return ClassAnswer(group=one, status="no", plan=made.plan, notes=(*notes.texts, *made.plan.notes))
+    return ClassAnswer(group=one, lock=path, message=_summary(made), notes=tuple(notes.texts))
 
 
 def _summary(made: LockResult) -> str:

@@ -19,7 +19,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for, lock_request
 from cudnn_resolve.operations.fleet_facts import FleetResult, classes_of
 from cudnn_resolve.operations.gather import gather_book
-from cudnn_resolve.operations.listener import NOBODY, WAITS, Listener
+from cudnn_resolve.operations.listener import SILENT, WAITING, Listener
 from cudnn_resolve.operations.options import FleetRequest
 from cudnn_resolve.requirement.machine import machine_of
 
@@ -46,7 +46,7 @@ def work(request: FleetRequest, listener: Listener) -> FleetResult:
     return FleetResult(verb=request.verb, classes=answers, faults=faults)
 
 
-def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
     """The environments of the hosts as the locks want them: first on one host of each class, then on the others of those that came well."""
     path = _environment(request)
     locks, answers = {}, {}
@@ -74,13 +74,13 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     return tuple(answers[one.name] for one in classes)
 
 
-def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+def undo(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
     """What was there before the last change, on each host."""
     words = {"path": _environment(request), "state": "previous", "replace": request.replace}
     return _everywhere(classes, Play(module="cudnn_env", words=words, serial=request.serial, max_fail=request.max_fail), request, listener)
 
 
-def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = NOBODY) -> tuple[ClassAnswer, ...]:
+def validate(classes: Sequence[FleetClass], request: FleetRequest, listener: Listener = SILENT) -> tuple[ClassAnswer, ...]:
     """The checks of an environment on each host."""
     words: dict[str, Any] = _python(request) if request.python or not request.env else {"python": request.env}
     if request.framework:
@@ -115,7 +115,7 @@ def _groups(classes: Sequence[FleetClass], listener: Listener) -> dict[str, str]
     found = {host: one.name for one in classes for host in one.hosts}
     listener.tell("working on the hosts")
     for host, of in found.items():
-        listener.state(host, WAITS, of)
+        listener.state(host, WAITING, of)
     return found
 
 

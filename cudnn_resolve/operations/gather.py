@@ -15,7 +15,7 @@ from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Packages, Platform, Python, or_none
 from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.files import STDIN, read_bounded
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import MachineOptions, Options, StatedOptions
 from cudnn_resolve.version import Capability, DriverVersion
 
@@ -62,7 +62,7 @@ def _common(key: object, make: Callable[[], _T]) -> _T:
 
 
 def gather_question(
-    options: Options, *, fresh: bool = False, verb: str = "plan", listener: Listener = NOBODY, facts: Facts | None = None
+    options: Options, *, fresh: bool = False, verb: str = "plan", listener: Listener = SILENT, facts: Facts | None = None
 ) -> Question:
     """The question behind the options, asked by a command; `fresh`: for a new environment, whatever is installed in this one.
 

@@ -28,7 +28,7 @@ from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
+from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
 from cudnn_resolve.operations.options import LOCK, LockRequest, Options
 from cudnn_resolve.operations.plan import Answered, PlanResult, ranges_of, verdict_of_lock
@@ -120,7 +120,7 @@ class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
         return encode_check(self.lock, self.differences, self.overlays)
 
 
-def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Sequence[Facts] = ()) -> LockResult:
+def make_lock(request: LockRequest, listener: Listener = SILENT, machines: Sequence[Facts] = ()) -> LockResult:
     """Resolve for every platform and write the lock; without one where there is no resolution.
 
     `machines`: one of each platform, in the place of those that the request describes.
@@ -151,7 +151,7 @@ def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Seque
     return replace(made, old_text=old_text)
 
 
-def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckResult:
+def check_lock(request: LockRequest, listener: Listener = SILENT) -> LockCheckResult:
     """The lock that is there, and every way in which it is not what it should be."""
     _refuse_contradictions(request)
     path = request.output or LOCK
@@ -190,7 +190,7 @@ _TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda
 """Settings that say what is asked for."""
 
 
-def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Answered:
+def plan_behind(path: str, request: Options, listener: Listener = SILENT) -> Answered:
     """What leads to the pins of a lock for a machine like this one: the resolution, in a plan without actions."""
     lock = _existing(path)
     asked = recast(LockRequest, request, allow_break=(), reinstall_package=())
@@ -333,7 +333,7 @@ def _answers(
     first = replace(first, request=replace(first.request, context=context))
     questions = [_fresh(each, old, upgraded) for each in (first, *(_elsewhere(first, other) for other in others))]
     source = first.source
-    tell = Steps(listener)
+    tell = SearchProgress(listener)
     found = resolve_together(first.book, [(each.machine, opened(each.request, source, tell)) for each in questions])
     if isinstance(found, tuple):
         number, conflict = found

@@ -26,7 +26,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Build, Plain, WheelRelease
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
-from cudnn_resolve.operations.listener import NOBODY, Listener, pace
+from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.requirement.source import File, Offer
 from cudnn_resolve.resolution.release import parse_version
@@ -51,7 +51,7 @@ def open_client(index_url: str | None) -> IndexClient:
     return IndexClient(own_settings(Options(index_url=index_url), environment()))
 
 
-def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Listener = NOBODY) -> LiveReport:
+def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Listener = SILENT) -> LiveReport:
     """Compare `count` rows; the same ones for a seed and the same tables."""
     began = clock.seconds()
     drawn = _draw(book, count, random.Random(seed))  # noqa: S311 - a sample

@@ -20,7 +20,7 @@ from cudnn_resolve.locking.install_lines import pinned
 from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage, LooseRequirement, PackageList, PartSelection
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, placed
-from cudnn_resolve.operations.request import SIZE
+from cudnn_resolve.operations.request import REQUIREMENTS_BYTES
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Extra, Request, Target
@@ -144,7 +144,7 @@ def _files_beside(folder: str) -> Reader:
         where = os.path.normpath(absolute(path, None))
         if not any(os.path.commonpath((one, where)) == one for one in allowed):
             raise InputError("it lies outside of the folder", code="list-outside")
-        return path, read_bounded(path, SIZE, "requirements file")
+        return path, read_bounded(path, REQUIREMENTS_BYTES, "requirements file")
 
     return read
 

@@ -14,7 +14,7 @@ from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.operations.gather import Question, facts_meanwhile, gather_book, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
+from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import Plan, Warning
@@ -59,7 +59,7 @@ class LockMisfitError(CudnnResolveError):
     exit_code = ExitCode.NO
 
 
-def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
+def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
     """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
     if request.lock is not None:
         found = plan_of_lock_file(request.lock, request)
@@ -100,13 +100,13 @@ class Answered(Struct, frozen=True, kw_only=True):
     outcome: Resolution | Conflict
 
 
-def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", facts: Facts | None = None) -> Answered:
+def answered(options: Options, listener: Listener = SILENT, verb: str = "plan", facts: Facts | None = None) -> Answered:
     """The plan behind the options, or for other `facts` than they describe, with the question that it answers."""
     asked = gather_question(options, verb=verb, listener=listener, facts=facts)
     from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
-    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=Steps(listener))
+    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, tell=SearchProgress(listener))
     plan = make_plan(asked.facts, outcome, asked.book, asked.source)
     return Answered(plan=plan, question=asked, outcome=outcome)
 

@@ -16,7 +16,7 @@ from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.against_lock import held_lock, pinned_by_plan, pinned_of, write_record
 from cudnn_resolve.operations.gather import detect_facts
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import ValidateRequest
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.requirement.derive import parse_target
@@ -38,7 +38,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
         return encode_validation(self)
 
 
-def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
+def validate(request: ValidateRequest, listener: Listener = SILENT) -> ValidationResult:
     """What was found on this machine; what passed is written into the lock of `record`."""
     book = open_book(())
     wish = ValidationOptions(
@@ -87,7 +87,7 @@ def _installed(facts: Facts, book: Book) -> Iterator[Check]:
         yield check(package, "links", finding, "every library finds what it needs", finding.summary)
 
 
-def validation_of(wish: ValidationOptions, facts: Facts, listener: Listener = NOBODY) -> Validation:
+def validation_of(wish: ValidationOptions, facts: Facts, listener: Listener = SILENT) -> Validation:
     """What was found on this machine, with the causes of what failed as `doctor` sees them."""
     from cudnn_resolve.validation.run import validate, with_causes
 

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.operations.gather import Question
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import WhyRequest
 from cudnn_resolve.operations.plan import PlanResult, answered, ranges_of
 from cudnn_resolve.operations.results import Result, recast
@@ -41,7 +41,7 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
         return tuple(one.message for one in self.plan.warnings if one.code == "overlay")
 
 
-def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
+def why(request: WhyRequest, listener: Listener = SILENT) -> WhyResult:
     """The chain of reasons behind a package, and the plan; no chain where that is a conflict.
 
     UsageError for a package that neither the plan nor the tables nor an index know.

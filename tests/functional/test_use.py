@@ -86,7 +86,7 @@ def test_a_bare_requirement_can_be_left_out(program: Program) -> None:
     ("words", "expected"),
     [
         (("tenserflow",), ["no framework is asked for", "did you mean `tensorflow`"]),
-        (("numpy",), ["no framework is asked for", "planned beside one"]),
+        (("numpy",), ["no framework is asked for", "planned together with one"]),
         (("torch", "<<<"), ["is no requirement", "the command line"]),
         (("torch", "pylock.toml"), ["pylock.toml and torch contradict each other"]),
         (("gone.toml",), ["there is no file gone.toml"]),

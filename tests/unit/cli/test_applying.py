@@ -64,7 +64,7 @@ def parsed(*words: str) -> argparse.Namespace:
 def test_the_words_of_a_command_line_ask_for_the_same(words: tuple[str, ...]) -> None:
     first = parsed(*words)
 
-    again = parsed(*request_of(ApplyRequest, first).again())
+    again = parsed(*request_of(ApplyRequest, first).command_words())
 
     for name in ("framework", "requirement", "cuda", "python", "lock", "installer", "offline", "no_hashes", "gpu"):
         assert getattr(again, name) == getattr(first, name)

@@ -144,7 +144,7 @@ def test_memory_that_ends_is_no_bug(
     assert main(["detect"]) == 3
     err = capsys.readouterr().err
     assert err.startswith(
-        "error: not enough memory: the system gave this process no more\nhint: free memory, or let this process have more"
+        "error: not enough memory: the system gave this process no more\nhint: free memory, or raise the limit of this process"
     )
 
 

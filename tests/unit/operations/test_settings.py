@@ -11,7 +11,7 @@ from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import add_arguments
 from cudnn_resolve.errors import ExitCode, InputError, UsageError
 from cudnn_resolve.operations.options import LockRequest, Options, PlanRequest
-from cudnn_resolve.operations.settings import KEYS, project_settings, this_machine, with_settings
+from cudnn_resolve.operations.settings import KEYS, for_this_machine, project_settings, with_settings
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_a_lock_takes_the_platforms_of_the_project(tmp_path: Path, here: pytest.
 
 
 def test_a_target_elsewhere_is_not_this_machine() -> None:
-    assert this_machine({"python-version": "3.11", "facts": "f", "gpu": ["T4"], "cuda": "12", "python": "p"}) == {
+    assert for_this_machine({"python-version": "3.11", "facts": "f", "gpu": ["T4"], "cuda": "12", "python": "p"}) == {
         "cuda": "12",
         "python": "p",
     }
