@@ -55,7 +55,7 @@ P = TypeVar("P", PlanRequest, ApplyRequest)
 
 def detect(request: MachineOptions) -> FactsResult:
     """Facts of this machine and one environment, or those of a facts file, checked and completed."""
-    from cudnn_resolve.operations.gather import detect_facts, read_facts
+    from cudnn_resolve.operations.machine_facts import detect_facts, read_facts
     from cudnn_resolve.operations.results import FactsResult, recast
 
     request = _with_settings_of_this_machine(request)

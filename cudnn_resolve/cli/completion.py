@@ -13,7 +13,7 @@ from cudnn_resolve.cli.main import PROGRAM, VERBS
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.printing import emit
 from cudnn_resolve.errors import ExitCode, WorldError
-from cudnn_resolve.operations.gather import places
+from cudnn_resolve.operations.machine_facts import places
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book

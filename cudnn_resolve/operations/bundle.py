@@ -33,11 +33,12 @@ from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
 from cudnn_resolve.locking.select import select
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.operations.bundled_debs import FOLDER_NAME, bring_debs, repositories_of
-from cudnn_resolve.operations.gather import card_of, detect_facts, gather_book, gather_facts
 from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.operations.machine_facts import card_of, detect_facts, gather_facts
 from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, ApplyRequest, BundleRequest, LockRequest, PlanRequest
 from cudnn_resolve.operations.package_source import fetching
 from cudnn_resolve.operations.plan import PlanResult
+from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.preload import folder_actions, preload_files
 from cudnn_resolve.report.json import encoded

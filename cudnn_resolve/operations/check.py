@@ -19,9 +19,10 @@ from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.gather import gather_book, gather_facts, refuse_other_systems
+from cudnn_resolve.operations.machine_facts import gather_facts, refuse_other_systems
 from cudnn_resolve.operations.options import CheckRequest, StatedOptions, option_words
 from cudnn_resolve.operations.package_set import Subject, subject_of_facts, subject_of_file, text_of
+from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.operations.results import Result
 from cudnn_resolve.operations.verdict import machine_name, verdict_on
 from cudnn_resolve.planning.preload import MODULE

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Status
 from cudnn_resolve.operations.fleet_facts import FleetResult, announce, by_class, classes_of, notes_of, refused
-from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import DoctorRequest, FleetRequest
+from cudnn_resolve.operations.question import gather_book
 
 
 def fleet(request: FleetRequest, listener: Listener = SILENT) -> FleetResult:
@@ -61,11 +61,11 @@ def doctor(request: FleetRequest, listener: Listener) -> FleetResult:
 
 
 def _planned(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
-    from cudnn_resolve.operations.plan import answered, ranges_of
+    from cudnn_resolve.operations.plan import plan_targets, ranges_of
 
     group, request = task
     try:
-        found = answered(request, facts=group.facts)
+        found = plan_targets(request, facts=group.facts)
     except (InputError, WorldError) as error:
         return refused(group, error)
     ranges = ranges_of(found.question, found.outcome) if request.ranges else ()

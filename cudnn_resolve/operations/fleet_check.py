@@ -18,9 +18,9 @@ from cudnn_resolve.locking.select import select
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_facts import FleetResult, announce, classes_of
 from cudnn_resolve.operations.fleet_lock import judged, lock_name
-from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import Listener
 from cudnn_resolve.operations.options import LOCK_NAMES, FleetRequest
+from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.requirement.machine import machine_of
 
 _EARLIER_BYTES = 256 << 20

@@ -21,9 +21,10 @@ from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, Host
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.pool import spread
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.gather import facts_of_text, read_facts, refuse_other_systems, share
 from cudnn_resolve.operations.listener import SILENT, WAITING, Listener
+from cudnn_resolve.operations.machine_facts import facts_of_text, read_facts, refuse_other_systems
 from cudnn_resolve.operations.options import FleetRequest
+from cudnn_resolve.operations.question import share
 from cudnn_resolve.operations.results import Result
 
 _UUID = re.compile(rb'("uuid"\s*:\s*)"([A-Za-z0-9-]{1,80})"')

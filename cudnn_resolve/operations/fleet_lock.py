@@ -18,11 +18,11 @@ from cudnn_resolve.locking.select import machine_differences
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import lock_request
 from cudnn_resolve.operations.fleet_facts import FleetResult, by_class, classes_of, notes_of, refused
-from cudnn_resolve.operations.gather import gather_book, gather_question
 from cudnn_resolve.operations.listener import Listener, Notes
 from cudnn_resolve.operations.lock import LockResult, make_lock
 from cudnn_resolve.operations.options import LOCK, FleetRequest
 from cudnn_resolve.operations.plan import verdict_of_lock
+from cudnn_resolve.operations.question import gather_book, gather_question
 from cudnn_resolve.operations.verdict import machine_name
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Resolution

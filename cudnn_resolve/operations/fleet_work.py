@@ -18,9 +18,9 @@ from cudnn_resolve.locking.select import select
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for, lock_request
 from cudnn_resolve.operations.fleet_facts import FleetResult, classes_of
-from cudnn_resolve.operations.gather import gather_book
 from cudnn_resolve.operations.listener import SILENT, WAITING, Listener
 from cudnn_resolve.operations.options import FleetRequest
+from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.requirement.machine import machine_of
 
 GOOD = frozenset({"changed", "nothing to do", "passed", "skipped", "no finding"})

@@ -339,7 +339,7 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.operations.gather import facts_of_place, places
+    from cudnn_resolve.operations.machine_facts import facts_of_place, places
     from cudnn_resolve.report.matrix_stack import render_places
 
     found = places(book)

@@ -125,6 +125,11 @@ class StatedOptions(MachineOptions, frozen=True, kw_only=True):
             machine=self.machine,
         )
 
+    @property
+    def states_facts(self) -> bool:
+        """True if any fact comes from the request instead of this machine."""
+        return self.given is not None or self.facts is not None or self.assumptions != Assumptions()
+
 
 class Options(StatedOptions, frozen=True, kw_only=True):
     """Options that all resolving commands share."""

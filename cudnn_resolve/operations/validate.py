@@ -15,8 +15,8 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.against_lock import held_lock, pinned_by_plan, pinned_of, write_record
-from cudnn_resolve.operations.gather import detect_facts
 from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.operations.machine_facts import detect_facts
 from cudnn_resolve.operations.options import ValidateRequest
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.requirement.derive import parse_target

@@ -226,7 +226,7 @@ def test_nothing_is_written_without_files(project: Project) -> None:
         (("--check",), 2, "there is no lock pylock.toml"),
         (("--check", "--upgrade"), 2, "--check changes nothing"),
         (("--check", "-o", "-"), 2, "reads the lock from a file"),
-        (("--no-facts", *TARGET), 2, "belongs to --check"),
+        (("--no-facts", *TARGET), 2, "--no-facts needs --check"),
         ((*TARGET, "-o", "-", "--format", "json"), 2, "both go to standard output"),
         ((*TARGET, "--platform", "linux_x86_64", "--platform", "manylinux_2_28_x86_64"), 2, "one architecture twice"),
         ((*TARGET, "--platform", "win_amd64"), 2, "win_amd64"),
@@ -246,8 +246,8 @@ def test_wrong_words_are_said_to_be_wrong(project: Project, words: tuple[str, ..
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, not a pylock.toml"),
-        ('lock-version = "1.0"\ncreated-by = "x"\npackages = []\n', "uv.lock is a lock, and no requirement"),
+        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, and a pylock.toml is wanted"),
+        ('lock-version = "1.0"\ncreated-by = "x"\npackages = []\n', "uv.lock is a lock, not a requirement"),
     ],
 )
 def test_a_lock_among_the_requirements_is_called_so(project: Project, text: str, said: str) -> None:
@@ -334,7 +334,7 @@ def test_a_lock_does_not_lead_to_files_elsewhere(project: Project, path: str) ->
     for words in ((), ("--check",)):
         done = project(*words)
         assert done.returncode == 2
-        assert "leads out of its folder" in done.stderr
+        assert "which is outside of its folder" in done.stderr
         assert "the secret" not in done.stderr
     if path == "../secret.txt":
         (project.folder.parent / "secret.txt").write_text("numpy<3\n", "utf-8")

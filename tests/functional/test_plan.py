@@ -365,5 +365,5 @@ def test_a_report_of_another_system_is_no_machine_to_plan_for(program: Program) 
     report = str(MACHINES.parent / "outputs" / "windows-collect-env.txt")
     found = program("plan", "--offline", "--facts", report, "torch")
     assert found.returncode == 2
-    assert "a machine with windows: only Linux is planned for" in found.stderr
+    assert "a machine with windows; only Linux is supported" in found.stderr
     assert program("plan", "--offline", "--facts", report, "--platform", "linux_x86_64", "-q", "torch").returncode == 0

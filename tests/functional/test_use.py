@@ -273,7 +273,7 @@ def test_an_environment_that_cannot_be_written_is_told_before_the_plan(program: 
     folder.chmod(0o755)
 
     assert done.returncode == 3
-    assert done.stderr.index("cannot be carried out by this user") < done.stderr.index("Plan for") if "Plan for" in done.stderr else True
+    assert done.stderr.index("cannot be executed by this user") < done.stderr.index("Plan for") if "Plan for" in done.stderr else True
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def test_an_environment_that_cannot_be_written_is_told_before_the_plan(program: 
         (("--os", "debian99"), "debian has no release 99", "debian"),
         (("--os", "frobnix7"), "no distribution is called", "--glibc"),
         (("--gpu", "sm_999"), "no GPU has the compute capability 99.9", "12.0"),
-        (("--driver", "999.99"), "no driver has that version", "nvidia-smi"),
+        (("--driver", "999.99"), "no such driver exists", "nvidia-smi"),
         (("--driver", "five", "--driver", "550.54.15"), "--driver is given twice, with 'five' and with '550.54.15'", "once"),
         (("--matrix", "/etc/ssl"), "contains no table", ""),
     ],

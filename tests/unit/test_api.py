@@ -35,12 +35,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """The options that a plan is asked with."""
     found: list[Options] = []
 
-    def answered(options: Options, listener: object) -> None:
+    def plan_targets(options: Options, listener: object) -> None:
         del listener
         found.append(options)
         raise SeenError
 
-    monkeypatch.setattr(plan, "answered", answered)
+    monkeypatch.setattr(plan, "plan_targets", plan_targets)
     return found
 
 
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_of_the_argument(seen: list[Options]) -> None:
         (lambda: cudnn_resolve.apply("torch", undo=True), "undo takes no framework"),
         (lambda: cudnn_resolve.apply(undo=3, lock="pylock.toml"), "undo takes no lock"),
         (lambda: cudnn_resolve.apply("torch", lock="pylock.toml"), "a lock cannot be combined with targets"),
-        (lambda: cudnn_resolve.lock("torch", check=True, upgrade=True), "^check changes nothing, and upgrade asks for changes"),
+        (lambda: cudnn_resolve.lock("torch", check=True, upgrade=True), "^check changes nothing, but upgrade asks for changes"),
         (lambda: cudnn_resolve.matrix_show("torhc"), "the matrix knows no framework 'torhc'"),
     ],
 )

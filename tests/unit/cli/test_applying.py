@@ -19,7 +19,7 @@ from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations import apply as operation
 from cudnn_resolve.operations import validate
-from cudnn_resolve.operations.apply import Stopped, seen_at_work, stopped
+from cudnn_resolve.operations.apply import Stopped, stopped, validation_failures
 from cudnn_resolve.operations.options import ApplyRequest
 from cudnn_resolve.validation.model import Check, Validation
 
@@ -29,7 +29,7 @@ WITH_GPU = Facts(driver=Driver(version="550.54.15"), gpus=(Gpu(name="Tesla T4"),
 
 @pytest.mark.parametrize("facts", [Facts(), Facts(driver=None, gpus=()), Facts(driver=None, gpus=WITH_GPU.gpus)])
 def test_without_a_gpu_nothing_is_tested(facts: Facts) -> None:
-    assert seen_at_work(TASK, facts) == ()
+    assert validation_failures(TASK, facts) == ()
 
 
 @pytest.mark.parametrize(("status", "said"), [("passed", ()), ("failed", ("validation: torch/conv2d: no kernel image",))])
@@ -43,7 +43,7 @@ def test_with_a_gpu_the_stack_is_seen_at_work(monkeypatch: pytest.MonkeyPatch, s
 
     monkeypatch.setattr(validate, "validation_of", validation_of)
 
-    assert seen_at_work(TASK, WITH_GPU) == said
+    assert validation_failures(TASK, WITH_GPU) == said
     assert [facts for _, facts in asked] == [WITH_GPU]
 
 
