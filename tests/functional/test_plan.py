@@ -347,7 +347,7 @@ def test_a_plan_from_a_lock_names_what_it_would_change_or_why_it_does_not_fit(pr
     misfit = program("plan", "pylock.toml", "--facts", "other.json")
     assert (misfit.returncode, misfit.stdout) == (1, "")
     assert "3.6.1" in misfit.stderr
-    is_explained(program("plan", "pylock.toml", "-f", "torch"), 2, "contradict")
+    is_explained(program("plan", "pylock.toml", "-f", "torch"), 2, "cannot be combined with targets")
     is_explained(program("plan", "nowhere.toml"), 2, "nowhere.toml")
 
 
