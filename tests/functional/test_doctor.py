@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (gzip.compress(MISSING.encode()), "is packed"),
+        (gzip.compress(MISSING.encode()), "is compressed"),
         (Path(sys.executable).resolve().read_bytes()[:9000], "is not text"),
         (bytes(number * number % 251 for number in range(5000)), "is not text"),
     ],
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "--facts names the machine")]
+    ("words", "said"), [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "cannot be combined with --facts")]
 )
 def test_options_that_contradict_one_another_are_refused(words: list[str], said: str) -> None:
     from cudnn_resolve.cli import doctor

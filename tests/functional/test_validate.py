@@ -398,7 +398,7 @@ def test_what_is_not_proven_is_not_recorded(command: Command, stack: str, tmp_pa
     _, _, err = command("--record", str(lock), **{"LD_LIBRARY_PATH": stack, "STANDIN_GPUS": GPU, **how})
 
     assert lock.read_bytes() == before
-    assert f"{lock} is left as it is" in err
+    assert f"{lock} is unchanged" in err
 
 
 def test_an_environment_that_is_not_what_the_lock_says_fails(command: Command, tmp_path: Path) -> None:
