@@ -149,7 +149,8 @@ def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "cannot be combined with --facts")]
+    ("words", "said"),
+    [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "cannot be combined with --facts")],
 )
 def test_options_that_contradict_one_another_are_refused(words: list[str], said: str) -> None:
     from cudnn_resolve.cli import doctor
