@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.bundle import BundleResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
-    from cudnn_resolve.operations.fleet_facts import FleetResult
+    from cudnn_resolve.operations.fleet_classes import FleetResult
     from cudnn_resolve.operations.keywords import (
         ApplyWords,
         BundleWords,
@@ -52,7 +52,7 @@ _LAZY = {
     "BundleResult": "operations.bundle",
     "CheckResult": "operations.check",
     "DoctorResult": "operations.doctor",
-    "FleetResult": "operations.fleet_facts",
+    "FleetResult": "operations.fleet_classes",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
     **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
     "PlanResult": "operations.plan",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.explorer import Site
-    from cudnn_resolve.operations.fleet_facts import FleetResult
+    from cudnn_resolve.operations.fleet_classes import FleetResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult
