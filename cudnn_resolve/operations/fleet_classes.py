@@ -49,7 +49,7 @@ def classes_of(request: FleetRequest, book: Book, listener: Listener = SILENT) -
             faults.append(HostFault(host=report.name, why=str(error)))
         if report.fault is not None:
             faults.append(HostFault(host=report.name, why=report.fault))
-    groups = classes.made()
+    groups = classes.build()
     if not groups and faults:
         kind = WorldError if request.inventory else InputError
         raise kind(f"none of {len(faults)} hosts has usable facts; {faults[0].host}: {faults[0].why}", code="facts-empty")
