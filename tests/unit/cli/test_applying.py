@@ -79,11 +79,11 @@ def test_what_is_said_with_resume_holds(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(apply, "run", asked.append)
     found = Stopped(words=("--installer=pip", "--no-hashes", "--framework=torch"), folder=str(tmp_path / "then"), python="/env/bin/python")
 
-    apply.again(found, parsed("--resume", "--no-validate", "--installer", "uv", "--dry-run", "-o", "said.txt"))
+    apply.run_again(found, parsed("--resume", "--no-validate", "--installer", "uv", "--dry-run", "-o", "said.txt"))
 
     assert vars(asked[0]).items() >= {"installer": "uv", "no_validate": True, "no_hashes": True, "dry_run": True, "resume": False}.items()
     assert (asked[0].output, asked[0].python, Path.cwd()) == (str(tmp_path / "said.txt"), "/env/bin/python", tmp_path / "then")
-    apply.again(found, parsed("--resume"))
+    apply.run_again(found, parsed("--resume"))
     assert (asked[1].installer, asked[1].no_validate, asked[1].output) == ("pip", False, None)
 
 
