@@ -26,11 +26,11 @@ _INDEX_OPTIONS = ("index_url", "extra_index_url", "find_links", "offline")
 _DEFAULTS = Options()
 
 
-def bundle_of(lock: str, facts: Facts, listener: Listener = SILENT, *, whole: bool = True, asked: Options = _DEFAULTS) -> str:
+def bundle_of(lock: str, facts: Facts, listener: Listener = SILENT, *, whole: bool = True, options: Options = _DEFAULTS) -> str:
     """Path of the bundle for a lock, made on first use; `lock` may itself be the folder of a bundle.
 
     A lock of another tool names no machines: its bundle is for machines like that of the facts. If not `whole`, the bundle lacks the
-    wheels, which the hosts download. The indexes are those of `asked`.
+    wheels, which the hosts download. The indexes are those of `options`.
     """
     if is_bundle(lock) and disk.is_folder(lock):
         return lock
@@ -50,7 +50,7 @@ def bundle_of(lock: str, facts: Facts, listener: Listener = SILENT, *, whole: bo
             from cudnn_resolve.operations.bundle import bundle, outline
 
             request = BundleRequest() if is_ours else BundleRequest(platforms=(f"linux_{arch}",), python_version=python or None)
-            indexes = {option: getattr(asked, option) for option in _INDEX_OPTIONS}
+            indexes = {option: getattr(options, option) for option in _INDEX_OPTIONS}
             request = replace(request, lock=lock, output=f"{folder}/bundle", **indexes)
             if whole:
                 bundle(request, listener)

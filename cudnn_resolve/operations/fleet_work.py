@@ -55,7 +55,7 @@ def apply(classes: Sequence[FleetClass], request: FleetRequest, book: Book, list
     for group in classes:
         try:
             lock = _lock(group, request, book)
-            bundles[group.name] = bundle_of(lock, group.facts, listener, whole=request.fetch != "host", asked=request)
+            bundles[group.name] = bundle_of(lock, group.facts, listener, whole=request.fetch != "host", options=request)
         except InputError:  # noqa: PERF203 - an unreadable file affects all classes
             raise
         except CudnnResolveError as error:

@@ -262,7 +262,7 @@ def _facts(value: Any) -> Facts:
 def undo_number(undo: Any, keywords: Mapping[str, Any]) -> int | None:
     """Number of the `apply` to undo, None for the last one.
 
-    UsageError for an invalid number, or for targets beside it.
+    UsageError for an invalid number, or for other arguments that undo does not take.
     """
     if undo is not True and (not isinstance(undo, int) or undo < 1):
         raise UsageError(f"undo cannot be {undo!r:.80}: expected True or a number of history()", code="usage-argument")

@@ -25,7 +25,7 @@ from cudnn_resolve.index.settings import Settings
 from cudnn_resolve.masking import shown
 from cudnn_resolve.operations.listener import Listener
 from cudnn_resolve.operations.options import Options
-from cudnn_resolve.operations.request import Wishes, wishes_of
+from cudnn_resolve.operations.request import Requirements, requirements_of
 from cudnn_resolve.requirement.file import Reference
 from cudnn_resolve.requirement.model import Extra
 from cudnn_resolve.requirement.source import Contents, Direct, File
@@ -47,19 +47,19 @@ def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> I
     return IndexClient(settings, cache_folder=cache_folder(), offline=offline, progress=progress)
 
 
-def settings_of(options: Options, wishes: Wishes, facts: Facts) -> Settings:
+def settings_of(options: Options, requirements: Requirements, facts: Facts) -> Settings:
     """Index settings and credentials from the options, the requirements files, and the target's configuration."""
     path, version = facts.python.path, ".".join((facts.python.version or "").split(".")[:2])
     prefix = os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None  # None for another machine
     site = (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
-    return read_settings(_index_options(options, wishes), environment(), prefix=prefix, import_path=site)
+    return read_settings(_index_options(options, requirements), environment(), prefix=prefix, import_path=site)
 
 
-def _index_options(options: Options, wishes: Wishes) -> IndexOptions:
+def _index_options(options: Options, requirements: Requirements) -> IndexOptions:
     """Index options of the command line, which override or extend those in requirements files."""
 
     def in_files(option: str) -> Iterator[str]:
-        return (setting.value for setting in wishes.settings if setting.option == option)
+        return (setting.value for setting in requirements.settings if setting.option == option)
 
     return IndexOptions(
         index_url=options.index_url or next(in_files("--index-url"), None),
@@ -74,13 +74,13 @@ def _index_options(options: Options, wishes: Wishes) -> IndexOptions:
     )
 
 
-def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[Extra, ...]]:
-    """Read the archives and folders that the wishes reference; also return each as a requirement.
+def direct_of(requirements: Requirements, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[Extra, ...]]:
+    """Read the referenced archives and folders; also return each as a requirement.
 
     InputError for an unusable one, IndexUnavailableError for one that cannot be downloaded.
     """
     packages, extras = [], []
-    for reference in wishes.references:
+    for reference in requirements.references:
         package = _direct(reference, source)
         requested = f"[{','.join(reference.extras)}]" if reference.extras else ""
         marker = f"; {reference.marker}" if reference.marker else ""
@@ -116,7 +116,7 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
 def fetching(request: Options, facts: Facts, addresses: Iterable[str]) -> Iterator[_Fetcher]:
     """Fetcher for the files at these addresses; it opens a session only when an index is contacted."""
     is_local_only = request.offline or all(map(is_local, addresses))
-    fetcher = _Fetcher(None if is_local_only else settings_of(request, wishes_of(request), facts))
+    fetcher = _Fetcher(None if is_local_only else settings_of(request, requirements_of(request), facts))
     try:
         yield fetcher
     finally:

@@ -72,13 +72,13 @@ def gather_question(
     if an input is invalid or unavailable.
     """
     from cudnn_resolve.operations.package_source import direct_of, open_packages, settings_of
-    from cudnn_resolve.operations.request import request_of, wishes_of
+    from cudnn_resolve.operations.request import request_of, requirements_of
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import Extra
 
     book = gather_book(options)
-    wishes = wishes_of(options)
-    request_of(options, book, wishes)  # reports a wrong word now, not after the seconds that detection takes
+    requirements = requirements_of(options)
+    request_of(options, book, requirements)  # reports a wrong word now, not after the seconds that detection takes
     if facts is None:
         future = facts_meanwhile(options, book)
         from cudnn_resolve.index import client  # noqa: F401 - during detection
@@ -86,9 +86,9 @@ def gather_question(
 
         facts = future.result()
     refuse_other_systems(facts)
-    settings = settings_of(options, wishes, facts)
+    settings = settings_of(options, requirements, facts)
     source = _shared(("source", repr(settings), options.offline), lambda: open_packages(settings, listener, offline=options.offline))
-    direct, extras = direct_of(wishes, source)
+    direct, extras = direct_of(requirements, source)
     if verb != "lock" and options.given is None and not options.is_elsewhere:
         from cudnn_resolve.operations.constraint import configured_constraints
 
@@ -96,7 +96,7 @@ def gather_question(
     reinstalled = _reinstalled(options, facts)
     installed = or_none(facts.packages.pip) or {}
     extras = (*extras, *(Extra(text=f"{name}=={installed[name]}", origin="--reinstall-package") for name in reinstalled))
-    request = request_of(options, book, replace(wishes, extras=(*wishes.extras, *extras)), direct)
+    request = request_of(options, book, replace(requirements, extras=(*requirements.extras, *extras)), direct)
     request = replace(request, verb=verb, anew=frozenset(reinstalled))
     if not request.targets:  # without a framework, a reinstall needs no GPU
         request = replace(request, device="cpu")

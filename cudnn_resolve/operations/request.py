@@ -41,8 +41,8 @@ REQUIREMENTS_BYTES = 4 * 1024 * 1024
 """Size limit of a requirements file."""
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """Requirements and settings from files, and packages named on the command line, besides `--framework`."""
+class Requirements(Struct, frozen=True, kw_only=True):
+    """Requirements of files and of the command line, except `--framework`, and settings in the files."""
 
     extras: tuple[Extra, ...] = ()
     """Those of the command line first."""
@@ -50,21 +50,21 @@ class Wishes(Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
 
 
-def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Direct] = ()) -> Request:
+def request_of(options: Options, book: Book, requirements: Requirements, direct: Sequence[Direct] = ()) -> Request:
     """Build the request; UsageError or InputError for an invalid requirement, or without any target.
 
-    `direct` holds the packages behind the references among the wishes.
+    `direct` holds the packages behind the references.
     """
     from cudnn_resolve.requirement.derive import merged, parse_target
 
-    pre = options.pre or any(setting.option == "--pre" for setting in wishes.settings)
+    pre = options.pre or any(setting.option == "--pre" for setting in requirements.settings)
     targets, extras = [], []
     for text in options.framework:
         if _companion(text, book) is None:
             targets.append(parse_target(text, book))
         else:
             extras.append(Extra(text=text, origin=COMMAND_LINE))
-    for extra in wishes.extras:
+    for extra in requirements.extras:
         target = None if extra.constraint else _framework(extra, book)
         if target is None:
             extras.append(extra)
@@ -79,7 +79,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         raise UsageError("no framework is asked for", code="no-target", hint=hint.strip())
     plain = request_without_targets(options)
     typed = [extra.text for extra in extras if extra.origin == COMMAND_LINE]
-    typed += [reference.place for reference in wishes.references if reference.origin == COMMAND_LINE]
+    typed += [reference.place for reference in requirements.references if reference.origin == COMMAND_LINE]
     return replace(
         plain,
         context=(*(("", text) for text in typed), *plain.context),
@@ -89,7 +89,7 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
         pre=pre,
         extras=tuple(extras),
         direct={package.name: package for package in direct},
-        settings=tuple(_settings(wishes, options)),
+        settings=tuple(_settings(requirements, options)),
     )
 
 
@@ -147,14 +147,14 @@ def _limit(text: str | None, option: str) -> Limit | None:
     return parse_limit(text, option)
 
 
-def wishes_of(options: Options) -> Wishes:
+def requirements_of(options: Options) -> Requirements:
     """Read the packages of the command line, and the files of `-r`, `-c` and `--group`; InputError for an unreadable one."""
     if not (options.packages or options.requirement or options.constraint or options.group):
-        return Wishes()
+        return Requirements()
     from cudnn_resolve.requirement.file import Reference, Setting
 
     lines = list(_lines(options))
-    return Wishes(
+    return Requirements(
         extras=tuple(line for line in lines if isinstance(line, Extra)),
         references=tuple(line for line in lines if isinstance(line, Reference)),
         settings=tuple(_located(line) for line in lines if isinstance(line, Setting)),
@@ -238,10 +238,10 @@ def _redacted(option: str, value: str) -> str:
     return redacted(value)
 
 
-def _settings(wishes: Wishes, options: Options) -> Iterator[tuple[str, str]]:
+def _settings(requirements: Requirements, options: Options) -> Iterator[tuple[str, str]]:
     """Index settings in files as options, for a command that does not name the files; credentials are left out."""
     known = {name for name, _ in _context(options)}
-    settings = ((setting.option, setting.value) for setting in wishes.settings if setting.option not in _ONLY_IN_FILES)
+    settings = ((setting.option, setting.value) for setting in requirements.settings if setting.option not in _ONLY_IN_FILES)
     for option, value in dict.fromkeys(settings):
         if option not in _SINGLE or option not in known:
             known.add(option)
