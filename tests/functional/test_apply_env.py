@@ -169,7 +169,7 @@ def test_what_others_put_into_its_folder_stays(making: Making) -> None:
 
     gone = making.env("--undo")
 
-    assert "but for what others put there: src, thesis.tex" in " ".join(gone.stdout.split())
+    assert "except files of others: src, thesis.tex" in " ".join(gone.stdout.split())
     assert sorted(one.name for one in making.made.iterdir()) == ["src", "thesis.tex"]
     assert making.env().returncode == 2
 

@@ -81,7 +81,7 @@ def test_check_tells_that_nothing_loads_the_folder_any_more(bench: Bench, index:
     assert said not in whole.stdout
     (library(bench).parents[4] / gone).unlink()
     torn = run("check", "--python", str(bench.venv / "bin/python"), environ=bench.environ, cwd=bench.base)
-    assert (torn.returncode, f"{said}: {gone} is gone" in " ".join(torn.stdout.split())) == (1, True), torn
+    assert (torn.returncode, f"{said}: {gone} is missing" in " ".join(torn.stdout.split())) == (1, True), torn
     assert bench("-q", "--no-validate").stdout.startswith("done: ")  # as the remedy says
     assert (library(bench).parents[4] / gone).exists()
 

@@ -419,7 +419,7 @@ def test_a_plan_that_was_not_carried_out_fails(command: Command, stack: str, tmp
     checks = checks_of(out)
     assert code == 1
     assert checks["plan/packages"]["observed"] == "numpy 2.0.2 is not installed"
-    assert "--plan and a lock both say" in command("--plan", "x", "--lock", "y")[2]
+    assert "--plan cannot be combined with a lock" in command("--plan", "x", "--lock", "y")[2]
     assert command("--plan", str(tmp_path))[0] == 2
 
 
