@@ -14,7 +14,7 @@ This module imports nothing from the rest of the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -122,3 +122,9 @@ def did_you_mean(names: Iterable[object]) -> str:
     """Hint that suggests near matches; "" without any."""
     suggestions = " or ".join(map(str, names))
     return f"did you mean {suggestions}?" if suggestions else ""
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """List at most so many names in a message, and count the rest: `a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.machine_cudnn import UNLOADED
 from cudnn_resolve.diagnosis.model import SEVERITIES, Comparison, Evidence, Finding, Moved, Remedy, Verdict
-from cudnn_resolve.errors import ContradictionError, InputError
+from cudnn_resolve.errors import ContradictionError, InputError, first_few
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts, or_none
@@ -230,7 +230,7 @@ def _for_interpreter(python: str | None, remedy: Remedy) -> Remedy:
 def _unlisted(report: FilesReport) -> Iterator[Finding]:
     """Note on packages without a list of their files."""
     if report.unlisted:
-        names = ", ".join(report.unlisted[:8]) + (f" and {len(report.unlisted) - 8} more" if len(report.unlisted) > 8 else "")
+        names = first_few(report.unlisted, 8)
         summary = f"{len(report.unlisted)} packages have no list of their files (RECORD), and cannot be verified: {names}"
         yield Finding(cause="harmless", severity="info", summary=summary, confidence=0.9)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.installed_files import Damage
 from cudnn_resolve.host.protocol import Host
@@ -50,7 +51,7 @@ def damage_findings(damages: Iterable[Damage], book: Book, missing_libraries: Co
     """
     for damage in damages:
         count = len(damage.paths)
-        shown = ", ".join(damage.paths[:_SHOWN]) + (f" and {count - _SHOWN} more" if count > _SHOWN else "")
+        shown = first_few(damage.paths, _SHOWN)
         evidence = Evidence(source=f"packages.pip.{damage.package}", line=None, text=f"{damage.kind}: {shown}")
         if damage.kind == "foreign":
             summary = f"{count} files among those of {damage.package} belong to no package: {shown}"

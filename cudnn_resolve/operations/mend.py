@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.model import Finding, Remedy
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.faults import judge_subject, packages_in
 from cudnn_resolve.operations.package_set import LIVE, Subject
@@ -153,7 +154,7 @@ def edit(change: Edit) -> Remedy:
     """Instructions for the tool that wrote the file."""
     subject, kind = change.subject, change.subject.kind
     pins = [f"{name}{limit}" for name, limit in change.pins.items()]
-    shown = ", ".join(pins[:_SHOWN]) + (f" and {len(pins) - _SHOWN} more" if len(pins) > _SHOWN else "")
+    shown = first_few(pins, _SHOWN)
     words, all_pins = shlex.join(pins), ", ".join(pins)
     conda = subject.conda & change.pins.keys()
     if conda:

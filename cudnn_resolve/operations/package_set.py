@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.files import STDIN, absolute, read_bounded
 from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
@@ -181,8 +181,7 @@ def _completed(subject: Subject, listing: PackageList, book: Book, machine: Mach
     other_names = {requirement.name for requirement in listing.loose} - {requirement.name for requirement in loose_frameworks}
     others = sorted(other_names - _INSTALLERS)
     if others:
-        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
-        subject = replace(subject, gaps=(*subject.gaps, f"not pinned, so not judged: {', '.join(others[:6])}{more}"))
+        subject = replace(subject, gaps=(*subject.gaps, f"not pinned, so not judged: {first_few(others, 6)}"))
     if loose_frameworks or (subject.partial and pinned_frameworks):
         return _Installer(book, machine, subject, listing).completed(pinned_frameworks, loose_frameworks)
     if subject.packages:

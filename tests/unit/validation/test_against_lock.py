@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
-from cudnn_resolve.locking.model import Asked, Environment, Framework, Stack, Tool
+from cudnn_resolve.locking.model import Environment, Framework, LockedRequest, Stack, Tool
 from cudnn_resolve.operations.expected_stack import ExpectedLock, pinned_by_lock, read_plan
 from cudnn_resolve.validation.against_lock import Pinned, judge_against, with_mend
 from cudnn_resolve.validation.model import Check
@@ -203,7 +203,7 @@ def test_a_lock_whose_cudnn_is_no_version() -> None:
 def test_a_preload_that_is_missing_is_named_with_what_sets_it_up(source: str) -> None:
     step = Environment(kind="preload", value="onnxruntime", why="it does not look into NVIDIA's wheels")
     if source == "lock":
-        tool = Tool(asked=Asked(), python="3.11", matrix=None, stacks=(Stack(platform="linux_x86_64", environment=(step,)),))
+        tool = Tool(request=LockedRequest(), python="3.11", matrix=None, stacks=(Stack(platform="linux_x86_64", environment=(step,)),))
         pinned = pinned_by_lock(ExpectedLock(path="my lock.toml", lock=lock_with(tool=tool), record=False), facts())
         command = ": `cudnn-resolve apply 'my lock.toml'` sets it up"
     else:
