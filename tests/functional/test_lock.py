@@ -246,7 +246,7 @@ def test_wrong_words_are_said_to_be_wrong(project: Project, words: tuple[str, ..
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, and a pylock.toml is wanted"),
+        ('version = 1\n[[package]]\nname = "a"\n', "uv.lock is a uv.lock, not a pylock.toml"),
         ('lock-version = "1.0"\ncreated-by = "x"\npackages = []\n', "uv.lock is a lock, not a requirement"),
     ],
 )
