@@ -124,7 +124,7 @@ def did_you_mean(names: Iterable[object]) -> str:
     return f"did you mean {suggestions}?" if suggestions else ""
 
 
-def first_few(names: Sequence[str], most: int) -> str:
+def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """List at most so many names in a message, and count the rest: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return separator.join(names[:most]) + more

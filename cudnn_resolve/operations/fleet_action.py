@@ -122,8 +122,8 @@ def validate(carrier: Carrier, words: Mapping[str, Any]) -> dict[str, Any]:
 
     book = open_book(())
     detected = ask_in_rounds(carrier.answer, lambda host: detect(host, words.get("python")))
-    wish = ValidationOptions(frameworks=tuple(words.get("frameworks") or ()), require_gpu=bool(words.get("require_gpu")))
-    validation = ask_in_rounds(carrier.answer, lambda host: validate(host, detected, wish, book), guess=False)
+    options = ValidationOptions(frameworks=tuple(words.get("frameworks") or ()), require_gpu=bool(words.get("require_gpu")))
+    validation = ask_in_rounds(carrier.answer, lambda host: validate(host, detected, options, book), guess=False)
     validation = with_causes(validation, lambda text: explained(text, detected, book))
     result = {"changed": False, "validation": encode_validation(validation), "status": validation.status}
     if validation.status != "failed":

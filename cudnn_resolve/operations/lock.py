@@ -28,7 +28,7 @@ from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
-from cudnn_resolve.operations.lock_settings import asked_of, settings_from, with_lock_settings
+from cudnn_resolve.operations.lock_settings import locked_request, settings_from, with_lock_settings
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import LOCK, LockRequest, Options
 from cudnn_resolve.operations.plan import PlannedTargets, PlanResult, ranges_of, verdict_of_lock
@@ -164,7 +164,7 @@ def check_lock(request: LockRequest, listener: Listener = SILENT) -> LockCheckRe
     else:
         question = answers.question
         if lock.tool is not None:
-            differences += request_differences(lock.tool.request, asked_of(options, question.request, folder_of(path)))
+            differences += request_differences(lock.tool.request, locked_request(options, question.request, folder_of(path)))
         differences += resolution_differences(lock, answers.answers, question.source)
     for facts in machines:
         differences += (misfit for misfit in machine_differences(lock, facts, book) if misfit not in differences)
@@ -271,7 +271,7 @@ def _merged(answers: _Answers, options: LockRequest, old: Lock | None, path: str
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
     completed_answers = _completed(answers.answers, old, question.source)
     matrix = "+".join(layer.version() for layer in question.book.layers)
-    lock = merge(completed_answers, request=asked_of(options, question.request, base), matrix=matrix, base=base)
+    lock = merge(completed_answers, request=locked_request(options, question.request, base), matrix=matrix, base=base)
     lock = keep_records(lock, old)
     preload_note = lock.tool.preload_note if lock.tool is not None else None  # installers of the lock cannot set up the preload
     warnings = answers.warnings if preload_note is None else (*answers.warnings, preload_note)

@@ -53,22 +53,22 @@ def settings_from(lock: Lock, path: str, request: LockRequest) -> dict[str, Any]
     """
     if lock.tool is None:
         return {}
-    asked = lock.tool.request
+    locked = lock.tool.request
     settings: dict[str, Any] = {
-        "driver-policy": asked.driver_policy,
-        "device": asked.device if asked.device == "cpu" else None,
-        "channel": asked.channel,
-        "strict-pins": asked.strict_pins,
+        "driver-policy": locked.driver_policy,
+        "device": locked.device if locked.device == "cpu" else None,
+        "channel": locked.channel,
+        "strict-pins": locked.strict_pins,
     }
     if not (request.framework or request.packages or request.requirement or request.group):
         folder = os.path.dirname(path)
-        settings.update({"framework": list(asked.direct_targets), "cuda": asked.cuda, "cudnn": asked.cudnn})
-        files = {name: values for name, values in asked.files.items() if name in FILES}
+        settings.update({"framework": list(locked.direct_targets), "cuda": locked.cuda, "cudnn": locked.cudnn})
+        files = {name: values for name, values in locked.files.items() if name in FILES}
         settings.update({name: [_path_from_lock(folder, value, name) for value in values] for name, values in files.items()})
-    if "platform" in asked.options:
-        settings["platforms"] = list(asked.options["platform"])
+    if "platform" in locked.options:
+        settings["platforms"] = list(locked.options["platform"])
     for option in (declared(LockRequest)[name] for name in _STATED):
-        values = asked.options.get(option.key, ())
+        values = locked.options.get(option.key, ())
         if values and (option.key != "packages" or "framework" in settings):
             settings[option.key] = values == ("true",) if option.is_flag else list(values) if option.is_list else values[0]
     return {name: value for name, value in settings.items() if value is not None}
@@ -91,7 +91,7 @@ def _path_from_lock(folder: str, value: str, option: str) -> str:
     return f"{where}{colon}{group}" if option == "group" else where
 
 
-def asked_of(options: LockRequest, request: Request, base: str) -> LockedRequest:
+def locked_request(options: LockRequest, request: Request, base: str) -> LockedRequest:
     """The request as stored in a lock in the folder `base`."""
     stated = {"platform": tuple(sorted(options.platforms))}
     for name in _STATED:

@@ -41,7 +41,7 @@ class ValidationResult(Validation, Result, frozen=True, kw_only=True):
 def validate(request: ValidateRequest, listener: Listener = SILENT) -> ValidationResult:
     """Check this machine; with `record`, write what passed into the lock."""
     book = open_book(())
-    wish = ValidationOptions(
+    options = ValidationOptions(
         frameworks=tuple(parse_target(word, book).framework for word in request.framework),
         gpu=request.gpu,
         require_gpu=request.require_gpu,
@@ -51,11 +51,11 @@ def validate(request: ValidateRequest, listener: Listener = SILENT) -> Validatio
         raise ContradictionError("--plan cannot be combined with a lock: both say what must be installed")
     expected = expected_lock(request.lock, request.record)
     if request.plan:
-        wish = replace(wish, pinned=pinned_by_plan(request.plan))
+        options = replace(options, pinned=pinned_by_plan(request.plan))
     facts = detect_facts(request)
     if expected is not None:
-        wish = replace(wish, pinned=pinned_by_lock(expected, facts))
-    validation = validation_of(wish, facts, listener)
+        options = replace(options, pinned=pinned_by_lock(expected, facts))
+    validation = validation_of(options, facts, listener)
     validation = replace(validation, checks=(*_file_checks(facts, book), *validation.checks))
     if expected is not None and expected.record:
         listener.note(write_record(expected, validation, facts.python.version))
@@ -86,12 +86,12 @@ def _file_checks(facts: Facts, book: Book) -> Iterator[Check]:
         yield check(package, "links", finding, "every library finds what it needs", finding.summary)
 
 
-def validation_of(wish: ValidationOptions, facts: Facts, listener: Listener = SILENT) -> Validation:
+def validation_of(options: ValidationOptions, facts: Facts, listener: Listener = SILENT) -> Validation:
     """Run the checks on this machine; failures are explained like by `doctor`."""
     from cudnn_resolve.validation.run import validate, with_causes
 
     book = open_book(())
-    validation = validate(LinuxHost(), facts, wish, book, listener.tell)
+    validation = validate(LinuxHost(), facts, options, book, listener.tell)
     return with_causes(validation, lambda text: explained(text, facts, book))
 
 
