@@ -15,7 +15,6 @@ from msgspec.structs import fields, replace
 from cudnn_resolve.errors import ContradictionError, UsageError
 from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.operations.results import recast
 
 LOCK = "pylock.toml"
 """Default path of the lock."""
@@ -352,6 +351,8 @@ class CheckRequest(StatedOptions, frozen=True, kw_only=True):
     @property
     def machines(self) -> tuple[StatedOptions, ...]:
         """Options for each machine; without `facts` there is one."""
+        from cudnn_resolve.operations.results import recast  # only `check` needs it
+
         return tuple(recast(StatedOptions, self, facts=facts) for facts in self.facts or (None,))
 
 
