@@ -6,7 +6,7 @@ import sys
 
 from cudnn_resolve.host.interrupt import silent_interrupt
 
-with mute():  # Ctrl-C during imports exits silently: there is nothing to put back yet
+with silent_interrupt():  # Ctrl-C during imports exits silently: there is nothing to put back yet
     from cudnn_resolve.cli.main import main
 
 if __name__ == "__main__":

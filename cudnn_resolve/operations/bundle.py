@@ -121,8 +121,9 @@ def bundle(request: BundleRequest, listener: Listener = SILENT, reporter: Report
     if not path.endswith(".tar"):
         disk.make_folder(path)
         return _fill(lock, request, path, reporter, path)
-    path = disk.real(path)
     from cudnn_resolve.host.bundle_tar import locked_tar, pack, unpack
+
+    path = disk.real(path)
 
     def tell(what: str) -> None:
         listener.note(f"note: {what}")

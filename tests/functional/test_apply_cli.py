@@ -244,7 +244,7 @@ def test_resume_does_again_what_was_stopped_from_where_it_was_asked_for(bench: B
     said = bench("--resume", "-q", "--dry-run").stdout
     assert said.startswith("nothing was changed (--dry-run)")
     assert "apply number 1 was interrupted: it would be undone first" in said
-    assert "would go: demo" in bench("--undo", "--dry-run").stdout
+    assert "would be removed: demo" in bench("--undo", "--dry-run").stdout
     assert tree(bench.venv) == torn
     done = bench("--resume", "-q")
 

@@ -289,7 +289,7 @@ def test_an_environment_that_cannot_be_written_is_told_before_the_plan(program: 
         (("--gpu", "sm_999"), "no GPU has the compute capability 99.9", "12.0"),
         (("--driver", "999.99"), "no such driver exists", "nvidia-smi"),
         (("--driver", "five", "--driver", "550.54.15"), "--driver is given twice, with 'five' and '550.54.15'", "once"),
-        (("--matrix", "/etc/ssl"), "holds no table", ""),
+        (("--matrix", "/etc/ssl"), "contains no table", ""),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_nearest(words: tuple[str, ...], message: str, hint: str, program: Program) -> None:
