@@ -1,14 +1,14 @@
 """Plan GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together.
 
-The functions take the words of the command line's options and return typed results: values with attributes, whose `to_json()` is what
-`--format json` prints and which a notebook draws. What goes wrong is a `CudnnResolveError`. Nothing is imported before it is needed.
+The functions take the command line's options as keywords and return typed results: values with attributes, whose `to_json()` is what
+`--format json` prints and which a notebook draws. Failures raise `CudnnResolveError`. Modules are imported on first use.
 """
 
 from __future__ import annotations
 
 from cudnn_resolve._version import __version__
 
-TYPE_CHECKING = False  # that of `typing`, which takes longer to import than everything here
+TYPE_CHECKING = False  # importing `typing` for it would take longer than everything here
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.bundle import BundleResult
     from cudnn_resolve.operations.check import CheckResult
     from cudnn_resolve.operations.doctor import DoctorResult
-    from cudnn_resolve.operations.fleet_facts import FleetResult
+    from cudnn_resolve.operations.fleet_classes import FleetResult
     from cudnn_resolve.operations.keywords import (
         ApplyWords,
         BundleWords,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 del TYPE_CHECKING
 
-_LATER = {
+_LAZY = {
     **dict.fromkeys(("CudnnResolveError", "IndexUnavailableError", "InputError", "MatrixError", "UsageError", "WorldError"), "errors"),
     "Facts": "facts.model",
     "LockMisfitError": "operations.plan",
@@ -52,7 +52,7 @@ _LATER = {
     "BundleResult": "operations.bundle",
     "CheckResult": "operations.check",
     "DoctorResult": "operations.doctor",
-    "FleetResult": "operations.fleet_facts",
+    "FleetResult": "operations.fleet_classes",
     **dict.fromkeys(("LockCheckResult", "LockResult"), "operations.lock"),
     **dict.fromkeys(("MatrixCheckResult", "MatrixFrameworkResult", "MatrixListResult", "MatrixStackResult"), "operations.matrix"),
     "PlanResult": "operations.plan",
@@ -60,7 +60,7 @@ _LATER = {
     "FactsResult": "operations.results",
     "ValidationResult": "operations.validate",
 }
-"""Public types, each with its module, which is imported when the type is first asked for."""
+"""Public types by module; a module is imported on first access to one of its types."""
 
 __all__ = (
     "ApplyResult",
@@ -110,11 +110,11 @@ __all__ = (
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"cudnn_resolve.{_LATER[name]}"), name)
+    return getattr(import_module(f"cudnn_resolve.{_LAZY[name]}"), name)
 
 
 def __dir__() -> list[str]:
@@ -122,69 +122,72 @@ def __dir__() -> list[str]:
 
 
 def detect(*, python: Path | None = None, facts: Path | Facts | Mapping[str, Any] | None = None) -> FactsResult:
-    """The facts of this machine and of the environment of `python` (default: the active one, else this one).
+    """Facts of this machine and of the environment of `python` (default: the active one, else this one).
 
-    With `facts`, those of a facts file or of an object like the one that this function gives, checked and completed.
+    With `facts`, those of a facts file, or of an object like the one that this function returns, checked and completed.
     """
-    words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import call
+    from cudnn_resolve.operations.options import MachineOptions
 
-    return api.call(api.detect, options.MachineOptions, words)
+    return call(api.detect, MachineOptions, {"python": python, "facts": facts})
 
 
 def plan(framework: Texts = (), *, lock: Path | None = None, **options: Unpack[PlanWords]) -> PlanResult:
-    """The plan for one framework or several, such as `tensorflow==2.15`, or for a `lock`; its `status` is `ok` or `unsatisfiable`.
+    """Plan for one or several frameworks, such as `tensorflow==2.15`, or for a `lock`; its `status` is `ok` or `unsatisfiable`.
 
-    Every word means what the option of that name means, None that nothing is said: `packages`, `requirement`, `constraint`, `group`,
+    Each keyword means what the option of that name means; None leaves it unset: `packages`, `requirement`, `constraint`, `group`,
     `cuda`, `cudnn`, `python`, `facts`, `driver`, `gpu`, `python_version`, `platform`, `glibc`, `os`, `prefer`, `driver_policy`, `device`,
     `pre`, `strict_pins`, `channel`, `allow_break`, `reinstall_package`, `env`, `kernel`, `matrix`, `index_url`, `extra_index_url`,
     `find_links`, `index_strategy`, `exclude_newer`, `no_binary`, `only_binary`, `no_variant_indexes`, `offline`. `facts` is a facts file,
-    or what `detect` gave on the machine that is meant.
+    or what `detect` returned on the target machine.
     """
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import PlanRequest
 
-    return api.call(api.plan, PlanRequest, {"framework": framework, "lock": lock}, options)
+    return call(api.plan, PlanRequest, {"framework": framework, "lock": lock}, options)
 
 
 def lock(
     framework: Texts = (), *, output: Path | None = None, check: bool = False, **options: Unpack[LockWords]
 ) -> LockResult | LockCheckResult:
-    """The lock that was written, its `status` is `ok` or `unsatisfiable`; with `check` what is wrong with the one that is there.
+    """Write a lock; its `status` is `ok` or `unsatisfiable`. With `check`, say what is wrong with the existing lock.
 
-    The file is `pylock.toml`, or `output`; with `-` none is written, and the object holds the `text`. With `check` the `status` is
-    `current` or `outdated`. The words are those of `plan`, but for `prefer`, `allow_break` and `reinstall_package`; `platform` may be
+    The file is `pylock.toml`, or `output`; with `-` nothing is written, and the result holds the `text`. With `check` the `status` is
+    `current` or `outdated`. The keywords are those of `plan`, except `prefer`, `allow_break` and `reinstall_package`; `platform` may be
     several, and there are `no_facts`, `upgrade` and `upgrade_package`.
     """
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import LockRequest
 
-    words = {"framework": framework, "output": output, "check": check}
-    return api.call(api.check_lock, LockRequest, words, options) if check else api.call(api.lock, LockRequest, words, options)
+    named = {"framework": framework, "output": output, "check": check}
+    return call(api.check_lock, LockRequest, named, options) if check else call(api.lock, LockRequest, named, options)
 
 
 def apply(
     framework: Texts = (), *, lock: Path | None = None, dry_run: bool = False, undo: bool | int = False, **options: Unpack[ApplyWords]
 ) -> ApplyResult:
-    """What became of turning the environment into the planned one, or into that of a `lock`; a notebook shows it as a table.
+    """Turn the environment into the planned one, or into that of a `lock`; a notebook shows the result as a table.
 
-    It does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; where
-    nothing could be begun, an error is raised. `undo` is a number of `history()`, or True for the last one; it takes no targets. The words
-    are those of `plan` that speak of no other machine, `python_version` with `env`, and `installer`, `no_hashes`, `break_system_packages`,
-    `no_validate`, `restart`, `bundle_dir`. A `lock` may be a bundle.
+    Does not ask. `status` is `done`, `nothing`, `reverted`, `broken`, `undone`, `interrupted`, `dry-run` or `unsatisfiable`; an error is
+    raised if the apply could not start. `undo` is a number from `history()`, or True for the last apply; it takes no targets. The keywords
+    are those of `plan` that do not describe another machine, `python_version` with `env`, and `installer`, `no_hashes`,
+    `break_system_packages`, `no_validate`, `restart`, `bundle_dir`. A `lock` may be a bundle.
     """
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
+    from cudnn_resolve.operations.keywords import call, undo_number
     from cudnn_resolve.operations.options import ApplyRequest
 
     interaction = Interaction(reporter=Progress())
-    words = {"framework": framework, "lock": lock, "dry_run": dry_run}
+    named = {"framework": framework, "lock": lock, "dry_run": dry_run}
     if undo is False or undo is None:
-        return api.call(lambda request: api.apply(request, interaction), ApplyRequest, words, options)
-    number = api.undo_number(undo, {**words, **options})
-    return api.call(lambda request: api.undo(request, number, interaction), ApplyRequest, words, options)
+        return call(lambda request: api.apply(request, interaction), ApplyRequest, named, options)
+    number = undo_number(undo, {**named, **options})
+    return call(lambda request: api.undo(request, number, interaction), ApplyRequest, named, options)
 
 
 def bundle(
@@ -196,51 +199,54 @@ def bundle(
     check: bool = False,
     **options: Unpack[BundleWords],
 ) -> BundleResult:
-    """The bundle that was made of a lock or of targets, in the folder or the `.tar` file `output`; with `check` the one that is there.
+    """Make a bundle of a lock or of targets in the folder or `.tar` file `output`; with `check`, verify the existing one.
 
-    `add` extends one that is there. The words are those of `lock`, `platform` may be several, and there is `sbom`.
+    `add` extends an existing bundle. The keywords are those of `lock`, `platform` may be several, and there is `sbom`.
     """
     from cudnn_resolve import api
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import BundleRequest
 
     interaction = Interaction(reporter=Progress())
-    words = {"framework": framework, "lock": lock, "output": output, "add": add, "check": check}
-    return api.call(lambda request: api.bundle(request, interaction), BundleRequest, words, options)
+    named = {"framework": framework, "lock": lock, "output": output, "add": add, "check": check}
+    return call(lambda request: api.bundle(request, interaction), BundleRequest, named, options)
 
 
 def history(*, python: Path | None = None) -> HistoryResult:
-    """Every `apply` of the environment, the newest first, with the number that `apply(undo=...)` takes."""
-    words = dict(locals())
+    """Every `apply` of the environment, newest first, with the number that `apply(undo=...)` takes."""
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import call
+    from cudnn_resolve.operations.options import MachineOptions
 
-    return api.call(lambda request: api.history(request.python), options.MachineOptions, words)
+    return call(lambda request: api.history(request.python), MachineOptions, {"python": python})
 
 
 def check(*what: Path, strict: bool = False, **options: Unpack[CheckWords]) -> CheckResult:
-    """The verdict on files that list packages (locks, requirements, lists), else on an environment.
+    """Verdict on package lists (locks, requirements files, lists), or on an environment if none is given.
 
-    The machine is this one, or the one of `facts`, `driver`, `gpu`, `python_version`, `platform`, `glibc` and `os`. With `strict`, what
-    is not known counts as broken. Further words are `python` and `matrix`.
+    The machine is this one, or that of `facts`, `driver`, `gpu`, `python_version`, `platform`, `glibc` and `os`. With `strict`, unknown
+    counts as broken. Further keywords are `python` and `matrix`.
     """
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import CheckRequest
 
-    return api.call(api.check, CheckRequest, {"what": [str(one) for one in what], "strict": strict}, options)
+    return call(api.check, CheckRequest, {"what": [str(path) for path in what], "strict": strict}, options)
 
 
 def doctor(log: Path | None = None, *, no_facts: bool = False, **options: Unpack[DoctorWords]) -> DoctorResult:
-    """The findings of a log file, of the machine, or of both together, the most likely cause first.
+    """Findings from a log file, from the machine, or from both together, most likely cause first.
 
-    `no_facts` judges the log alone; `facts` are those of the machine that it comes from. Further words are `python`, `driver`, `gpu`,
+    `no_facts` judges the log alone; `facts` describe the machine that wrote it. Further keywords are `python`, `driver`, `gpu`,
     `python_version`, `platform`, `glibc`, `os` and `matrix`.
     """
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import DoctorRequest
 
-    return api.call(api.doctor, DoctorRequest, {"log": log, "no_facts": no_facts}, options)
+    return call(api.doctor, DoctorRequest, {"log": log, "no_facts": no_facts}, options)
 
 
 def validate(  # noqa: PLR0913 - the options of the command line
@@ -254,43 +260,45 @@ def validate(  # noqa: PLR0913 - the options of the command line
     plan: Path | None = None,
     record: Path | None = None,
 ) -> ValidationResult:
-    """The checks of the frameworks (default: all that are installed) and of cuDNN at work; `status` is `passed`, `failed` or `skipped`.
+    """Run the frameworks (default: all installed) and cuDNN, and check the results; `status` is `passed`, `failed` or `skipped`.
 
-    Every GPU is used, or the one whose number is given. `lock` is a lock that must hold, `plan` a plan in JSON that must have been
-    carried out, `record` a lock that also takes in what passed.
+    Uses every GPU, or the one with the given number. `lock` is a lock whose pins must hold, `plan` a plan in JSON that must have been
+    applied, `record` a lock into which passed checks are written as well.
     """
-    words = dict(locals())
+    named = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import call
+    from cudnn_resolve.operations.options import ValidateRequest
 
-    return api.call(api.validate, options.ValidateRequest, words)
+    return call(api.validate, ValidateRequest, named)
 
 
 def why(package: str, framework: Texts = (), **options: Unpack[WhyWords]) -> WhyResult:
-    """The chain of reasons behind a package of the plan, or behind its absence; the words are those of `plan`."""
+    """Chain of reasons behind a package of the plan, or behind its absence; the keywords are those of `plan`."""
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import WhyRequest
 
-    return api.call(api.why, WhyRequest, {"package": package, "framework": framework}, options)
+    return call(api.why, WhyRequest, {"package": package, "framework": framework}, options)
 
 
 def fleet_detect(*, inventory: Paths = (), from_folder: Paths = ()) -> FleetResult:
-    """The classes of many machines, with the facts of each, as `fleet detect` gives them.
+    """Classes of many machines with their facts, like `fleet detect`.
 
-    The machines are the hosts of an `inventory` of Ansible, or those whose facts lie in the folders or files of `from_folder`.
+    The machines are the hosts of an Ansible `inventory`, or those whose facts lie in the folders or files of `from_folder`.
     """
-    return _fleet("detect", dict(locals()))
+    return _fleet("detect", {"inventory": inventory, "from_folder": from_folder})
 
 
 def fleet_plan(framework: Texts = (), **options: Unpack[FleetWords]) -> FleetResult:
-    """A plan for each class of many machines; the words are those of `fleet_detect` and, about what is wanted, those of `plan`."""
+    """A plan for each class of many machines; the keywords are those of `fleet_detect`, and the targets and limits of `plan`."""
     return _fleet("plan", {"framework": framework}, options)
 
 
 def fleet_lock(framework: Texts = (), *, output: Path | None = None, one_lock: bool = False, **options: Unpack[FleetWords]) -> FleetResult:
-    """A lock for each class of many machines, in the folder `output`; with `one_lock` one that fits all, in the file `output`.
+    """A lock for each class of many machines, in the folder `output`; with `one_lock` a single lock for all, in the file `output`.
 
-    Where there is none that fits all, `one` says the fewest hosts that stand in the way, and what would change that.
+    If no lock fits all machines, `one` names the fewest hosts that stand in the way, and what would change that.
     """
     return _fleet("lock", {"framework": framework, "output": output, "one_lock": one_lock}, options)
 
@@ -298,58 +306,56 @@ def fleet_lock(framework: Texts = (), *, output: Path | None = None, one_lock: b
 def fleet_check(
     *locks: Path, since: Path | None = None, strict: bool = False, inventory: Paths = (), from_folder: Paths = ()
 ) -> FleetResult:
-    """The verdict on the lock of each class of many machines, and hosts that have other packages than it.
+    """Verdict on the lock of each class of many machines, and hosts whose packages differ from it.
 
-    `locks` are files or folders of them (default: those here). `since` is what `fleet detect --format json` wrote earlier: `changes` are
-    told. With `strict` changes, and what is not known, count as broken.
+    `locks` are files, or folders of them (default: the current one). `since` is an earlier output of `fleet detect --format json`;
+    the result then lists `changes`. With `strict`, changes and unknown verdicts count as broken.
     """
-    words = dict(locals())
-    words["packages"] = [str(one) for one in words.pop("locks")]
-    return _fleet("check", words)
+    packages = [str(path) for path in locks]
+    return _fleet("check", {"packages": packages, "since": since, "strict": strict, "inventory": inventory, "from_folder": from_folder})
 
 
-def _fleet(verb: str, words: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> FleetResult:
+def _fleet(verb: str, named: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> FleetResult:
     from cudnn_resolve import api
+    from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import FleetRequest
 
-    return api.call(api.fleet, FleetRequest, {**words, "verb": verb}, options)
+    return call(api.fleet, FleetRequest, {**named, "verb": verb}, options)
 
 
 def matrix_list(*, matrix: Paths = ()) -> MatrixListResult:
-    """The frameworks and packages that the tables know.
-
-    The functions are called as the commands are, `matrix list`, `matrix show` and `matrix check`.
-    """
-    words = dict(locals())
+    """The frameworks and packages in the tables, like `matrix list`."""
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import call
+    from cudnn_resolve.operations.options import MatrixRequest
 
-    return api.call(lambda request: api.matrix_list(request).value(), options.MatrixRequest, words)
+    return call(lambda request: api.matrix_list(request).value(), MatrixRequest, {"matrix": matrix})
 
 
 def matrix_show(name: str, which: str | None = None, *, matrix: Paths = ()) -> MatrixFrameworkResult | MatrixStackResult:
-    """What the tables say of a framework, or of one release or range of it: Pythons, CUDA, cuDNN, drivers, GPUs.
+    """Table rows of a framework, or of one of its releases or a version range: Pythons, CUDA, cuDNN, drivers, GPUs.
 
-    `cudnn`, `cuda`, `driver` and `gpu` may stand in the place of a framework, a version, a driver or a card being `which`.
+    `name` may also be `cudnn`, `cuda`, `driver` or `gpu`, and `which` a version, a driver or a card.
     """
-    words = dict(locals())
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import call
+    from cudnn_resolve.operations.options import MatrixRequest
 
-    return api.call(lambda request: api.matrix_show(request).value(), options.MatrixRequest, words)
+    named = {"name": name, "which": which, "matrix": matrix}
+    return call(lambda request: api.matrix_show(request).value(), MatrixRequest, named)
 
 
 def matrix_check(*, matrix: Paths = ()) -> MatrixCheckResult:
-    """Every fault of the tables, and of the folders that lie over them."""
-    words = dict(locals())
+    """Every fault in the tables, and in the folders laid over them."""
     from cudnn_resolve import api
-    from cudnn_resolve.operations import options
+    from cudnn_resolve.operations.keywords import call
+    from cudnn_resolve.operations.options import MatrixRequest
 
-    return api.call(api.check_matrix, options.MatrixRequest, words)
+    return call(api.check_matrix, MatrixRequest, {"matrix": matrix})
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Give a notebook `%cudnn` and `%%cudnn_run`: `%load_ext cudnn_resolve`."""
+    """Register `%cudnn` and `%%cudnn_run` in a notebook: `%load_ext cudnn_resolve`."""
     from cudnn_resolve.cli.magic import load
 
     load(shell)

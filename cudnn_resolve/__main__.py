@@ -1,4 +1,4 @@
-"""`python -m cudnn_resolve`, and what the installed program calls."""
+"""Entry point of `python -m cudnn_resolve` and of the installed program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from cudnn_resolve.host.interrupt import silent_interrupt
 
-with silent_interrupt():  # Ctrl-C while modules are read ends in silence: there is nothing yet to put back
+with silent_interrupt():  # Ctrl-C during imports exits silently: there is nothing to put back yet
     from cudnn_resolve.cli.main import main
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""The functions of the package: a typed request in, a typed result out.
+"""The functions behind every command: a typed request in, a typed result out.
 
-The command line calls them and prints what they return; `import cudnn_resolve` offers them with keyword arguments. Nothing is printed
-here: a listener hears what goes on, and an interaction is asked before anything changes.
+The command line calls them and prints the results; `import cudnn_resolve` offers them with keyword arguments. Nothing is printed here:
+a listener gets progress and notes, and an interaction confirms before anything changes. Each function imports its operation when called,
+so that a command pays for no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
-from cudnn_resolve.errors import CudnnResolveError, UsageError
-from cudnn_resolve.operations.keywords import as_keywords, make, together
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.errors import ContradictionError, UsageError
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import (
     LOCK,
     ApplyRequest,
@@ -30,9 +30,10 @@ from cudnn_resolve.operations.options import (
     ValidateRequest,
     WhyRequest,
 )
-from cudnn_resolve.operations.settings import project_settings, this_machine, with_settings
+from cudnn_resolve.operations.settings import for_this_machine, project_settings, with_settings
 
 if TYPE_CHECKING:
+    from cudnn_resolve.execution.model import Reporter
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
     from cudnn_resolve.operations.bundle import BundleResult
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.clean import CleanResult
     from cudnn_resolve.operations.doctor import DoctorResult
     from cudnn_resolve.operations.explorer import Site
-    from cudnn_resolve.operations.fleet_facts import FleetResult
+    from cudnn_resolve.operations.fleet_classes import FleetResult
     from cudnn_resolve.operations.lock import LockCheckResult, LockResult
     from cudnn_resolve.operations.matrix import Answer, MatrixCheckResult, MatrixFrameworkResult, MatrixListResult, MatrixStackResult
     from cudnn_resolve.operations.plan import PlanResult
@@ -49,226 +50,180 @@ if TYPE_CHECKING:
     from cudnn_resolve.operations.why import WhyResult
 
 O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for options
-R = TypeVar("R", bound=Struct)
-T = TypeVar("T")
+P = TypeVar("P", PlanRequest, ApplyRequest)
 
 
 def detect(request: MachineOptions) -> FactsResult:
-    """The facts of this machine and of one environment, or those of a facts file, checked and completed."""
-    from cudnn_resolve.operations.gather import detect_facts, read_facts
-    from cudnn_resolve.operations.results import FactsResult, grown
+    """Facts of this machine and one environment, or those of a facts file, checked and completed."""
+    from cudnn_resolve.operations.machine_facts import detect_facts, read_facts
+    from cudnn_resolve.operations.results import FactsResult, recast
 
-    request = _here(request)
+    request = _with_settings_of_this_machine(request)
     if request.given is not None:
-        return grown(FactsResult, request.given)
+        return recast(FactsResult, request.given)
     if request.facts is None:
-        return grown(FactsResult, detect_facts(request))
-    from cudnn_resolve.host.tables import open_book  # paid where a card must be looked up
+        return recast(FactsResult, detect_facts(request))
+    from cudnn_resolve.host.tables import open_book  # only a facts file may name cards to look up
 
-    return grown(FactsResult, read_facts(request.facts, open_book()))
-
-
-def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
-    """The plan for the targets, or the one that leads to a lock."""
-    _refuse_targets(request)
-    request = _settled(request)
-    if not _is_of_bundle(request.lock):
-        return _plan(request, listener)
-    from cudnn_resolve.operations.bundle import opened
-
-    with opened(request) as inside:
-        return _plan(inside, listener)
+    return recast(FactsResult, read_facts(request.facts, open_book()))
 
 
-def _plan(request: PlanRequest, listener: Listener) -> PlanResult:
-    if request.env is not None:
-        from cudnn_resolve.operations import environment
+def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
+    """Plan for the targets, or for a lock."""
+    _refuse_targets_beside_lock(request)
+    with _bundle_opened(with_settings(request, project_settings())) as opened:
+        if opened.env is not None:
+            from cudnn_resolve.operations import environment
 
-        return environment.plan(request, listener)
-    from cudnn_resolve.operations.plan import plan as operation
+            return environment.plan(opened, listener)
+        from cudnn_resolve.operations.plan import plan as operation
 
-    return operation(request, listener)
-
-
-def _refuse_targets(request: PlanRequest | ApplyRequest | BundleRequest | WhyRequest) -> None:
-    """Reject targets beside a lock; those of the project's settings are no contradiction."""
-    if request.lock is not None and (request.framework or request.packages or request.requirement):
-        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
-        raise UsageError("a lock and targets contradict each other", code="usage-contradiction", hint=hint)
+        return operation(opened, listener)
 
 
-def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
-    """The chain of reasons behind one pin, or behind its absence."""
+def why(request: WhyRequest, listener: Listener = SILENT) -> WhyResult:
+    """Chain of reasons behind one pin, or behind its absence."""
     from cudnn_resolve.host import disk
     from cudnn_resolve.operations.why import why as operation
 
     if not request.package:
         raise UsageError("no package is named", code="usage-argument", hint="name one, such as nvidia-cudnn-cu12")
-    _refuse_targets(request)
+    _refuse_targets_beside_lock(request)
     if request.lock is None and not request.names_targets and disk.is_regular(LOCK):
         request = replace(request, lock=LOCK)
-    return operation(request if request.lock is not None else _settled(request), listener)
+    return operation(request if request.lock is not None else with_settings(request, project_settings()), listener)
 
 
-def lock(request: LockRequest, listener: Listener = NOBODY) -> LockResult:
-    """The lock, which is written to its file."""
+def lock(request: LockRequest, listener: Listener = SILENT) -> LockResult:
+    """Resolve, and write the lock."""
     from cudnn_resolve.operations.lock import make_lock
 
     return make_lock(request, listener)
 
 
-def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckResult:
-    """Whether the lock that is there is still the right one, and fits the machine."""
+def check_lock(request: LockRequest, listener: Listener = SILENT) -> LockCheckResult:
+    """Say whether the existing lock is up to date and fits the machine."""
     from cudnn_resolve.operations.lock import check_lock as operation
 
     return operation(request, listener)
-
-
-def _is_of_bundle(lock: str | None) -> bool:
-    if lock is None:
-        return False
-    from cudnn_resolve.host.bundle import bundle_of
-
-    return bundle_of(lock) is not None
 
 
 def apply(request: ApplyRequest, interaction: Interaction | None = None) -> ApplyResult:
     """Turn the environment into the planned one, or into that of a lock."""
     from cudnn_resolve.operations import apply as operation
 
-    _refuse_targets(request)
+    _refuse_targets_beside_lock(request)
     interaction = interaction or operation.DEFAULT
-    request = _here(replace(request, words=request.again(), has_targets=request.names_targets))
-    if not _is_of_bundle(request.lock):
-        return _apply(request, interaction)
-    from cudnn_resolve.operations.bundle import opened
+    request = _with_settings_of_this_machine(replace(request, words=request.command_words(), has_targets=request.names_targets))
+    with _bundle_opened(request, interaction.reporter) as opened:
+        if opened.env is not None:
+            from cudnn_resolve.operations import environment
 
-    with opened(request, interaction.reporter) as inside:
-        return _apply(inside, interaction)
-
-
-def _apply(request: ApplyRequest, interaction: Interaction) -> ApplyResult:
-    from cudnn_resolve.operations import apply as operation
-
-    if request.env is not None:
-        from cudnn_resolve.operations import environment
-
-        return environment.apply(request, interaction)
-    return operation.apply(request, interaction)
+            return environment.apply(opened, interaction)
+        return operation.apply(opened, interaction)
 
 
 def bundle(request: BundleRequest, interaction: Interaction | None = None) -> BundleResult:
-    """A lock with every file that it names, to install from without a network: made, extended, or verified."""
+    """Make, extend or verify a bundle: a lock with every file that it names, to install from without a network."""
     from cudnn_resolve.operations.apply import DEFAULT
     from cudnn_resolve.operations.bundle import bundle as operation
 
-    _refuse_targets(request)
+    _refuse_targets_beside_lock(request)
     interaction = interaction or DEFAULT
     return operation(request, interaction.listener, interaction.reporter)
 
 
 def undo(request: ApplyRequest, number: int | None = None, interaction: Interaction | None = None) -> ApplyResult:
-    """Put back what an `apply` changed, the last one without a number."""
+    """Put back what an `apply` changed: the one with that number, or the last one."""
     from cudnn_resolve.operations import apply as operation
 
-    request = _here(request)
+    request = _with_settings_of_this_machine(request)
+    interaction = interaction or operation.DEFAULT
     if request.env is not None:
         from cudnn_resolve.operations import environment
 
-        return environment.undo(request, number, interaction or operation.DEFAULT)
-    return operation.undo(request, number, interaction or operation.DEFAULT)
+        return environment.undo(request, number, interaction)
+    return operation.undo(request, number, interaction)
 
 
 def history(python: str | None = None) -> HistoryResult:
-    """Every `apply` of an environment, the newest first."""
+    """Every `apply` of an environment, newest first."""
     from cudnn_resolve.operations.apply import history as operation
 
-    return operation(python or _python())
+    return operation(python or _project_python())
 
 
 def stopped(python: str | None = None, env: str | None = None) -> Stopped | None:
-    """The `apply` that was stopped in the middle; None where the last one came to its end."""
+    """The interrupted `apply` of an environment; None if the last one finished."""
     if env is not None:
         from cudnn_resolve.operations import environment
 
         return environment.stopped(env)
     from cudnn_resolve.operations.apply import stopped as operation
 
-    return operation(python or _python())
+    return operation(python or _project_python())
 
 
-def validate(request: ValidateRequest, listener: Listener = NOBODY) -> ValidationResult:
-    """The checks of the frameworks and of cuDNN at work."""
+def validate(request: ValidateRequest, listener: Listener = SILENT) -> ValidationResult:
+    """Run the frameworks and cuDNN, and check the results."""
     from cudnn_resolve.operations.validate import validate as operation
 
-    return operation(with_settings(request, {"python": request.python or _python()}), listener)
+    return operation(with_settings(request, {"python": request.python or _project_python()}), listener)
 
 
 def check(request: CheckRequest) -> CheckResult:
-    """The verdict on what somebody already has: an environment, a lock, a list of packages."""
+    """Verdict on an environment, a lock or a list of packages."""
     from cudnn_resolve.operations.check import check as operation
 
     return operation(with_settings(request))
 
 
 def clean(request: CleanRequest) -> CleanResult:
-    """What undo and caches hold of the disk; what nobody can use any more is freed."""
+    """Show the disk space held by undo and caches, and free what cannot be used any more."""
     from cudnn_resolve.operations.clean import clean as operation
 
     return operation(request)
 
 
-def doctor(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResult:
-    """The findings of a log, of the machine, or of both together."""
+def doctor(request: DoctorRequest, listener: Listener = SILENT) -> DoctorResult:
+    """Findings from a log, from the machine, or from both together."""
     from cudnn_resolve.operations.doctor import diagnose
 
-    return diagnose(_here(request), listener)
+    return diagnose(_with_settings_of_this_machine(request), listener)
 
 
-def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
-    """The answer of a verb for many machines, class by class."""
+def fleet(request: FleetRequest, listener: Listener = SILENT) -> FleetResult:
+    """Run a verb for many machines, class by class."""
     from cudnn_resolve.operations.fleet import fleet as operation
 
-    return operation(_here(request), listener)
+    return operation(_with_settings_of_this_machine(request), listener)
 
 
 def matrix_list(request: MatrixRequest) -> Answer[MatrixListResult]:
-    """What the tables hold, as a text and as a value."""
+    """Overview of the tables, as a text and as a value."""
     from cudnn_resolve.operations.matrix import everything
 
     return everything(_book(request))
 
 
 def matrix_show(request: MatrixRequest) -> Answer[MatrixFrameworkResult | MatrixStackResult]:
-    """What the tables say of one name, as a text and as a value."""
+    """Table rows about one name, as a text and as a value."""
     from cudnn_resolve.operations.matrix import look_up
 
     if request.name is None:
-        raise UsageError("matrix show needs a name", code="matrix-argument", hint="matrix list shows what there is")
+        raise UsageError("matrix show needs a name", code="matrix-argument", hint="`matrix list` shows the names")
     return look_up(_book(request), request.name, request.which)
 
 
-def _layers(request: MatrixRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The folders of rows that are named, and those of the project."""
-    settings = project_settings()
-    return tuple(request.matrix or settings.get("matrix", ())), tuple(settings.get("project-matrix", ()))
-
-
-def _book(request: MatrixRequest) -> Book:
-    from cudnn_resolve.host.tables import open_book
-
-    return open_book(*_layers(request))
-
-
-def matrix_site(request: MatrixRequest, folder: str, listener: Listener = NOBODY) -> Site:
-    """The pages of the tables, which are written into a folder."""
+def matrix_site(request: MatrixRequest, folder: str, listener: Listener = SILENT) -> Site:
+    """Write the tables as web pages into a folder."""
     from cudnn_resolve.operations.explorer import write_site
 
     return write_site(_layers(request), folder, listener)
 
 
-def check_matrix(request: MatrixRequest, listener: Listener = NOBODY) -> MatrixCheckResult:
-    """Every fault of the tables, and where it is asked for what a sample of rows says otherwise than the index."""
+def check_matrix(request: MatrixRequest, listener: Listener = SILENT) -> MatrixCheckResult:
+    """Every fault in the tables; with `live`, also how a sample of rows differs from the package index."""
     from cudnn_resolve.host.clock import today
     from cudnn_resolve.host.tables import check_tables, open_book
     from cudnn_resolve.operations.matrix import MatrixCheckResult
@@ -283,50 +238,45 @@ def check_matrix(request: MatrixRequest, listener: Listener = NOBODY) -> MatrixC
     return MatrixCheckResult(faults=faults, tables=("matrices", *of_project, *named), live=live)
 
 
-def call(function: Callable[[R], T], kind: type[R], named: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> T:
-    """Call one of these functions with the keyword arguments that a function of the package names, and its further `options`.
-
-    Messages speak of arguments in the place of options. A notebook is shown the picture of the ranges.
-    """
-    try:
-        request = make(kind, together(kind, named, options or {}))
-        if "ranges" in kind.__struct_fields__:
-            from cudnn_resolve.operations.notebook_kernel import in_notebook
-
-            request = replace(request, ranges=in_notebook())
-        return function(request)
-    except CudnnResolveError as error:
-        names = {"undo", *(field.name for field in fields(kind))}
-        error.message = as_keywords(error.message, names)
-        error.args = (error.message,)
-        error.context = error.context and as_keywords(error.context, names)
-        error.hint = error.hint and as_keywords(error.hint, names)
-        raise
+def _layers(request: MatrixRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Folders with additional rows: those that were named, and those of the project."""
+    settings = project_settings()
+    return tuple(request.matrix or settings.get("matrix", ())), tuple(settings.get("project-matrix", ()))
 
 
-def undo_number(undo: Any, words: Mapping[str, Any]) -> int | None:
-    """The number of the `apply` to undo, None for the last one; UsageError where it is none, or where targets stand beside it."""
-    if undo is not True and (not isinstance(undo, int) or undo < 1):
-        raise UsageError(f"undo cannot be {undo!r:.80}: expected True or a number of history()", code="usage-argument")
-    request = make(ApplyRequest, words)
-    nothing = ApplyRequest(python=request.python, env=request.env, dry_run=request.dry_run, force=request.force, restart=request.restart)
-    further = [one.name for one in fields(ApplyRequest) if getattr(request, one.name) != getattr(nothing, one.name)]
-    if further:
-        raise UsageError(f"undo takes no {further[0]}", code="usage-contradiction", hint="leave one of them out")
-    return None if undo is True else undo
+def _book(request: MatrixRequest) -> Book:
+    from cudnn_resolve.host.tables import open_book
+
+    return open_book(*_layers(request))
 
 
-def _settled(request: O) -> O:
-    """The request over the project's settings."""
-    return with_settings(request, project_settings())
+def _refuse_targets_beside_lock(request: PlanRequest | ApplyRequest | BundleRequest | WhyRequest) -> None:
+    """Reject targets named together with a lock; those in the project's settings are ignored instead."""
+    if request.lock is not None and (request.framework or request.packages or request.requirement):
+        raise ContradictionError("a lock cannot be combined with targets", hint="`cudnn-resolve lock` changes what the lock installs")
 
 
-def _python() -> str | None:
-    """The interpreter that the project's settings name."""
-    found: str | None = project_settings().get("python")
-    return found
+@contextmanager
+def _bundle_opened(request: P, reporter: Reporter | None = None) -> Iterator[P]:
+    """Replace a bundle in the request by the lock inside, for as long as the context lasts."""
+    if request.lock is not None:
+        from cudnn_resolve.host.bundle import bundle_of
+
+        if bundle_of(request.lock) is not None:
+            from cudnn_resolve.operations.bundle import opened
+
+            with opened(request, reporter) as inside:
+                yield inside
+            return
+    yield request
 
 
-def _here(request: O) -> O:
-    """The request over those of the project's settings that do not speak of another machine."""
-    return with_settings(request, this_machine(project_settings()))
+def _project_python() -> str | None:
+    """The interpreter in the project's settings."""
+    python: str | None = project_settings().get("python")
+    return python
+
+
+def _with_settings_of_this_machine(request: O) -> O:
+    """Complete the request by the project's settings, except those about another machine."""
+    return with_settings(request, for_this_machine(project_settings()))

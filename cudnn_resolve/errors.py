@@ -1,25 +1,26 @@
-"""Errors that a user may see, with the exit code of each.
+"""User-facing errors, each kind with its exit code.
 
     CudnnResolveError          what went wrong, where, and what to do next
     ├── UsageError             2  the command line is wrong
+    │   └── ContradictionError 2  options that exclude each other
     ├── InputError             2  a file that the user named is wrong
     │   └── MatrixError        2  a matrix table or overlay is wrong
     └── WorldError             3  the machine, the disk or the network refused
-        └── IndexUnavailableError  3  a package index did not answer, or not with what can be used
+        └── IndexUnavailableError  3  a package index did not answer, or its answer is unusable
 
 A request without a solution is a value (`resolution.Conflict`), not an exception.
-This module imports nothing of ours.
+This module imports nothing from the rest of the package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any
 
 
 class ExitCode(IntEnum):
-    """What the process says to the shell."""
+    """Exit status of the process."""
 
     OK = 0
     """Done, or nothing to do."""
@@ -51,8 +52,8 @@ class CudnnResolveError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pass between processes with its fields, which the constructor takes by name."""
-        return _again, (type(self), self.args), self.__dict__
+        """Pickle without the constructor, whose keyword arguments `Exception` would drop."""
+        return _unpickle, (type(self), self.args), self.__dict__
 
     def __str__(self) -> str:
         lines = [self.message]
@@ -63,8 +64,8 @@ class CudnnResolveError(Exception):
         return "\n".join(lines)
 
 
-def _again(kind: type[CudnnResolveError], args: tuple[Any, ...]) -> CudnnResolveError:
-    """An error in another process, before its fields are given back."""
+def _unpickle(kind: type[CudnnResolveError], args: tuple[Any, ...]) -> CudnnResolveError:
+    """Create an error without its attributes, which pickle restores afterwards."""
     return kind.__new__(kind, *args)
 
 
@@ -74,6 +75,13 @@ class UsageError(CudnnResolveError):
     exit_code = ExitCode.USAGE
 
 
+class ContradictionError(UsageError):
+    """Options that exclude each other, or that make no sense together."""
+
+    def __init__(self, message: str, *, context: str | None = None, hint: str | None = "leave one of them out") -> None:
+        super().__init__(message, code="usage-contradiction", context=context, hint=hint)
+
+
 class InputError(CudnnResolveError):
     """A file that the user named is missing, unreadable or malformed."""
 
@@ -81,7 +89,7 @@ class InputError(CudnnResolveError):
 
 
 class MatrixError(InputError):
-    """A matrix table is malformed or breaks a rule; `faults` holds one line for each fault: file, row and field."""
+    """A matrix table is malformed or breaks a rule; `faults` holds one line per fault: file, row and field."""
 
     def __init__(self, message: str, *, faults: tuple[str, ...] = (), hint: str | None = None) -> None:
         super().__init__(message, code="matrix-invalid", hint=hint)
@@ -101,13 +109,19 @@ class WorldError(CudnnResolveError):
 
 
 class IndexUnavailableError(WorldError):
-    """A package index did not answer, refused, or answered with what cannot be used."""
+    """A package index did not answer, refused, or sent an unusable answer."""
 
 
 def out_of_memory() -> WorldError:
-    """What is said where this process could not have more memory, or another thread."""
-    hint = "free memory, or let this process have more: `ulimit -v`, `ulimit -u`, or the limits of the container or the job"
+    """Error for a process that was refused memory or another thread."""
+    hint = "free memory, or raise the limit of this process: `ulimit -v`, `ulimit -u`, or the limits of the container or job"
     return WorldError("not enough memory: the system gave this process no more", code="memory", hint=hint)
+
+
+def did_you_mean(names: Iterable[object]) -> str:
+    """Hint that suggests near matches; "" without any."""
+    suggestions = " or ".join(map(str, names))
+    return f"did you mean {suggestions}?" if suggestions else ""
 
 
 def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:

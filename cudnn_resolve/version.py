@@ -1,6 +1,7 @@
-"""Versions of drivers, CUDA and cuDNN, and GPU code: parsed, ordered and decoded in one place; whether two texts are one version.
+"""Versions of drivers, CUDA, cuDNN and GPU code: parsing, ordering and decoding, and equality of PEP 440 versions.
 
-These are not PEP 440 versions: `450.80.02` keeps its zero, `12040` is an encoded 12.4, and `sm_90a` runs on one card only.
+The versions of NVIDIA's parts are not PEP 440 versions: `450.80.02` keeps its zero, `12040` is an encoded 12.4, and `sm_90a` runs on
+one card only.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ _CAPABILITY = re.compile(r"(?:sm_|compute_)?(\d{1,2})(?:\.(\d)|(\d))([af])?", re
 
 @total_ordering
 class Dotted:
-    """A version made of numbers and dots, such as `535.104.05`, `12.4` or `9.3.0.75`.
+    """Version of numbers and dots, such as `535.104.05`, `12.4` or `9.3.0.75`.
 
-    Ordered by its numbers; trailing zeros do not count (`12.4 == 12.4.0`). `text` is what was written.
+    Ordered by its numbers; trailing zeros do not count (`12.4 == 12.4.0`). `text` is the version as written.
     """
 
     __slots__ = ("_key", "parts", "text")
@@ -39,12 +40,12 @@ class Dotted:
 
     @property
     def minor(self) -> int:
-        """The second number, 0 where there is none."""
+        """The second number, 0 without one."""
         return self.parts[1] if len(self.parts) > 1 else 0
 
     @property
     def line(self) -> str:
-        """Major and minor, as in `12.4` for `12.4.127`."""
+        """Major and minor, `12.4` for `12.4.127`."""
         return f"{self.major}.{self.minor}"
 
     def __eq__(self, other: object) -> bool:
@@ -64,27 +65,28 @@ class Dotted:
 
 
 class DriverVersion(Dotted):
-    """Version of the NVIDIA driver, `535.104.05`; its first number is the branch (R535)."""
+    """Version of the NVIDIA driver, `535.104.05`; the first number is the branch (R535)."""
 
 
 class CudaVersion(Dotted):
-    """Version of a CUDA toolkit or of the CUDA that a driver supports, `12.4` or `12.4.1`."""
+    """Version of a CUDA toolkit, or of the CUDA that a driver supports: `12.4` or `12.4.1`."""
 
     @classmethod
     def from_encoded(cls, number: int) -> CudaVersion | None:
-        """The version behind `cudaRuntimeGetVersion`'s major*1000 + minor*10, or None for a number that cannot be one."""
+        """Decode `cudaRuntimeGetVersion` (major*1000 + minor*10); None for an impossible number."""
         if not 1000 <= number <= 99990:
             return None
         return cls(f"{number // 1000}.{number % 1000 // 10}")
 
 
 class CudnnVersion(Dotted):
-    """Version of cuDNN, `8.9.7` or with its build `8.9.7.29`."""
+    """Version of cuDNN, `8.9.7` or with its build number `8.9.7.29`."""
 
     @classmethod
     def from_encoded(cls, number: int) -> CudnnVersion | None:
-        """The version behind `cudnnGetVersion`: major*10000 + minor*100 + patch from cuDNN 9 on, before that major*1000.
+        """Decode `cudnnGetVersion`; None for an impossible number.
 
+        It is major*10000 + minor*100 + patch since cuDNN 9, and was major*1000 + minor*100 + patch before.
         Source: the macro CUDNN_VERSION in cudnn_version.h of both generations.
         """
         if 1000 <= number < 10000:
@@ -94,7 +96,7 @@ class CudnnVersion(Dotted):
         return None
 
     def serves(self, built: CudnnVersion) -> bool:
-        """True where this library may be loaded by code compiled against `built`: same major, minor at least as new.
+        """True if code compiled against `built` can load this library: same major, minor at least as new.
 
         Source: NVIDIA cuDNN developer guide, API compatibility; TensorFlow and PyTorch check exactly this.
         """
@@ -109,7 +111,7 @@ class Capability(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Capability:
-        """The capability written as `7.5`, `75`, `sm_75`, `sm_90a` or `compute_80`; ValueError for anything else."""
+        """Parse `7.5`, `75`, `sm_75`, `sm_90a` or `compute_80`; ValueError for anything else."""
         return CodeTarget.parse(text).capability
 
     def __str__(self) -> str:
@@ -117,14 +119,14 @@ class Capability(NamedTuple):
 
     @property
     def sm(self) -> str:
-        """As compilers write it, `sm_75`."""
+        """Compiler spelling, `sm_75`."""
         return f"sm_{self.major}{self.minor}"
 
 
 class CodeTarget(NamedTuple):
-    """One kind of GPU code in a library: machine code (`cubin`) or intermediate code (`ptx`).
+    """Kind of GPU code in a library: machine code (`cubin`) or intermediate code (`ptx`).
 
-    `suffix` is "" or "a" (that very capability only) or "f" (its family: same major, from this minor on).
+    `suffix` is "", "a" (this exact capability) or "f" (the family: same major, this minor or newer).
     """
 
     kind: Literal["cubin", "ptx"]
@@ -133,7 +135,7 @@ class CodeTarget(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> CodeTarget:
-        """The target written as `sm_90a`, `compute_80`, `8.6` or `86`; ValueError for anything else."""
+        """Parse `sm_90a`, `compute_80`, `8.6` or `86`; ValueError for anything else."""
         found = _CAPABILITY.fullmatch(text.strip())
         if found is None:
             raise ValueError(f"{text!r} is not a compute capability such as 7.5, sm_75 or compute_80")
@@ -148,11 +150,11 @@ class CodeTarget(NamedTuple):
         return cls(kind, Capability(major, minor), (found[4] or "").lower())
 
     def runs_on(self, gpu: Capability) -> bool:
-        """True where `gpu` can execute this code, PTX provided that the driver may compile it.
+        """True if `gpu` can execute this code; PTX presupposes that the driver may compile it.
 
-        Machine code runs on the same major with an equal or higher minor; PTX on anything at least as new. `a` targets run on
-        that very capability only, `f` targets on the same major. Source: CUDA C++ Programming Guide, sections on binary and PTX
-        compatibility and on family- and architecture-specific features.
+        Machine code runs on the same major with an equal or higher minor; PTX on any GPU at least as new. `a` targets run on that exact
+        capability only, `f` targets on the same major. Source: CUDA C++ Programming Guide, sections on binary and PTX compatibility and on
+        family- and architecture-specific features.
         """
         if self.suffix == "a":
             return gpu == self.capability
@@ -165,15 +167,15 @@ class CodeTarget(NamedTuple):
         return f"{prefix}_{self.capability.major}{self.capability.minor}{self.suffix}"
 
 
-def same_version(one: str, other: str, *, local: bool = True) -> bool:
-    """True where two texts are one PEP 440 version, as `2.6` and `2.6.0` are.
+def same_version(a: str, b: str, *, local: bool = True) -> bool:
+    """True if two texts are the same PEP 440 version, like `2.6` and `2.6.0`.
 
-    Without `local`, `2.6.0` also is `2.6.0+cu124`: an index may serve a variant under its bare version. Two local parts must agree.
+    Without `local`, `2.6.0` equals `2.6.0+cu124`: an index may serve a variant under its bare version. Two local parts must still agree.
     """
-    from packaging.version import InvalidVersion, Version  # paid for by those who compare packages
+    from packaging.version import InvalidVersion, Version  # only comparisons of packages need it
 
     try:
-        first, second = Version(one), Version(other)
+        first, second = Version(a), Version(b)
     except InvalidVersion:
-        return one == other
+        return a == b
     return first == second or (not local and first.public == second.public and None in (first.local, second.local))

@@ -54,4 +54,4 @@ def classes(
     made = Classes(book, whole=whole, policy=policy)
     for name, facts in hosts.items():
         made.add(name, from_mapping(facts))
-    return made.made()
+    return made.build()

@@ -16,8 +16,8 @@ from cudnn_resolve.locking.merge import Answer, merge
 from cudnn_resolve.locking.model import Lock, LockedRequest
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.gather import Question, gather_question
 from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.question import Question, gather_question
 from cudnn_resolve.operations.settings import project_settings, with_settings
 from cudnn_resolve.planning.from_lock import plan_of_lock
 from cudnn_resolve.planning.make_plan import make_plan

@@ -20,7 +20,7 @@ from cudnn_resolve.operations.check import CheckResult
 from cudnn_resolve.operations.clean import CleanResult, Part
 from cudnn_resolve.operations.lock import LockCheckResult, LockResult
 from cudnn_resolve.operations.plan import PlanResult
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.operations.validate import ValidationResult
 from cudnn_resolve.operations.why import WhyResult
 from cudnn_resolve.report.document import history
@@ -42,7 +42,7 @@ def test_the_schemas_are_current() -> None:
 
 
 def result(name: str) -> PlanResult:
-    return grown(PlanResult, PLANS[name]())
+    return recast(PlanResult, PLANS[name]())
 
 
 def locked() -> LockResult:

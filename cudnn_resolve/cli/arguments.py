@@ -1,4 +1,4 @@
-"""The options that mean the same wherever they apply, how they become a request, and how the result is printed."""
+"""Options shared by several verbs, their conversion to a request, and output options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import ContradictionError, UsageError
 from cudnn_resolve.operations.keywords import make
 from cudnn_resolve.operations.options import Options, declared
 
@@ -20,35 +20,35 @@ _INDEXES = (
     *("no_variant_indexes", "offline"),
 )
 _ELSEWHERE = ("facts", "machine", "python_version", "platform")
-"""Options that speak of another machine."""
+"""Options about another machine."""
 R = TypeVar("R", bound=Struct)
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """How and where the result is printed."""
+    """How and where to print the result."""
 
     format: str = "text"
     output: str | None = None
-    """File for the result; None = standard output."""
+    """Path of a file for the result; None = standard output."""
     quiet: int = 0
     verbose: int = 0
     color: bool = True
-    """False where the user wants none; a terminal without colours decides for itself."""
+    """False if the user wants no colours; they also depend on the terminal."""
 
 
 def output_of(args: argparse.Namespace) -> Output:
-    """What a command line says of the output; UsageError where it contradicts itself."""
+    """Output options of a command line; UsageError for invalid ones."""
     if args.quiet and args.verbose:
-        raise UsageError("-q and -v contradict each other: less and more", code="usage-contradiction", hint="leave one of them out")
+        raise ContradictionError("-q cannot be combined with -v")
     if args.output is not None and (not args.output or "\0" in args.output):
         raise UsageError("-o names no file", code="usage-path", hint="give a path after -o")
     return Output(format=args.format, output=args.output, quiet=args.quiet, verbose=args.verbose, color=not args.no_color)
 
 
 def lock_among(args: argparse.Namespace) -> argparse.Namespace:
-    """The command line with a lock among its words in a place of its own; UsageError where there are several, or requirements, too.
+    """Move a lock from the requirements to `args.lock`; ContradictionError for several words.
 
-    A word is a lock where it ends in `.toml`, or in `.tar` as a bundle may, or is a path, but of no archive and of no project.
+    A lock is a word that ends in `.toml` (or `.tar` for a bundle), or any path except that of an archive or a project.
     """
     from cudnn_resolve.host import disk
 
@@ -58,45 +58,47 @@ def lock_among(args: argparse.Namespace) -> argparse.Namespace:
 
             if is_bundle(word):
                 return True
-        elsewhere = "://" in word or " @ " in word or word.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2"))
-        return word.endswith((".toml", ".tar")) or (not elsewhere and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word))))
+        if word.endswith((".toml", ".tar")):
+            return True
+        is_package = "://" in word or " @ " in word or word.endswith((".whl", ".gz", ".zip", ".tgz", ".bz2"))
+        return not is_package and (disk.is_regular(word) or ("/" in word and not disk.is_folder(word)))
 
     locks = [word for word in args.packages if is_lock(word)]
     if len(args.packages) > 1 and locks:
         other = next((word for word in args.packages if word != locks[0]), locks[0])
-        hint = "the lock says what is installed; `cudnn-resolve lock` changes it"
-        raise UsageError(f"the lock {locks[0]} and {other} contradict each other", code="usage-contradiction", hint=hint)
+        hint = "`cudnn-resolve lock` changes what the lock installs"
+        raise ContradictionError(f"the lock {locks[0]} cannot be combined with {other}", hint=hint)
     args.lock = locks[0] if locks else None
     args.packages = [] if locks else args.packages
     return args
 
 
 def request_of(kind: type[R], args: argparse.Namespace) -> R:
-    """The request that a command line asks."""
+    """The request of a command line."""
     return make(kind, {name: value for name, value in vars(args).items() if name in kind.__struct_fields__})
 
 
 def add_options(place: argparse._ActionsContainer, kind: type[Struct], *names: str, hidden: Collection[str] = ()) -> None:
-    """Add options as the fields of a request declare them; those that are `hidden` are taken, and help does not show them."""
+    """Add options declared by the fields of a request; `hidden` ones are accepted, but not in the help."""
     for name in names:
-        one = declared(kind)[name]
-        if one.is_flag:
-            how: dict[str, Any] = {"action": "store_true"}
+        option = declared(kind)[name]
+        if option.is_flag:
+            settings: dict[str, Any] = {"action": "store_true"}
         else:
-            how = {"action": "append" if one.is_list else "store", "choices": one.choices or None, "metavar": one.metavar}
-            how["default"] = one.default or None
-        place.add_argument(*one.flags, dest=name, help=argparse.SUPPRESS if name in hidden else one.help, **how)
+            settings = {"action": "append" if option.is_list else "store", "choices": option.choices or None, "metavar": option.metavar}
+            settings["default"] = option.default or None
+        place.add_argument(*option.flags, dest=name, help=argparse.SUPPRESS if name in hidden else option.help, **settings)
 
 
 def add_output_options(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
-    """How and where the result is printed; the first of `formats` is the default."""
+    """Add output options; the first of `formats` is the default."""
     group = parser.add_argument_group("output")
     about = f"{', '.join(formats)} (default: {formats[0]})"
     group.add_argument("--format", choices=formats, default=formats[0], metavar="FORMAT", help=about)
-    group.add_argument("-o", "--output", metavar="FILE", help="write the result there; a failure leaves the old file")
-    group.add_argument("-q", "--quiet", action="count", default=0, help="say less")
-    group.add_argument("-v", "--verbose", action="count", default=0, help="say more")
-    group.add_argument("--no-color", action="store_true", help="no colours; NO_COLOR is honoured, too")
+    group.add_argument("-o", "--output", metavar="FILE", help="write the result to a file; an existing one stays on failure")
+    group.add_argument("-q", "--quiet", action="count", default=0, help="print less")
+    group.add_argument("-v", "--verbose", action="count", default=0, help="print more")
+    group.add_argument("--no-color", action="store_true", help="no colours, like with NO_COLOR")
 
 
 def add_common_options(
@@ -108,22 +110,22 @@ def add_common_options(
     elsewhere: bool | None = True,
     takes: Sequence[str] = (),
 ) -> None:
-    """Every option that commands which resolve have in common.
+    """Add the options that all resolving commands share.
 
-    `words` say what bare words are called and what they may be besides requirements, None where the command takes none. `platforms`: for
-    several platforms at once; `elsewhere`: another machine may be meant, None where no single one is; `takes` are further options
-    that the command has.
+    `words` are the placeholder for positional arguments and an addition to their help, None if the command takes none. `platforms`:
+    several platforms are possible; `elsewhere`: the plan may be for another machine, None if it is for no single machine; `takes` are
+    further options of the command.
     """
     group = parser.add_argument_group("what you want")
     if words is not None:
-        name, besides = words
-        group.add_argument("packages", nargs="*", metavar=name, help=f"{declared(Options)['packages'].help}{besides}")
+        placeholder, addition = words
+        group.add_argument("packages", nargs="*", metavar=placeholder, help=f"{declared(Options)['packages'].help}{addition}")
     add_options(group, Options, *_TARGETS)
     if elsewhere is not None:
         _add_machine(parser, platforms=platforms, elsewhere=elsewhere)
     add_options(parser.add_argument_group("how to choose"), Options, *_CHOICE)
     add_options(parser, Options, *takes)
-    about = "Without these, what the target's pip or uv configuration says."
+    about = "The default is the configuration of the target's pip or uv."
     add_options(parser.add_argument_group("where packages come from", about), Options, *_INDEXES)
     add_output_options(parser, formats)
 
@@ -131,12 +133,16 @@ def add_common_options(
 def _add_machine(parser: argparse.ArgumentParser, *, platforms: bool, elsewhere: bool) -> None:
     hidden = () if elsewhere else _ELSEWHERE
     add_options(parser.add_argument_group("which machine and environment"), Options, "python", "facts", hidden=hidden)
-    about = " With --python-version or --platform the answer is for a fresh environment on another machine: nothing of this one counts, "
-    about = f"{about}and what is not said is unknown." if elsewhere else ""
-    group = parser.add_argument_group("facts stated by hand", f"They replace what was detected.{about}")
+    about = "They replace detected facts."
+    if elsewhere:
+        about += (
+            " With --python-version or --platform the plan is for a fresh environment on another machine: nothing is detected here, and "
+        )
+        about += "facts that are not stated are unknown."
+    group = parser.add_argument_group("facts stated by hand", about)
     for name in _STATED:
         if name == "platform" and platforms:
-            about = f"{declared(Options)[name].help}; repeatable"
-            group.add_argument("--platform", metavar="PLATFORM", dest="platforms", action="append", help=about)
+            text = f"{declared(Options)[name].help}; repeatable"
+            group.add_argument("--platform", metavar="PLATFORM", dest="platforms", action="append", help=text)
         else:
             add_options(group, Options, name, hidden=hidden)

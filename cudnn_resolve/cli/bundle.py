@@ -1,4 +1,4 @@
-"""`cudnn-resolve bundle`: a lock with every file that it names, to install from without a network."""
+"""`cudnn-resolve bundle`: collect a lock and all its files, to install without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_refusal
 from cudnn_resolve.cli.printing import Messages, show
-from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import BundleRequest
 from cudnn_resolve.report.bundle import render
 
@@ -19,20 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bundle`."""
     words = ("REQ | LOCK", "; or a pylock.toml (default: ./pylock.toml); with --check the bundle")
     add_common_options(parser, words=words, platforms=True)
-    group = parser.add_argument_group("the bundle", "It is the folder of -o, or one file where that ends in .tar.")
+    group = parser.add_argument_group("the bundle", "It is the folder of -o, or a single file if that ends in .tar.")
     add_options(group, BundleRequest, "add", "check", "sbom")
     parser.epilog = (
-        "`apply BUNDLE` installs from it, and so does `sh BUNDLE/start DIR`, which needs Python only; neither needs a network. "
-        "Exit code 0: it is there, or as it was written; 1: there is no resolution; 2: the request cannot be read, or it is damaged."
+        "`apply BUNDLE` installs from it, and so does `sh BUNDLE/start DIR`, which needs only Python; neither needs a network. "
+        "Exit code 0: the bundle is complete; 1: there is no resolution; 2: the request is invalid, or the bundle is damaged."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make, extend or verify a bundle; 1 where there is no resolution."""
-    if args.check:  # whose word is the bundle
+    """Make, extend or verify a bundle; exit code 1 if there is no resolution."""
+    if args.check:  # the word is the bundle
         words = [*args.packages, *([args.output] if args.output else [])]
         if len(words) != 1 or args.add:
-            raise UsageError("--check takes one bundle, and nothing else", code="usage-contradiction", hint="`bundle --check BUNDLE`")
+            raise ContradictionError("--check takes one bundle, and nothing else", hint="`bundle --check BUNDLE`")
         args.output, args.packages = words[0], []
     request = request_of(BundleRequest, lock_among(args))
     output = replace(output_of(args), output=None)  # -o names the bundle
@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> int:
     from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
 
-    made = api.bundle(request, Interaction(reporter=Progress(quiet=args.quiet > 0), listener=Messages(output)))
-    if made.plan is not None:
-        return print_refusal(made, made.plan, output)
-    show(made, output, lambda _, width: render(made.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))
+    result = api.bundle(request, Interaction(reporter=Progress(quiet=args.quiet > 0), listener=Messages(output)))
+    if result.plan is not None:
+        return print_refusal(result, result.plan, output)
+    show(result, output, lambda _, width: render(result.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))
     return ExitCode.OK

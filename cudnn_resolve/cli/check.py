@@ -1,4 +1,4 @@
-"""`cudnn-resolve check`: whether what somebody has will run, and what exactly is wrong."""
+"""`cudnn-resolve check`: say whether an environment or a list of packages will run, and what is wrong."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMATS = ("text", "json", "html", "markdown", "sarif", "github", "junit")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `check`."""
-    group = parser.add_argument_group("what is judged")
+    group = parser.add_argument_group("what to check")
     group.add_argument(
         "what",
         nargs="*",
@@ -39,35 +39,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, CheckRequest, "matrix")
     add_output_options(parser, FORMATS)
     parser.epilog = (
-        "Judged is whether the frameworks among the packages will run on the machine, by the rules of `plan`: driver, GPU code, CUDA and "
-        "cuDNN, bounds, companions, files that packages share; of the live environment also its files, by the lists of the packages "
-        "(RECORD) and the journal of `apply`. Nothing is changed. "
-        "Exit code 0: nothing wrong was found; 1: something breaks, or with --strict something is not known."
+        "Checks whether the frameworks among the packages will run on the machine, by the rules of `plan`: driver, GPU code, CUDA and "
+        "cuDNN, bounds, companions, shared files; in the live environment also files, against the lists of the packages (RECORD) and "
+        "the journal of `apply`. Changes nothing. "
+        "Exit code 0: no problem was found; 1: something breaks, or with --strict something is unknown."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the verdict; 1 where something is broken."""
+    """Print the verdicts; exit code 1 if something is broken."""
     output = output_of(args)
-    found = api.check(replace(request_of(CheckRequest, args), ranges=output.format == "html"))
+    result = api.check(replace(request_of(CheckRequest, args), ranges=output.format == "html"))
     from cudnn_resolve.report import check as report
 
     printers: dict[str, Callable[[tuple[Verdict, ...]], str]] = {
-        "markdown": lambda verdicts: report.markdown_diff(found.changes) + report.markdown(verdicts),
+        "markdown": lambda verdicts: report.markdown_diff(result.changes) + report.markdown(verdicts),
         "github": report.github,
         "junit": report.junit,
         "sarif": lambda verdicts: report.sarif(verdicts, __version__),
     }
     if output.format in printers:
-        emit(printers[output.format](found.verdicts), output)
+        emit(printers[output.format](result.verdicts), output)
     else:
-        show(found, output, lambda style, width: _text(found, style, width, output.verbose))
-    return ExitCode.NO if found.is_broken else ExitCode.OK
+        show(result, output, lambda style, width: _text(result, style, width, output.verbose))
+    return ExitCode.NO if result.is_broken else ExitCode.OK
 
 
-def _text(found: CheckResult, style: Style, width: int, verbose: int) -> str:
+def _text(result: CheckResult, style: Style, width: int, verbose: int) -> str:
     from cudnn_resolve.report import check as report
 
-    if found.changes:
-        return report.render_diff(found.changes, style=style, width=width)
-    return report.render(found.verdicts, style=style, width=width, verbose=verbose)
+    if result.changes:
+        return report.render_diff(result.changes, style=style, width=width)
+    return report.render(result.verdicts, style=style, width=width, verbose=verbose)

@@ -1,4 +1,4 @@
-"""`cudnn-resolve clean`: show and free what undo and caches hold of the disk."""
+"""`cudnn-resolve clean`: show and free the disk space held by undo and caches."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from cudnn_resolve.report.clean import render
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `clean`."""
-    add_options(parser.add_argument_group("what is freed"), CleanRequest, "all", "dry_run")
+    add_options(parser.add_argument_group("what to free"), CleanRequest, "all", "dry_run")
     add_output_options(parser)
-    parser.epilog = "Freed is what was kept for environments that are gone; what an apply that was stopped needs to be put back stays."
+    parser.epilog = "Frees what is kept for environments that no longer exist; what is needed to undo an interrupted apply is never freed."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is held and what was freed."""
+    """Print the disk space in use, and what was freed."""
     output = output_of(args)
-    found = api.clean(request_of(CleanRequest, args))
-
-    show(found, output, lambda _, width: render(found.to_json(), width=width))
+    result = api.clean(request_of(CleanRequest, args))
+    show(result, output, lambda _, width: render(result.to_json(), width=width))
     return ExitCode.OK

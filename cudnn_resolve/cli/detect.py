@@ -1,4 +1,4 @@
-"""`cudnn-resolve detect`: the facts of this machine and of one environment."""
+"""`cudnn-resolve detect`: facts about this machine and one environment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `detect`."""
     add_options(parser.add_argument_group("which machine and environment"), MachineOptions, "python", "facts")
     add_output_options(parser)
-    parser.epilog = "The JSON is the file that `--facts` takes, here and in `plan`. Problems are facts, too: the exit code is 0."
+    parser.epilog = "The JSON output is a file for `--facts`, here and in `plan`. Problems are facts as well: the exit code is 0."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the facts; 0 also where the machine has problems."""
+    """Print the facts; exit code 0 even if the machine has problems."""
     output = output_of(args)
     facts = api.detect(request_of(MachineOptions, args))
     from cudnn_resolve.report.detect import render

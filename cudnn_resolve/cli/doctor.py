@@ -1,4 +1,4 @@
-"""`cudnn-resolve doctor`: what is wrong, how that is known, and what to type."""
+"""`cudnn-resolve doctor`: what is wrong, how that is known, and which command helps."""
 
 from __future__ import annotations
 
@@ -11,40 +11,36 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, say, show
-from cudnn_resolve.errors import ExitCode, UsageError
-from cudnn_resolve.operations.options import DoctorRequest, Options, said
+from cudnn_resolve.errors import ContradictionError, ExitCode
+from cudnn_resolve.operations.options import DoctorRequest, Options, option_words
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
 
 FORMATS = ("text", "json", "html", "markdown")
-_OWN = frozenset(
+_NOT_PASSED_ON = frozenset(
     {"framework", "packages", "facts", "given", "python_version", "platform", "project_matrix", "allow_break", "reinstall_package"}
 )
-"""Options that `apply` takes from the remedy, or that it has not."""
+"""Options that `apply` takes from the remedy, or does not have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor`."""
-    parser.add_argument("log", metavar="LOG", nargs="?", help="a log file, `-` for standard input; without it the machine alone is judged")
+    parser.add_argument("log", metavar="LOG", nargs="?", help="a log file, `-` for standard input; without it only the machine is judged")
     add_options(parser, DoctorRequest, "no_facts")
-    parser.add_argument(
-        "--fix", action="store_true", help="hand the remedy of each error to `apply`, one after the other, until none is left"
-    )
+    parser.add_argument("--fix", action="store_true", help="`apply` the remedy of each error, one after the other, until none is left")
     parser.add_argument("-y", "--yes", action="store_true", help="with --fix: do not ask")
     add_common_options(parser, FORMATS, words=None)
-    parser.epilog = "Exit code 0: nothing of severity error was found; 1: something was; 2: the log cannot be read."
+    parser.epilog = "Exit code 0: no error was found; 1: an error was found; 2: the log cannot be read."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; 1 where one of them is an error."""
+    """Print the findings; exit code 1 if one of them is an error."""
     output = output_of(args)
     request = request_of(DoctorRequest, args)
     if args.fix and (args.no_facts or request.facts is not None):
-        elsewhere = "--no-facts" if args.no_facts else "--facts"
-        raise UsageError(
-            f"--fix changes this machine, and {elsewhere} says that the log is of another", code="usage-contradiction", hint="run it there"
-        )
+        option = "--no-facts" if args.no_facts else "--facts"
+        raise ContradictionError(f"--fix changes this machine, but {option} says that the log is from another", hint="run it there")
     diagnosis = api.doctor(replace(request, ranges=output.format == "html"), Messages(output))
     from cudnn_resolve.report import doctor as report
 
@@ -53,83 +49,94 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(diagnosis, output, lambda style, width: report.render(diagnosis, style=style, width=width))
     if args.fix:
-        return mend(diagnosis, args, output)
+        return fix_all(diagnosis, args, output)
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
-def _again(args: argparse.Namespace) -> Diagnosis:
-    """The findings on this machine as it is now."""
+def _diagnose_again(args: argparse.Namespace) -> Diagnosis:
+    """Findings on this machine as it is now."""
     return api.doctor(replace(request_of(DoctorRequest, args), log=None, no_facts=False))
 
 
-def mend(diagnosis: Diagnosis, args: argparse.Namespace, output: Output) -> int:
-    """0 where nothing of severity error is left once the remedies were carried out, one finding after the other."""
-    done: set[str] = set()
+def fix_all(diagnosis: Diagnosis, args: argparse.Namespace, output: Output) -> int:
+    """Apply the remedies of errors, one after the other; exit code 0 if no error is left."""
+    applied: set[str] = set()
     if not diagnosis.is_error:
         return ExitCode.OK
-    code = fix(diagnosis, args, output, done)
+    code = fix(diagnosis, args, output, applied)
     while code == ExitCode.OK:
-        left = _again(args)
-        if not left.is_error or not set(_plans(left)) - done:
-            return look_again(left, output)
-        code = fix(left, args, output, done)
-    if done:
-        look_again(_again(args), output)
+        current = _diagnose_again(args)
+        if not current.is_error or not set(_apply_commands(current)) - applied:
+            return report_remaining(current, output)
+        code = fix(current, args, output, applied)
+    if applied:
+        report_remaining(_diagnose_again(args), output)
     return code
 
 
-def _plans(diagnosis: Diagnosis) -> list[str]:
-    """The remedies of errors that `apply` can carry out, the first one of each finding."""
-    each = ((one.command for one in finding.remedy if one.command and _is_plan(_words(one.command))) for finding in _errors(diagnosis))
-    return [command for commands in each for command in list(commands)[:1]]
+def _apply_commands(diagnosis: Diagnosis) -> list[str]:
+    """The first remedy of each error that `apply` can execute."""
+    commands = []
+    for finding in _errors(diagnosis):
+        runnable = (remedy.command for remedy in finding.remedy if remedy.command and _is_applicable(_words(remedy.command)))
+        commands += list(runnable)[:1]
+    return commands
 
 
 def _errors(diagnosis: Diagnosis) -> list[Finding]:
     return [finding for finding in diagnosis.findings if finding.severity == "error"]
 
 
-def fix(diagnosis: Diagnosis, args: argparse.Namespace, output: Output, done: set[str]) -> int:
-    """The exit code of `apply` for the first remedy that it can carry out and that was not; 1 with what to type where there is none."""
+def fix(diagnosis: Diagnosis, args: argparse.Namespace, output: Output, applied: set[str]) -> int:
+    """Apply the first remedy that was not applied yet, and return the exit code; 1, and all commands, if there is none."""
     from cudnn_resolve.cli import apply
 
-    command = next((one for one in _plans(diagnosis) if one not in done and _tables(one) <= set(getattr(args, "matrix", None) or ())), None)
+    own_tables = set(getattr(args, "matrix", None) or ())
+    candidates = (command for command in _apply_commands(diagnosis) if command not in applied and _tables(command) <= own_tables)
+    command = next(candidates, None)
     if command is None:
-        say("nothing of this can be carried out by `apply`; what helps is:", output)
-        for one in (remedy.command for finding in _errors(diagnosis) for remedy in finding.remedy if remedy.command):
-            say(f"  {one}", output)
+        say("`apply` cannot fix this; these commands help:", output)
+        for finding in _errors(diagnosis):
+            for remedy in finding.remedy:
+                if remedy.command:
+                    say(f"  {remedy.command}", output)
         return ExitCode.NO
-    done.add(command)
-    words = ["-y"] if args.yes else []
-    asked = getattr(args, "framework", None)
-    plan = shlex.split(command)[2:]
-    if asked and "-f" in plan:
-        kept = [part for place, part in enumerate(plan) if part != "-f" and (not place or plan[place - 1] != "-f")]
-        plan = [*(part for one in asked for part in ("-f", one)), *kept]
-    words += plan
-    told = {word.partition("=")[0] for word in words}
-    told |= {"--device", "--cuda", "--cudnn"} if "--reinstall-package" in told else set()
-    return int(apply.run(apply.apply_parser().parse([*words, *(word for word in _same_words(args) if word.partition("=")[0] not in told)])))
+    applied.add(command)
+    words = [*(["-y"] if args.yes else []), *_with_requested_frameworks(shlex.split(command)[2:], getattr(args, "framework", None))]
+    given = {word.partition("=")[0] for word in words}
+    if "--reinstall-package" in given:
+        given |= {"--device", "--cuda", "--cudnn"}
+    words += [word for word in _passed_on(args) if word.partition("=")[0] not in given]
+    return int(apply.run(apply.apply_parser().parse(words)))
 
 
-def look_again(diagnosis: Diagnosis, output: Output) -> int:
-    """0 where nothing of severity error is left on this machine; 1 with what is, and with what to type."""
-    left = _errors(diagnosis)
-    for finding in left:
+def _with_requested_frameworks(words: list[str], frameworks: list[str] | None) -> list[str]:
+    """Replace the frameworks of a command by those on the command line of `doctor`."""
+    if not frameworks or "-f" not in words:
+        return words
+    others = [word for position, word in enumerate(words) if word != "-f" and (not position or words[position - 1] != "-f")]
+    return [*(word for framework in frameworks for word in ("-f", framework)), *others]
+
+
+def report_remaining(diagnosis: Diagnosis, output: Output) -> int:
+    """Print the errors that are left with their first remedies; exit code 0 if there are none."""
+    errors = _errors(diagnosis)
+    for finding in errors:
         say(f"still wrong: {finding.summary}", output)
-        for one in finding.remedy[:1]:
-            say(f"  {one.command or one.text}", output)
-    return ExitCode.NO if left else ExitCode.OK
+        for remedy in finding.remedy[:1]:
+            say(f"  {remedy.command or remedy.text}", output)
+    return ExitCode.NO if errors else ExitCode.OK
 
 
-def _same_words(args: argparse.Namespace) -> list[str]:
-    """The options of the command line that mean the same for `apply`: it makes its plan as the user would have it made."""
-    options = said(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _OWN))
-    same = [f"{option}={value}" if value else option for option, value in options]
-    return [*same, "--no-color"] if getattr(args, "no_color", False) else same
+def _passed_on(args: argparse.Namespace) -> list[str]:
+    """Options of the command line that `apply` shares, so that it plans as the user wants."""
+    options = option_words(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _NOT_PASSED_ON))
+    words = [f"{option}={value}" if value else option for option, value in options]
+    return [*words, "--no-color"] if getattr(args, "no_color", False) else words
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command; none where it is no plan of ours, which alone is carried out."""
+    """The words of a command of ours; empty for others, which are never executed."""
     try:
         return shlex.split(command) if command.startswith("cudnn-resolve ") else []
     except ValueError:
@@ -137,12 +144,12 @@ def _words(command: str) -> list[str]:
 
 
 def _tables(command: str) -> set[str]:
-    """The tables that a remedy names: those that the user did not name himself are not carried out, wherever the remedy comes from."""
+    """The tables that a remedy names: ones that the user did not name are not used, whatever the origin of the remedy."""
     words = _words(command)
-    after = (words[place + 1] for place, word in enumerate(words[:-1]) if word == "--matrix")
-    return {*after, *(word.partition("=")[2] for word in words if word.startswith("--matrix="))}
+    after_option = (words[position + 1] for position, word in enumerate(words[:-1]) if word == "--matrix")
+    return {*after_option, *(word.partition("=")[2] for word in words if word.startswith("--matrix="))}
 
 
-def _is_plan(words: list[str]) -> bool:
-    apart = "--env" in words  # which leaves this environment as it is
-    return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words and not apart
+def _is_applicable(words: list[str]) -> bool:
+    is_for_other_environment = "--env" in words  # it would leave this environment as it is
+    return words[:2] == ["cudnn-resolve", "apply"] and "FRAMEWORK" not in words and not is_for_other_environment

@@ -1,4 +1,4 @@
-"""`cudnn-resolve fleet VERB`: the same for many machines, class by class."""
+"""`cudnn-resolve fleet VERB`: run a verb for many machines, class by class."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from cudnn_resolve.cli.printing import Messages, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import FleetRequest, declared
 
-_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO}
-_FAILED = {"plan": ExitCode.WORLD, "lock": ExitCode.WORLD, "apply": ExitCode.REVERTED, "undo": ExitCode.REVERTED}
+_EXIT_CODES = {"ok": ExitCode.OK, "unknown": ExitCode.OK, "no": ExitCode.NO}
+_FAILURE_CODES = {"plan": ExitCode.WORLD, "lock": ExitCode.WORLD, "apply": ExitCode.REVERTED, "undo": ExitCode.REVERTED}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fleet`."""
-    about = "what the command of that name does on one machine, for each class of hosts with equal facts"
+    about = "what to do for each class of hosts with equal facts, like the command of that name for one machine"
     parser.add_argument("verb", choices=declared(FleetRequest)["verb"].choices, help=about)
     group = parser.add_argument_group("which hosts")
     add_options(group, FleetRequest, "inventory", "from_folder", "limit", "python", "env", "serial", "max_fail", "fetch", "replace")
-    add_options(parser.add_argument_group("for single verbs"), FleetRequest, "one_lock", "since", "strict")
+    add_options(parser.add_argument_group("options of single verbs"), FleetRequest, "one_lock", "since", "strict")
     add_common_options(parser, ("text", "json", "html"), words=("REQ | LOCK", "; check: a lock, or several"), elsewhere=None)
     parser.epilog = (
-        "Hosts are grouped by what decides: driver, GPUs, glibc, Python, platform, and for `plan` what is installed; each class is "
-        "resolved once. Exit code 0: every class has its answer; 1: one has none, or a host says nothing of itself, or fails its "
-        "validation; 3: an index was not there for one; 4: apply or undo failed on a host, and what was there is there again."
+        "Hosts are grouped by decisive facts: driver, GPUs, glibc, Python, platform, and for `plan` installed packages; each class is "
+        "resolved once. Exit code 0: every class has an answer; 1: a class has none, or a host has no usable facts, or fails its "
+        "validation; 3: an index was unavailable; 4: apply or undo failed on a host, and its old state was restored."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer for all classes; 1 where one has none."""
+    """Print the answers for all classes; exit code 1 if one has none."""
     output = output_of(args)
     request = replace(request_of(FleetRequest, args), ranges=output.format == "html")
     if request.verb == "lock":
         output = replace(output, output=None)  # -o names the locks
-    found = api.fleet(request, Messages(output))
+    result = api.fleet(request, Messages(output))
     from cudnn_resolve.report.fleet import render
 
-    show(found, output, lambda style, width: render(found, style=style, width=width, verbose=output.verbose > 0))
-    return _FAILED.get(request.verb, ExitCode.NO) if found.status == "failed" else _CODES[found.status]
+    show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
+    return _FAILURE_CODES.get(request.verb, ExitCode.NO) if result.status == "failed" else _EXIT_CODES[result.status]

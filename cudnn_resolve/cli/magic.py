@@ -1,6 +1,6 @@
-"""Magics for notebooks (`%load_ext cudnn_resolve`): `%cudnn VERB ...`, and `%%cudnn_run DIR` for cells of another environment.
+"""Notebook magics (`%load_ext cudnn_resolve`): `%cudnn VERB ...`, and `%%cudnn_run DIR` for cells in another environment.
 
-IPython hands itself in: nothing of it is imported here.
+IPython passes itself in: nothing of it is imported here.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from cudnn_resolve.cli.main import VERBS, answer
 from cudnn_resolve.cli.printing import show_error
 from cudnn_resolve.errors import CudnnResolveError, UsageError
 
-_OF_LOG = ("-", "--no-facts")
+_LOG_WORDS = ("-", "--no-facts")
 
 
 class CellError(Exception):
-    """A cell that ended with an error, which has been shown."""
+    """A cell failed with an error that has been printed already."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in the place of frames that are all of this program."""
+        """Traceback for IPython, without the frames of this program."""
         return [str(self)]
 
 
 def load(shell: Any) -> None:
-    """Give the magics to a shell of IPython."""
+    """Register the magics with an IPython shell."""
     shell.register_magic_function(cudnn, "line", "cudnn")
     shell.register_magic_function(cudnn_run, "cell", "cudnn_run")
 
 
 def cudnn(line: str) -> None:
-    """Answer a command line of cudnn-resolve: `%cudnn plan tensorflow==2.15`.
+    """Run a command line of cudnn-resolve: `%cudnn plan tensorflow==2.15`.
 
-    `%cudnn doctor` judges the last error of this kernel, where there was one; a log or `--no-facts` speak of others.
+    `%cudnn doctor` judges the last error of this kernel, if any, unless a log or `--no-facts` is given.
     """
     words = _words(line)
-    text = _last_error() if words[:1] == ["doctor"] and all(word.startswith("-") and word not in _OF_LOG for word in words[1:]) else None
+    text = _last_error() if words[:1] == ["doctor"] and all(word.startswith("-") and word not in _LOG_WORDS for word in words[1:]) else None
     if text is None:
         code = answer(words or ["help"])
     else:
@@ -49,13 +49,13 @@ def cudnn(line: str) -> None:
             code = answer([*words, "-"])
         finally:
             sys.stdin = before
-    if code not in (0, 1):  # a "no" and findings are answers
+    if code not in (0, 1):  # "no" and findings are answers, not failures
         name = words[0] if words[:1] and words[0] in VERBS else "cudnn-resolve"
         raise CellError(f"{name} ended with exit code {code}")
 
 
 def cudnn_run(line: str, cell: str) -> None:
-    """Run the cell in the environment of a folder, `%%cudnn_run tf215`; further words are those of `sys.argv`."""
+    """Run the cell in the environment of a folder, `%%cudnn_run tf215`; further words become `sys.argv`."""
     from cudnn_resolve.host.linux import LinuxHost
     from cudnn_resolve.host.notebook import run_cell
     from cudnn_resolve.probe.python import choose_python
@@ -63,7 +63,7 @@ def cudnn_run(line: str, cell: str) -> None:
     words = _words(line)
     try:
         if not words:
-            raise UsageError("no environment is named", code="usage-argument", hint="the folder of one: `%%cudnn_run tf215`")
+            raise UsageError("no environment is named", code="usage-argument", hint="name its folder: `%%cudnn_run tf215`")
         python, _ = choose_python(LinuxHost(), words[0])
     except CudnnResolveError as error:
         show_error(error)
@@ -81,6 +81,6 @@ def _words(line: str) -> list[str]:
 
 
 def _last_error() -> str | None:
-    """The traceback of the last error of this kernel; None where there was none."""
+    """Traceback of the last error of this kernel; None without one."""
     value = getattr(sys, "last_value", None)
     return None if value is None or isinstance(value, CellError) else "".join(traceback.format_exception(value))

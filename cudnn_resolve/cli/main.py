@@ -1,4 +1,4 @@
-"""The command `cudnn-resolve`: finds the verb, runs it, and turns whatever happens into an exit code."""
+"""The command `cudnn-resolve`: runs a verb, and turns its outcome or error into an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from cudnn_resolve._version import __version__
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.cli.printing import clear_status, expect, show_error
-from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError, out_of_memory
+from cudnn_resolve.errors import CudnnResolveError, ExitCode, UsageError, WorldError, did_you_mean, out_of_memory
 from cudnn_resolve.host import terminal
 from cudnn_resolve.host.interrupt import resend_dropped_signals
 from cudnn_resolve.report.text import wrap
@@ -22,51 +22,51 @@ from cudnn_resolve.report.text import wrap
 PROGRAM = "cudnn-resolve"
 VERBS = MappingProxyType(
     {
-        "detect": "print the facts of this machine and of a Python environment",
-        "plan": "find a stack that works, and print what would have to change",
-        "lock": "write the resolution as a pylock.toml that pip and uv install, or check one",
-        "doctor": "say what is wrong, from a log or from the machine, and what to type",
-        "check": "say whether an environment, a lock or an image will run, and what is wrong if not",
-        "validate": "run real convolutions through cuDNN and every framework, and judge what comes out",
-        "apply": "carry a plan out, and put everything back if it fails",
-        "bundle": "write a lock with every file that it names, to install from without a network",
-        "why": "print the chain of reasons behind one pin, or behind its absence",
+        "detect": "print facts about this machine and a Python environment",
+        "plan": "find a stack that works, and print the necessary changes",
+        "lock": "write a pylock.toml that pip and uv can install, or check one",
+        "doctor": "diagnose a log or the machine, and propose commands that help",
+        "check": "say whether an environment, a lock or an image will run, and if not, what is wrong",
+        "validate": "run convolutions through cuDNN and every framework, and check the results",
+        "apply": "execute a plan, and put everything back if it fails",
+        "bundle": "collect a lock and all its files, to install without a network",
+        "why": "print the chain of reasons behind a pin, or behind its absence",
         "fleet": "detect, plan, lock, check, apply and validate for many machines at once",
         "matrix": "look up which versions work together",
-        "clean": "show and free what undo and caches hold of the disk",
-        "completion": "print the script by which bash, zsh or fish completes these commands",
+        "clean": "show and free the disk space held by undo and caches",
+        "completion": "print the completion script for bash, zsh or fish",
     }
 )
-"""Each verb is the module of that name: `add_arguments(parser)` and `run(args)`, which answers the exit code."""
-_AWAITED = {
-    "detect": "looking at the machine",
+"""Each verb is a module of that name with `add_arguments(parser)` and `run(args)`, which returns the exit code."""
+_ACTIVITIES = {
+    "detect": "inspecting the machine",
     "doctor": "reading the log and the machine",
-    "check": "judging what is installed or listed",
-    "validate": "looking at the environment",
-    "fleet": "reading the facts of the machines",
+    "check": "judging packages",
+    "validate": "inspecting the environment",
+    "fleet": "reading facts",
     "matrix": "reading the tables",
-    "clean": "counting what lies on the disk",
+    "clean": "measuring disk usage",
     **dict.fromkeys(("plan", "lock", "why", "bundle", "apply"), "looking for a stack that works"),
 }
-"""What a verb is about when nothing has been said of it for a second."""
-_VALUED = ("-o", "--output", "--format")
-"""Options before the verb whose next word is their value."""
+"""Activity to show if a verb has printed nothing for a second."""
+_OPTIONS_WITH_VALUE = ("-o", "--output", "--format")
+"""Options that may stand before the verb and take the next word as their value."""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""128 + signal number, as shells report programs that ended so."""
+"""128 + signal number, as in shells."""
 EXIT_CODES = (
     "exit codes: 0 done, or nothing to do; 1 the answer is no; 2 the command line or an input file is wrong; 3 the machine, the disk or "
     "the network refused; 4 `apply` failed and put everything back; 5 `apply` failed and something is left; 130 interrupted"
 )
-"""For the help and the manual page."""
+"""Text for the help and the manual page."""
 _NO_MEMORY = ("can't start new thread", "Cannot allocate memory")
-"""How a RuntimeError of threads, and an ImportError of the loader, say that memory is short."""
+"""Texts of a RuntimeError of threads, and of an ImportError of the loader, for lack of memory."""
 _GC_THRESHOLD = 1_000_000
-"""New objects between two collections: rows and candidates are values that live until the end, and a plan has some 100,000 of them."""
+"""New objects between two collections: rows and candidates live until the end, and a plan has some 100,000 of them."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of one command line (default: that of the process); prints, and never raises."""
+    """Run a command line (default: that of the process) and return the exit code; prints errors, never raises."""
     words = list(sys.argv[1:] if argv is None else argv)
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
@@ -74,27 +74,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         resend_dropped_signals()
     code = answer(words)
-    gc.freeze()  # else Python looks through all of it once more before it ends, 20 ms
+    gc.freeze()  # otherwise a last collection at exit takes 20 ms
     if code == INTERRUPTED and argv is None:
         from cudnn_resolve.host.process import end_running
 
         end_running()
-        terminal.leave(code)  # a thread that was just begun when Ctrl-C came is waited for by nobody's word, for ever
+        terminal.leave(code)  # a thread that was starting at Ctrl-C may never end, and Python would wait for it
     return code
 
 
 def answer(words: list[str]) -> int:
-    """The exit code of a command line in a process that goes on, such as a notebook's kernel; prints, and never raises."""
+    """Run a command line in a process that goes on, such as a notebook kernel, and return the exit code; never raises."""
     try:
         code = _run(words)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader has closed its end, like `head`
         terminal.silence(sys.stdout)
         return BROKEN_PIPE
     except KeyboardInterrupt:
         clear_status()
-        _tell("interrupted")
+        _print_message("interrupted")
         return INTERRUPTED
     except CudnnResolveError as error:
         return _fail(error, words)
@@ -102,7 +102,7 @@ def answer(words: list[str]) -> int:
         return _fail(_world(error), words)
     except MemoryError:
         return _fail(out_of_memory(), words)
-    except Exception as error:  # noqa: BLE001 - the last door: whatever comes here is our mistake, and is said in one line
+    except Exception as error:  # noqa: BLE001 - the last resort: anything else is a bug, and is reported in one line
         return _explain_bug(error, words)
     finally:
         clear_status(is_over=True)
@@ -111,7 +111,7 @@ def answer(words: list[str]) -> int:
 
 def _run(words: list[str]) -> int:
     if not words:
-        _tell(_overview())
+        _print_message(_overview())
         return ExitCode.USAGE
     first, *rest = _verb_first(words)
     if first in ("-V", "--version", "version"):
@@ -129,12 +129,12 @@ def _run(words: list[str]) -> int:
     except SystemExit:  # argparse, after --help
         return ExitCode.OK
     if not getattr(args, "quiet", 0):
-        expect(_AWAITED.get(name, ""))
+        expect(_ACTIVITIES.get(name, ""))
     return int(run(args))
 
 
 def verb(name: str, *, whole: bool = False) -> tuple[Parser, Callable[[argparse.Namespace], int]]:
-    """The parser of a verb, whose help shows the options that matter most or the `whole` of them, and what carries it out."""
+    """The parser of a verb and its `run` function; with `whole`, the help shows every option."""
     module = import_module(f"cudnn_resolve.cli.{name}")
     parser = Parser(prog=f"{PROGRAM} {name}", description=f"{VERBS[name][0].upper()}{VERBS[name][1:]}.", whole=whole)
     module.add_arguments(parser)
@@ -142,12 +142,12 @@ def verb(name: str, *, whole: bool = False) -> tuple[Parser, Callable[[argparse.
 
 
 def _verb_first(words: list[str]) -> list[str]:
-    """The words with the command before the options that were given before it."""
+    """Move the verb before the options that precede it."""
     if not words[0].startswith("-") or words[0] in ("-h", "--help", "-V", "--version"):
         return words
     pairs = enumerate(zip(["", *words], words, strict=False))
-    place = next((at for at, (before, word) in pairs if word in VERBS and before not in _VALUED), 0)
-    return [words[place], *words[:place], *words[place + 1 :]]
+    position = next((index for index, (before, word) in pairs if word in VERBS and before not in _OPTIONS_WITH_VALUE), 0)
+    return [words[position], *words[:position], *words[position + 1 :]]
 
 
 def _overview() -> str:
@@ -158,8 +158,8 @@ def _overview() -> str:
         *(*wrap(about, width=width), "", "commands:"),
         *(line for name, summary in VERBS.items() for line in wrap(summary, width=width, first=f"  {name:<10}  ")),
         *("", "options:", "  -h, --help     show this help", "  -V, --version  show the version", ""),
-        *wrap("-q, -v, --no-color, --format and -o may stand before the command, too.", width=width),
-        *wrap(f"`{PROGRAM} COMMAND --help` shows the options that matter most, `--help-all` every one.", width=width),
+        *wrap("-q, -v, --no-color, --format and -o may also precede the command.", width=width),
+        *wrap(f"`{PROGRAM} COMMAND --help` shows the most important options, `--help-all` every one.", width=width),
         "",
         *wrap(EXIT_CODES, width=width),
     ]
@@ -169,14 +169,14 @@ def _overview() -> str:
 def _unknown(word: str) -> UsageError:
     if word.startswith("-"):
         hint = f"the commands are {', '.join(VERBS)}"
-        return UsageError(f"{word} is an option, and no command is given", code="usage-command", hint=hint)
+        return UsageError(f"{word} is an option, but no command is given", code="usage-command", hint=hint)
     near = nearest(word, (*VERBS, "help", "version"))
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the commands are {', '.join(VERBS)}"
+    hint = did_you_mean(near) or f"the commands are {', '.join(VERBS)}"
     return UsageError(f"there is no command {word!r}", code="usage-command", hint=hint)
 
 
 def _world(error: OSError) -> WorldError:
-    """What the system refused where no verb expected it, such as a full disk behind standard output."""
+    """Error for an unexpected refusal of the system, such as a full disk behind standard output."""
     if error.errno == errno.ENOMEM:
         return out_of_memory()
     reason = error.strerror or str(error) or type(error).__name__
@@ -192,18 +192,18 @@ def _fail(error: CudnnResolveError, words: list[str]) -> int:
 
 
 def _print_error(error: CudnnResolveError) -> None:
-    """Print an error as an object to standard output, for who reads objects there."""
+    """Print an error as JSON to standard output, for programs that read it."""
     from cudnn_resolve.report.document import encode_error
     from cudnn_resolve.report.json import render
 
     try:
         print(render(encode_error(error)), end="")
         sys.stdout.flush()
-    except (OSError, ValueError, AttributeError):  # it is full or closed, which may have been the error
+    except (OSError, ValueError, AttributeError):  # standard output is full or closed, which may have been the error
         terminal.silence(sys.stdout)
 
 
-def _tell(text: str) -> None:
+def _print_message(text: str) -> None:
     if sys.stderr is not None:
         print(text, file=sys.stderr)
 
@@ -221,17 +221,17 @@ def _explain_bug(error: Exception, words: list[str]) -> int:
     bug = CudnnResolveError(
         f"internal error: {type(error).__name__}: {error}",
         code="internal",
-        hint="this is a mistake in cudnn-resolve: please report it with the command line, "
-        "what `-vv` adds to this message, and the output of `cudnn-resolve detect`",
+        hint="this is a bug in cudnn-resolve: please report it with the command line, "
+        "the traceback that `-vv` adds, and the output of `cudnn-resolve detect`",
     )
     return _fail(bug, words)
 
 
 def _explain_missing(error: ImportError) -> int:
-    """Say that a library of the program is gone; an apply that was cut off in the program's own environment may have taken it away."""
+    """Report a missing library of the program; an interrupted apply in its own environment may have removed it."""
     from cudnn_resolve.execution.payload_recover import unfinished
 
-    ways = [f"an apply did not come to its end, and `python3 {path}` puts the environment back" for path in unfinished()]
-    hint = "; ".join(ways) or "install cudnn-resolve again"
+    hints = [f"an apply was interrupted, and `python3 {path}` puts the environment back" for path in unfinished()]
+    hint = "; ".join(hints) or "install cudnn-resolve again"
     show_error(CudnnResolveError(f"a library that cudnn-resolve needs cannot be imported: {error}", code="broken-installation", hint=hint))
     return ExitCode.WORLD

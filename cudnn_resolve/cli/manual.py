@@ -1,4 +1,4 @@
-"""The manual page of all commands, made of their parsers: the build of the wheel puts it where man(1) looks."""
+"""The manual page of all commands, made from their parsers; the wheel installs it for man(1)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from cudnn_resolve.cli.parser import Parser
 
 _ABOUT = "plan GPU deep-learning environments that load and run: driver, CUDA, cuDNN and frameworks solved together"
 _FILES = {
-    "pyproject.toml": "[tool.cudnn-resolve]: what a project always wants; each option of `plan` is a setting.",
-    "pylock.toml": "the lock that `lock` writes, and that `apply` and `check` read.",
-    "$XDG_CACHE_HOME/cudnn-resolve": "answers of indexes and compiled tables; `clean` frees them.",
-    "$XDG_STATE_HOME/cudnn-resolve": "journals of `apply`, and what `apply --undo` puts back.",
+    "pyproject.toml": "[tool.cudnn-resolve]: settings of the project, one for each option of `plan`.",
+    "pylock.toml": "the lock written by `lock`, and read by `apply` and `check`.",
+    "$XDG_CACHE_HOME/cudnn-resolve": "answers of indexes and compiled tables; freed by `clean`.",
+    "$XDG_STATE_HOME/cudnn-resolve": "journals of `apply`, and files for `apply --undo`.",
 }
 
 
 def parsers() -> Iterator[tuple[str, Parser]]:
-    """Every command with its whole parser."""
+    """Every command with its parser, whose help shows every option."""
     return ((name, verb(name, whole=True)[0]) for name in VERBS)
 
 
 def shown_options(group: argparse._ArgumentGroup) -> list[tuple[list[str], str]]:
-    """What the help of a group shows: each option as it is typed, in its several forms, and what it means."""
-    found = []
-    for one in group._group_actions:  # noqa: SLF001 - argparse has no other way
-        if one.help != argparse.SUPPRESS:
-            value = f" {one.metavar or one.dest.upper()}" if one.option_strings and one.nargs != 0 else ""
-            found.append(([f"{name}{value}" for name in one.option_strings or (str(one.metavar or one.dest),)], one.help or ""))
-    return found
+    """Visible options of a group: their spellings and their help."""
+    options = []
+    for action in group._group_actions:  # noqa: SLF001 - argparse has no public way
+        if action.help != argparse.SUPPRESS:
+            value = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
+            options.append(
+                ([f"{name}{value}" for name in action.option_strings or (str(action.metavar or action.dest),)], action.help or "")
+            )
+    return options
 
 
 def manual() -> str:
-    """The page as troff has it, for `man`."""
+    """The page in troff format."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -44,7 +46,7 @@ def _lines() -> Iterator[str]:
     for name, parser in parsers():
         usage = parser.format_help().splitlines()[0].removeprefix("usage: ")
         yield from (f".SS {_text(name)}", f".B {_text(usage)}", ".PP", _text(parser.description or ""))
-        for group in parser._action_groups:  # noqa: SLF001 - argparse has no other way
+        for group in parser._action_groups:  # noqa: SLF001 - argparse has no public way
             for forms, about in shown_options(group):
                 yield from (".TP", f".B {_text(', '.join(forms))}", _text(about))
         if parser.epilog:
@@ -59,6 +61,6 @@ def _lines() -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Words that troff takes as they are."""
+    """Escape a text for troff."""
     lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines()
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in lines)

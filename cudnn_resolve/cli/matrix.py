@@ -8,10 +8,10 @@ import shlex
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
-from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
 
-_ACTIONS = "what there is, one of it, whether the tables are sound, or pages of all that runs where and together"
+_ACTIONS = "overview, lookup, check of the tables, or web pages of what runs where and together"
 _EXAMPLES = """\
   cudnn-resolve matrix list
   cudnn-resolve matrix show tensorflow
@@ -31,15 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
     add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
     add_output_options(parser)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # of the help alone, see `Parser`
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # only for the help, see `Parser`
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was asked for; 1 where `check` finds a fault."""
+    """Print the answer; exit code 1 if `check` finds a fault."""
     output = output_of(args)
     sample = str(args.sample)
     if not (sample.isascii() and sample.isdigit() and len(sample) < 5):
-        raise UsageError(f"--sample {sample!r} is no number of rows", code="option-sample", hint="such as --sample 40")
+        raise UsageError(f"--sample {sample!r} is not a number of rows", code="option-sample", hint="such as --sample 40")
     args.sample = int(sample)
     request = request_of(MatrixRequest, args)
     if request.action != "show" and request.name is not None:
@@ -49,12 +49,12 @@ def run(args: argparse.Namespace) -> int:
         return _site(request, output)
     if request.action == "check":
         return _check(request, output)
-    looked = api.matrix_show(request) if request.action == "show" else api.matrix_list(request)
+    answer = api.matrix_show(request) if request.action == "show" else api.matrix_list(request)
     if output.format == "json":
-        print_json(looked.value().to_json(), output)
+        print_json(answer.value().to_json(), output)
     else:
-        remarks = remark_lines(looked.book.remarks, width_of(output)) if request.action == "show" else ""  # a list names them itself
-        emit(looked.text(style=style_of(output), width=width_of(output)) + remarks, output)
+        remarks = remark_lines(answer.book.remarks, width_of(output)) if request.action == "show" else ""  # a list includes them
+        emit(answer.text(style=style_of(output), width=width_of(output)) + remarks, output)
     return ExitCode.OK
 
 
@@ -63,7 +63,7 @@ def _site(request: MatrixRequest, output: Output) -> int:
         raise UsageError("matrix html writes a folder of pages", code="usage-output", hint="name it: -o site")
     if output.format != "text":
         hint = "leave it out; `matrix show NAME --format json` has the rows"
-        raise UsageError(f"matrix html writes pages, and takes no --format {output.format}", code="usage-contradiction", hint=hint)
+        raise ContradictionError(f"matrix html writes pages, and takes no --format {output.format}", hint=hint)
     assert output.output is not None
     site = api.matrix_site(request, output.output, Messages(output))
     size = f"{site.bytes / 1e6:.1f} MB"
@@ -72,13 +72,13 @@ def _site(request: MatrixRequest, output: Output) -> int:
 
 
 def _check(request: MatrixRequest, output: Output) -> int:
-    found = api.check_matrix(request, Messages(output))
+    result = api.check_matrix(request, Messages(output))
     if output.format == "json":
-        print_json(found.to_json(), output)
+        print_json(result.to_json(), output)
     else:
         from cudnn_resolve.report.matrix import render_faults, render_live
 
-        emit(render_faults(found.faults, ", ".join(found.tables)), output)
-        if found.live is not None:
-            emit(render_live(found.live.rows, found.live.faults, found.live.unread), output)
-    return ExitCode.NO if found.status == "faulty" else ExitCode.OK
+        emit(render_faults(result.faults, ", ".join(result.tables)), output)
+        if result.live is not None:
+            emit(render_live(result.live.rows, result.live.faults, result.live.unread), output)
+    return ExitCode.NO if result.status == "faulty" else ExitCode.OK

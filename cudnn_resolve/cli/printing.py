@@ -1,4 +1,4 @@
-"""What the verbs print: results to standard output or a file, messages to standard error."""
+"""Output of the verbs: results to standard output or a file, messages to standard error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def emit(text: str, options: Output) -> None:
-    """Print the result to standard output, or write it whole to the file of `-o`; WorldError where that is not possible."""
+    """Print the result to standard output, or write it atomically to the file of `-o`; WorldError if that fails."""
     clear_status()
     if options.output is not None and options.output != "-":
         from cudnn_resolve.host.files import write_atomic
@@ -32,7 +32,7 @@ def emit(text: str, options: Output) -> None:
 
 
 def require_output(options: Output) -> None:
-    """Reject a result that could not be printed or written, before anything is done for it; raises WorldError."""
+    """Check that the result can be written, before any work is done; raises WorldError."""
     if options.output is not None and options.output != "-":
         from cudnn_resolve.host.files import refuse_unwritable
 
@@ -42,27 +42,27 @@ def require_output(options: Output) -> None:
 
 
 def remark_lines(remarks: Sequence[str], width: int) -> str:
-    """The active overlays below an answer."""
+    """Remarks on active overlays, to print below an answer."""
     return "".join(f"{line}\n" for remark in remarks for line in wrap(clean(remark), width=width, first="! "))
 
 
 def say(text: str, options: Output) -> None:
-    """Print a message for the user to standard error, unless the user wants to hear none."""
+    """Print a message to standard error, unless quiet."""
     if sys.stderr is not None and not options.quiet:
         clear_status()
-        print(_fitted(clean(text, lines=True)), file=sys.stderr)
+        print(_wrapped(clean(text, lines=True)), file=sys.stderr)
 
 
 def draw(text: str, options: Output) -> None:
-    """Print to standard error what a report drew, which is clean already and may be coloured."""
+    """Print text of a report to standard error, which is already clean and may be coloured."""
     if sys.stderr is not None and not options.quiet:
         clear_status()
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
-def _fitted(text: str) -> str:
-    """A message as standard error shows it best: wrapped at words on a terminal, as it is elsewhere."""
+def _wrapped(text: str) -> str:
+    """Wrap a message if standard error is a terminal."""
     return wrap_message(text, terminal.width(sys.stderr)) if terminal.is_terminal(sys.stderr) else text
 
 
@@ -70,7 +70,7 @@ _STATUS: list[StatusLine] = []
 
 
 def expect(text: str) -> None:
-    """Show on the last line of a terminal what is waited for, once it has taken a second."""
+    """Show an activity on the status line of a terminal if nothing is printed for a second."""
     if terminal.is_live(sys.stderr):
         _line().expect(text)
 
@@ -84,13 +84,13 @@ def _line() -> StatusLine:
 
 
 class Messages(Listener):
-    """A listener that prints: what goes on as a status line, notes as messages."""
+    """Listener that shows progress on a status line and prints notes."""
 
     def __init__(self, options: Output) -> None:
         self.options = options
 
     def tell(self, text: str) -> None:
-        """Show it on the last line of a terminal, until something else is printed."""
+        """Show it on the status line, until something else is printed."""
         if not self.options.quiet and terminal.is_live(sys.stderr):
             _line().show(text)
 
@@ -99,13 +99,13 @@ class Messages(Listener):
         say(text, self.options)
 
     def state(self, name: str, state: str, of: str = "") -> None:
-        """Show it in a table on a terminal, and in a line elsewhere."""
+        """Show it in a table on a terminal, else print a line."""
         if not self.options.quiet and sys.stderr is not None:
             _line().state(clean(name), clean(state), clean(of))
 
 
 def print_value(result: Result, options: Output) -> None:
-    """Print a result as its object, or as the page of it."""
+    """Print a result as JSON or as an HTML page."""
     if options.format == "json":
         print_json(result.to_json(), options)
         return
@@ -115,14 +115,14 @@ def print_value(result: Result, options: Output) -> None:
 
 
 def print_json(value: dict[str, Any], options: Output) -> None:
-    """Print an object as the result."""
+    """Print a JSON object as the result."""
     from cudnn_resolve.report.json import render
 
     emit(render(value), options)
 
 
 def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> None:
-    """Print a result: its object, or what `draw` makes of it in a style and in so many columns, and the overlays that it rests on."""
+    """Print a result in the chosen format; `draw` makes the text, for a style and a width, to which remarks on overlays are added."""
     if options.format != "text":
         print_value(result, options)
         return
@@ -131,7 +131,7 @@ def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> 
 
 
 def clear_status(*, is_over: bool = False) -> None:
-    """Clear the status line, and the table of states; where the command is not over, the table comes back with the next state."""
+    """Clear the status line and the table of states; unless the command is over, the table returns with the next state."""
     for line in _STATUS:
         line.clear()
         if is_over:
@@ -139,30 +139,30 @@ def clear_status(*, is_over: bool = False) -> None:
 
 
 def show_error(error: CudnnResolveError) -> None:
-    """Print to standard error what is wrong, where, and what to do next."""
+    """Print an error with context and hint to standard error."""
     if sys.stderr is None:
         return
     clear_status()
     style = Style(terminal.wants_color(sys.stderr))
-    text = _fitted(f"error: {clean(str(error), lines=True)}")
+    text = _wrapped(f"error: {clean(str(error), lines=True)}")
     print(f"{style('error:', 'bold', 'red')}{text.removeprefix('error:')}", file=sys.stderr)
 
 
 def style_of(options: Output) -> Style:
-    """Colours for the result: only on a terminal that shows them, never in a file."""
+    """Style of the result: coloured only on a terminal that supports it."""
     return Style(options.color and options.output is None and terminal.wants_color(sys.stdout))
 
 
 def width_of(options: Output) -> int:
-    """Columns for the result; nothing is wrapped where nobody reads columns, in a pipe or a file."""
+    """Width of the result; unlimited in a pipe or a file."""
     return terminal.width(sys.stdout) if options.output is None and terminal.is_measured(sys.stdout) else UNBROKEN
 
 
 def message_style(options: Output) -> Style:
-    """Colours for what is drawn among the messages, on standard error."""
+    """Style of reports on standard error."""
     return Style(options.color and terminal.wants_color(sys.stderr))
 
 
 def message_width() -> int:
-    """Columns for what is drawn among the messages."""
+    """Width of reports on standard error."""
     return terminal.width(sys.stderr) if terminal.is_measured(sys.stderr) else UNBROKEN

@@ -1,4 +1,4 @@
-"""How far it is: drawn by rich on a terminal, which nothing else pays for, and plain lines elsewhere."""
+"""Progress: drawn by rich on a terminal (and imported only there), plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host import clock, terminal
 from cudnn_resolve.host.background import Delayed
-from cudnn_resolve.operations.listener import WAITS
+from cudnn_resolve.operations.listener import WAITING
 from cudnn_resolve.report.text import clean, mib
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _WAIT_SECONDS = 1.0
 _TERMINAL_SECONDS = 0.1
 _PLAIN_SECONDS = 10.0
 _ROWS = 15
-"""Rows of the table: the last that changed."""
+"""Rows of the table: the last ones that changed."""
 
 
 def _console() -> Console:
@@ -32,9 +32,9 @@ def _console() -> Console:
 
 
 class StatusLine:
-    """One line at the bottom of a terminal that says what is going on; nothing where standard error is no terminal.
+    """Status line at the bottom of a terminal; nothing if standard error is no terminal.
 
-    Where many are worked on, a table above it says what has become of each; elsewhere that is a line for each.
+    For many items, a table above it shows their states; without a terminal, each state is a line.
     """
 
     def __init__(self) -> None:
@@ -43,30 +43,30 @@ class StatusLine:
         self._began = 0.0
         self._rows: dict[str, dict[str, str]] = {}
         self._awaited: set[str] = set()
-        """Rows of which it is known how many there are."""
+        """Rows whose total is known."""
         self._first = Delayed()
         _LINES.append(self)
 
     def expect(self, text: str) -> None:
-        """Show `text`, or what is to be shown by then, once a second has passed in which nothing was printed."""
+        """Show `text`, or a later text, after a second in which nothing was printed."""
         if terminal.is_live(sys.stderr):
             self._text, self._began = clean(text), clock.seconds()
             self._first.begin(_WAIT_SECONDS, self._draw)
 
     def state(self, name: str, state: str, of: str) -> None:
-        """Show what has become of one of many, in the row of its class where it has one."""
+        """Show the state of an item, in the row of its class if it has one."""
         row = self._rows.pop(of or name, {})
         row[name] = state
-        self._rows[of or name] = row  # the last ones to change are below
-        if state == WAITS:
+        self._rows[of or name] = row  # the last changed rows are at the bottom
+        if state == WAITING:
             self._awaited.add(of or name)
         if terminal.is_live(sys.stderr):
             self.show(self._text)
-        elif state != WAITS:
+        elif state != WAITING:
             print(f"{of}: {name}: {state}" if of else f"{name}: {state}", file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
-        """Show `text` on the line, and how long it has taken since there is one; time goes on where nothing else does."""
+        """Show `text` and the seconds since the line appeared, which go on between texts."""
         if not terminal.is_live(sys.stderr):
             return
         with self._first.turn:
@@ -80,16 +80,16 @@ class StatusLine:
         if self._live is None:
             self._began = self._began or clock.seconds()
             self._live = Live(
-                get_renderable=self._shown,
+                get_renderable=self._render,
                 console=_console(),
-                refresh_per_second=4,  # by a thread: Ctrl-C stops no redrawing halfway, and a thousand hosts cost no more than one
+                refresh_per_second=4,  # in a thread: Ctrl-C does not stop a redraw halfway, and a thousand hosts cost no more than one
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
             self._live.start(refresh=True)
 
-    def _shown(self) -> RenderableType:
+    def _render(self) -> RenderableType:
         if not self._rows:
             return self._line()
         from rich.console import Group
@@ -97,11 +97,11 @@ class StatusLine:
 
         table = Table(box=None, show_header=False, pad_edge=False)
         for row, states in list(self._rows.items())[-_ROWS:]:
-            counts = Counter(list(states.values()))  # they may change meanwhile
-            one = len(states) == 1 and row in states
-            table.add_row(row, next(iter(counts)) if one else ", ".join(f"{count} {state}" for state, count in counts.items()))
-        counted = (states for row, states in list(self._rows.items()) if not self._awaited or row in self._awaited)
-        done = Counter(state != WAITS for states in counted for state in list(states.values()))
+            counts = Counter(list(states.values()))  # a copy, since they may change meanwhile
+            is_single = len(states) == 1 and row in states
+            table.add_row(row, next(iter(counts)) if is_single else ", ".join(f"{count} {state}" for state, count in counts.items()))
+        counted_rows = (states for row, states in list(self._rows.items()) if not self._awaited or row in self._awaited)
+        done = Counter(state != WAITING for states in counted_rows for state in list(states.values()))
         return Group(table, f"{done[True]} of {done.total()}", self._line())
 
     def _line(self) -> Text:
@@ -111,7 +111,7 @@ class StatusLine:
         return Text(f"{seconds} s  {self._text}" if seconds else self._text, no_wrap=True, overflow="ellipsis")
 
     def forget(self) -> None:
-        """Drop the rows of the table."""
+        """Remove the rows of the table."""
         self._rows.clear()
         self._awaited.clear()
 
@@ -126,11 +126,11 @@ class StatusLine:
 
 
 _LINES: list[StatusLine] = []
-"""Those that may stand on the terminal: a bar takes their place."""
+"""Lines that may be on the terminal; a progress bar clears them."""
 
 
 class Progress(Reporter):
-    """A reporter for standard error."""
+    """Reporter that prints to standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet or sys.stderr is None
@@ -149,7 +149,7 @@ class Progress(Reporter):
             print(clean(text), file=sys.stderr)
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Show what begins."""
+        """Show the new activity."""
         self.end()
         for line in _LINES:
             line.clear()
@@ -162,7 +162,7 @@ class Progress(Reporter):
             print(clean(f"{what}{size} …"), file=sys.stderr, flush=True)
 
     def advance(self, count: int) -> None:
-        """Show how far it is, but not too often."""
+        """Show the progress, but not too often."""
         self._count += count
         now = clock.seconds()
         if self._quiet or now - self._shown < (_TERMINAL_SECONDS if self._live else _PLAIN_SECONDS):
@@ -177,7 +177,7 @@ class Progress(Reporter):
             print(f"  {mib(self._count)}{of}, {mib(int(rate))}/s{left}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Show how long it took."""
+        """Show the duration."""
         what, self._what = self._what, ""
         if what and self._live:
             self._wipe()
@@ -185,16 +185,22 @@ class Progress(Reporter):
             print(clean(f"{what}{size}, {clock.seconds() - self._began:.1f} s"), file=sys.stderr, flush=True)
 
     def _draw(self) -> None:
-        """Show the bar as it stands."""
+        """Draw the bar."""
         if self._bar is None:
             from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn, TransferSpeedColumn
             from rich.progress import Progress as Bar
 
-            counted = (BarColumn(None), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
-            columns = counted if self._total else (TimeElapsedColumn(),)
-            shown = TextColumn("{task.description}", markup=False)
+            with_total = (BarColumn(None), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn(compact=True))
+            columns = with_total if self._total else (TimeElapsedColumn(),)
+            description = TextColumn("{task.description}", markup=False)
             self._bar = Bar(
-                shown, *columns, console=_console(), refresh_per_second=4, transient=True, redirect_stdout=False, redirect_stderr=False
+                description,
+                *columns,
+                console=_console(),
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
             )
             self._bar.add_task(clean(self._what), total=self._total)
             self._bar.start()

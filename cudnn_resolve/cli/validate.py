@@ -1,4 +1,4 @@
-"""`cudnn-resolve validate`: the stack at work, on every GPU, or what can be checked without one."""
+"""`cudnn-resolve validate`: run the stack on every GPU, or check what is possible without one."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from cudnn_resolve.operations.options import ValidateRequest
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `validate`."""
-    group = parser.add_argument_group("what is tested")
+    group = parser.add_argument_group("what to test")
     add_options(group, ValidateRequest, "python", "framework", "gpu", "full", "require_gpu", "lock", "plan", "record")
     add_output_options(parser, ("text", "json", "html", "junit"))
     parser.epilog = "Exit codes: 0 passed, or skipped without a GPU; 1 failed, or skipped with --require-gpu."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the checks; 1 where one failed."""
+    """Print the checks; exit code 1 if one failed."""
     output, gpu = output_of(args), args.gpu
     if gpu is not None and not (gpu.isascii() and gpu.isdigit() and len(gpu) < 5):
         raise UsageError(
-            f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="programs count GPUs from 0: --gpu 0 is the first"
+            f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="numbers start at 0: --gpu 0 is the first GPU"
         )
     args.gpu = None
     request = replace(request_of(ValidateRequest, args), gpu=None if gpu is None else int(gpu), ranges=output.format == "html")
-    found = api.validate(request, _Steps(output))
+    result = api.validate(request, _Steps(output))
     if output.format == "junit":
         from cudnn_resolve.report.junit import render as render_junit
 
-        emit(render_junit(found), output)
+        emit(render_junit(result), output)
     else:
         from cudnn_resolve.report.validation import render
 
-        show(found, output, lambda style, width: render(found, style=style, width=width, verbose=output.verbose > 0))
-    return ExitCode.NO if found.status == "failed" else ExitCode.OK
+        show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
+    return ExitCode.NO if result.status == "failed" else ExitCode.OK
 
 
 class _Steps(Messages):
-    """With -v, each thing that is done stands on a line of its own."""
+    """Listener that prints each step with -v."""
 
     def tell(self, text: str) -> None:
-        """Print a line with -v, else show it on the last line of a terminal."""
+        """Print a line with -v, else show it on the status line."""
         if self.options.verbose > 0:
             say(text, self.options)
         else:

@@ -1,4 +1,4 @@
-"""`cudnn-resolve why`: the chain of reasons behind one pin, or behind its absence."""
+"""`cudnn-resolve why`: the chain of reasons behind a pin, or behind its absence."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from cudnn_resolve.operations.options import WhyRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `why`."""
     parser.add_argument("package", metavar="PACKAGE", help="a pip package, `cuda`, `cudnn`, `driver` or `python`")
-    words = ("REQ | LOCK", "; or a pylock.toml (default where nothing is asked for: ./pylock.toml)")
+    words = ("REQ | LOCK", "; or a pylock.toml (default without targets: ./pylock.toml)")
     add_common_options(parser, ("text", "json", "html", "svg"), words=words, takes=("allow_break",))
-    parser.epilog = "The other options are those of `plan`: the same request, the same answer."
+    parser.epilog = "The other options are those of `plan`, and lead to the same answer."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the chain; where there is no plan, why not."""
+    """Print the chain, or the conflict."""
     output = output_of(args)
     request = replace(request_of(WhyRequest, lock_among(args)), ranges=output.format in ("html", "svg"))
-    found = api.why(request, Messages(output))
-    for note in found.plan.notes:
+    result = api.why(request, Messages(output))
+    for note in result.plan.notes:
         say(f"note: {note}", output)
-    chain = found.chain
+    chain = result.chain
     if output.format == "svg":
         from cudnn_resolve.report.picture import svg
 
-        conflict = found.plan.conflict
+        conflict = result.plan.conflict
         if conflict is not None:
             say(f"there is no plan: {conflict.message}", output)
-        if not found.ranges:
+        if not result.ranges:
             say("there is no picture: nothing here limits the driver, Python, CUDA or cuDNN", output)
             return ExitCode.NO
-        emit(svg(found.to_json().get("ranges", ())) + "\n", output)
+        emit(svg(result.to_json().get("ranges", ())) + "\n", output)
         return ExitCode.OK if conflict is None else ExitCode.NO
     if chain is None:
-        return print_plan(found.plan, output)
+        return print_plan(result.plan, output)
     from cudnn_resolve.report.why import render
 
-    show(found, output, lambda style, width: render(chain, style=style, width=width))
+    show(result, output, lambda style, width: render(chain, style=style, width=width))
     return ExitCode.OK

@@ -1,1 +1,1 @@
-"""Many machines: what each of them is, the classes of those that are alike, and what becomes of them."""
+"""Many machines: their facts, classes of equal ones, and the results of a verb."""

@@ -1,4 +1,4 @@
-"""What is known of many machines, and what a verb says of them."""
+"""Hosts, their classes, and the answers of a verb."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Status = Literal["ok", "unknown", "no", "failed"]
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
-    """What one host said: its facts, or why there are none."""
+    """Facts of one host, or why there are none."""
 
     name: str
     facts: Facts | None = None
@@ -24,36 +24,36 @@ class HostReport(Struct, frozen=True, kw_only=True):
 
 
 class HostFault(Struct, frozen=True, kw_only=True):
-    """A host that could not be asked, or whose facts cannot be read."""
+    """A host that could not be reached, or whose facts cannot be read."""
 
     host: str
     why: str
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """A fact in which hosts of one class differ, and that decides nothing."""
+    """A fact in which hosts of one class differ, but which decides nothing."""
 
     fact: str
-    """`driver.version`."""
+    """Such as `driver.version`."""
     values: Mapping[str, tuple[str, ...]]
-    """Each value with its hosts, the most frequent first."""
+    """Hosts by value, most frequent value first."""
 
 
 class FleetClass(Struct, frozen=True, kw_only=True):
-    """Hosts whose facts are equal as far as they matter."""
+    """Hosts with equal decisive facts."""
 
     name: str
-    """Of what its hosts are, `a100-r550-py3.11`: the same in every run."""
+    """Describes its hosts, `a100-r550-py311`; the same in every run."""
     hosts: tuple[str, ...]
     about: Mapping[str, str]
-    """The facts that make the class, each in words."""
+    """The facts that define the class, as text."""
     facts: Facts
-    """Those of the host that stands for it: the one with the oldest driver."""
+    """Facts of the host with the oldest driver."""
     spreads: tuple[Spread, ...] = ()
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a verb did on one host, or says of it."""
+    """Result of a verb on one host."""
 
     host: str
     status: str
@@ -61,45 +61,45 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class ClassAnswer(Struct, frozen=True, kw_only=True):
-    """What a verb says of one class."""
+    """Result of a verb for one class."""
 
     group: FleetClass
     status: Status = "ok"
     plan: Plan | None = None
     lock: str | None = None
-    """The file of its lock."""
+    """Path of its lock."""
     message: str = ""
-    """What was answered, in a line."""
+    """Summary in one line."""
     ranges: tuple[Range, ...] = ()
-    """Where they are asked for: the versions that each party allows, for a picture."""
+    """Versions that each party allows, if requested."""
     verdicts: tuple[Verdict, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
-    """By host, where there is more to say than of the class."""
+    """Results of single hosts that differ from that of the class."""
     notes: tuple[str, ...] = ()
-    """Of what was asked on the way, an index for example: classes mostly share them."""
+    """Remarks, for example of an index; mostly shared by all classes."""
 
 
 class WayOut(Struct, frozen=True, kw_only=True):
-    """A change after which one lock fits every host that is left."""
+    """A change after which one lock fits all remaining hosts."""
 
     change: str
     hosts: tuple[str, ...]
-    """Those that it is about."""
+    """The affected hosts."""
     result: str
 
 
 class OneLock(Struct, frozen=True, kw_only=True):
-    """One lock for all hosts, or why there is none."""
+    """A single lock for all hosts, or why there is none."""
 
     path: str | None = None
-    """None where there is none."""
+    """None without a lock."""
     message: str
     ways: tuple[WayOut, ...] = ()
-    """Where there is none: what would change that, the fewest hosts first."""
+    """Changes that would make one possible, fewest hosts first."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A fact that is no longer what it was."""
+    """A fact that has changed."""
 
     fact: str
     before: str
@@ -108,7 +108,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class FleetAnswer(Struct, frozen=True, kw_only=True):
-    """What a verb says of many machines."""
+    """Result of a verb for many machines."""
 
     verb: str
     classes: tuple[ClassAnswer, ...]
@@ -116,21 +116,22 @@ class FleetAnswer(Struct, frozen=True, kw_only=True):
     one: OneLock | None = None
     """With `lock --one-lock`."""
     changes: tuple[Change, ...] | None = None
-    """Since an earlier run; None where none was named."""
+    """Changes since an earlier run; None if none was named."""
     is_strict: bool = False
-    """True where changes, and what is not known to run, count as a no."""
+    """True if changes and unknown verdicts count as a no."""
     notes: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> int:
-        """Hosts that were named, those that did not answer among them."""
-        return sum(len(one.group.hosts) for one in self.classes) + len(self.faults)
+        """Number of hosts, including those that did not answer."""
+        return sum(len(answer.group.hosts) for answer in self.classes) + len(self.faults)
 
     @property
     def status(self) -> Status:
-        """`failed` where a class failed, `no` where one has no answer or a host did not say what it is, else `ok`."""
-        found = {one.status for one in self.classes}
-        refused = (
-            self.faults or (self.one is not None and self.one.path is None) or (self.is_strict and (self.changes or "unknown" in found))
-        )
-        return "failed" if "failed" in found else "no" if "no" in found or refused else "ok"
+        """`failed` if a class failed, `no` if one has no answer or a host has no usable facts, else `ok`."""
+        statuses = {answer.status for answer in self.classes}
+        if "failed" in statuses:
+            return "failed"
+        has_no_lock = self.one is not None and self.one.path is None
+        is_strict_no = self.is_strict and (self.changes or "unknown" in statuses)
+        return "no" if "no" in statuses or self.faults or has_no_lock or is_strict_no else "ok"

@@ -1,1 +1,1 @@
-"""What each command does, without printing: typed requests in, values out."""
+"""The commands without their output: typed requests in, typed results out."""

@@ -1,8 +1,8 @@
-"""What `apply` does, for the command line and for the library: hold, repair, plan, carry out."""
+"""`apply`: lock the environment, repair it, plan, and execute the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +15,18 @@ from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journals import Journals, read_mark, was_stopped, write_mark
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution, Reporter
-from cudnn_resolve.facts.assume import Assumptions
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.environment_lock import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
-from cudnn_resolve.operations.apply_memory import Settled, settled_of
-from cudnn_resolve.operations.gather import detect_facts, gather_book
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.apply_cache import ApplyCache, cache_of
+from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.operations.machine_facts import detect_facts
 from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
-from cudnn_resolve.operations.plan import PlanResult, answered, plan_of_lock_file, ranges_of, refuse_broken
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.plan import PlanResult, plan_of_lock_file, plan_targets, ranges_of, refuse_broken
+from cudnn_resolve.operations.question import gather_book
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import AptRepository, Plan
 from cudnn_resolve.probe.python import choose_python
 
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
     from cudnn_resolve.report.document import PastDocument
 
 _ORPHAN_SECONDS = 20.0
-"""How long an installer is awaited whose own `apply` was killed."""
+"""How long to wait for an installer whose `apply` was killed."""
 _RACE_SECONDS = 0.3
 
 
 class Interaction(Struct, frozen=True, kw_only=True):
-    """What is open while a plan is carried out: who hears of it, and who is asked."""
+    """Live callbacks used while a plan runs: progress and confirmation."""
 
     reporter: Reporter = field(default_factory=Reporter)
     confirm: Callable[[Plan], bool] | None = None
-    """Shows a plan that changes something, and says whether it may; None = it may."""
+    """Shows a plan with changes, and returns whether to execute it; None = always."""
     watch: Callable[[str], None] | None = None
-    listener: Listener = NOBODY
+    listener: Listener = SILENT
 
 
 class ApplyResult(Struct, Result, frozen=True, kw_only=True):
-    """What `apply` returns: what became of it, and the plan."""
+    """Result of `apply`: the outcome and the plan."""
 
     execution: Execution | None = None
-    """None where there is no plan that could be carried out."""
+    """None if no executable plan exists."""
     plan: PlanResult | None = None
 
     @property
@@ -62,19 +62,19 @@ class ApplyResult(Struct, Result, frozen=True, kw_only=True):
         return self.execution.status if self.execution is not None else "unsatisfiable"
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `apply --format json` prints."""
+        """JSON object printed by `apply --format json`."""
         from cudnn_resolve.report.document import encode_apply
 
         return encode_apply(self.execution, self.plan.to_json() if self.plan is not None else None)
 
 
 class HistoryResult(Struct, Result, frozen=True, kw_only=True):
-    """Every `apply` of an environment, the newest first."""
+    """Every `apply` of an environment, newest first."""
 
     applies: tuple[PastDocument, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `apply --history --format json` prints."""
+        """JSON object printed by `apply --history --format json`."""
         from cudnn_resolve.report.document import HistoryDocument, document
 
         return document(HistoryDocument, self)
@@ -84,78 +84,80 @@ DEFAULT = Interaction()
 
 
 def apply(request: ApplyRequest, interaction: Interaction = DEFAULT) -> ApplyResult:
-    """What became of it, and the plan; no execution where there is no plan."""
-    settled = settled_of(request, lock_path(request))
-    known = settled.recall()
-    if known is not None:
-        return ApplyResult(execution=known.execution, plan=grown(PlanResult, known.plan))
-    return _looked_at(request, interaction, settled)
+    """Plan and execute; no execution in the result if there is no plan."""
+    cache = cache_of(request, lock_path(request))
+    cached = cache.load()
+    if cached is not None:
+        return ApplyResult(execution=cached.execution, plan=recast(PlanResult, cached.plan))
+    return _apply_uncached(request, interaction, cache)
 
 
-def _looked_at(request: ApplyRequest, interaction: Interaction, settled: Settled) -> ApplyResult:
-    """The same after a look at everything."""
-    asked = Later(lambda: _environment(request.python))
+def _apply_uncached(request: ApplyRequest, interaction: Interaction, cache: ApplyCache) -> ApplyResult:
+    future = Later(lambda: _environment(request.python))
     from cudnn_resolve.execution.recover import repair  # while the interpreter answers
 
-    environment = asked.result()
-    refused = _not_writable(environment)
-    if refused is not None:
-        interaction.listener.note(
-            f"warning: {refused.message}: whatever is planned for {environment.prefix} cannot be carried out by this user"
-        )
+    environment = future.result()
+    not_writable = _writability_error(environment)
+    if not_writable is not None:
+        interaction.listener.note(f"warning: {not_writable.message}, so a plan for {environment.prefix} cannot be executed by this user")
     if request.dry_run:
-        return _dry(request, interaction, environment)
-    with held(environment, request, interaction) as work:
+        return _dry_run(request, interaction, environment)
+    with locked(environment, request, interaction) as work:
         repaired = repair(work)
         if repaired is not None and repaired.status == "broken":
             return ApplyResult(execution=repaired)
-        if work.journals.marked() is None:  # what was put back took it along
+        if work.journals.marked() is None:  # the repair removed the mark
             _mark(work.journals, environment, request.words)
-        if repaired is not None or refused is not None:
-            settled.give_up()  # it was changed, or a warning goes with whatever is said
-        settled.hold_to(environment)
+        if repaired is not None or not_writable is not None:
+            cache.disable()  # the environment was changed, or a warning belongs to every result
+        cache.check_environment(environment)
         plan, task = _plan(request, interaction)
         if task is None:
-            return ApplyResult(plan=grown(PlanResult, plan))
+            return ApplyResult(plan=plan)
         notes: tuple[str, ...] = ()
         if is_done(task, work):
-            spoiled, notes = _damaged(plan, work)
-            if spoiled:
-                plan, task = _plan(replace(request, reinstall_package=(*request.reinstall_package, *spoiled)), interaction)
-        done = carry_through(plan, task, work, request, interaction, settled) if task is not None else None
-        if done is not None:
-            done = replace(done, notes=(*notes, *done.notes))
-            settled.remember(done, plan)
-        return ApplyResult(execution=done, plan=grown(PlanResult, plan))
+            damaged, notes = _damaged(plan, work)
+            if damaged:
+                reinstall = (*request.reinstall_package, *damaged)
+                plan, task = _plan(replace(request, reinstall_package=reinstall), interaction)
+        if task is None:
+            return ApplyResult(plan=plan)
+        execution = execute(plan, task, work, request, interaction, cache)
+        execution = replace(execution, notes=(*notes, *execution.notes))
+        cache.store(execution, plan)
+        return ApplyResult(execution=execution, plan=plan)
 
 
 def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Packages of the plan that must be laid down again though their versions are right, and what is told of them and of others.
+    """Kept packages whose files are damaged and must be reinstalled, and notes about these and others.
 
-    Empty files are what a power failure leaves. What is missing is laid down again only where an `apply` had installed it: the makers of
-    images take files away on purpose. What was changed may have been meant so, and is told.
+    Empty files are what a power failure leaves. Missing files are restored only where an `apply` had installed them: makers of images
+    remove files on purpose. Changed files may be intentional, and are only mentioned.
     """
     from cudnn_resolve.host.installed_files import verify_files
 
-    damages = verify_files(work.host, work.environment.packages, {one.name for one in plan.pip if one.action == "keep"}).damages
+    kept = {action.name for action in plan.pip if action.action == "keep"}
+    damages = verify_files(work.host, work.environment.packages, kept).damages
     if not damages:
         return (), ()
-    ours = {name for past in work.journals.all() if past.state == "committed" for one in past.installed for name in one.records}
-    spoiled: dict[str, None] = {}
+    committed = (past for past in work.journals.all() if past.state == "committed")
+    ours = {name for past in committed for installed in past.installed for name in installed.records}
+    reinstall: dict[str, None] = {}
     notes = []
-    for one in damages:
-        again = one.is_code and (one.kind == "empty" or (one.kind == "missing" and one.package in ours))
-        said = f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {one.kind}, such as {one.paths[0]}"
-        if again or one.is_hollow:
-            spoiled[one.package] = None
-            notes.append(f"{said}: it was laid down again")
-        elif one.is_code:
-            notes.append(f"{said}: `apply --reinstall-package {one.package}` lays them down again")
-    return tuple(spoiled), tuple(notes)
+    for damage in damages:
+        is_lost = damage.is_code and (damage.kind == "empty" or (damage.kind == "missing" and damage.package in ours))
+        files = f"{len(damage.paths)} of {damage.of} files of {damage.package} {damage.version}"
+        message = f"{files} are {damage.kind}, such as {damage.paths[0]}"
+        if is_lost or damage.is_hollow:
+            reinstall[damage.package] = None
+            notes.append(f"{message}: the package was reinstalled")
+        elif damage.is_code:
+            notes.append(f"{message}: `apply --reinstall-package {damage.package}` restores them")
+    return tuple(reinstall), tuple(notes)
 
 
-def _not_writable(environment: Environment) -> WorldError | None:
-    """Why this user cannot change the environment; None where that is possible."""
+def _writability_error(environment: Environment) -> WorldError | None:
+    """Why this user cannot change the environment; None if it can."""
     try:
         require_writable(environment)
     except WorldError as error:
@@ -163,10 +165,10 @@ def _not_writable(environment: Environment) -> WorldError | None:
     return None
 
 
-def _dry(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:
+def _dry_run(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:
     plan, task = _plan(request, interaction)
     if task is None:
-        return ApplyResult(plan=grown(PlanResult, plan))
+        return ApplyResult(plan=plan)
     if interaction.confirm is not None:
         interaction.confirm(plan)
     if plan.changes:
@@ -179,37 +181,36 @@ def _dry(request: ApplyRequest, interaction: Interaction, environment: Environme
         check_known(task.install, task.unpinned, trusted=request.no_hashes)
     except WorldError as error:
         notes.append(error.message)
-    torn = interrupted(Journals(environment))
-    if torn is not None:
-        notes.append(f"apply number {torn.id} was stopped in the middle: it would be put back first, and the plan made anew")
+    unfinished = interrupted(Journals(environment))
+    if unfinished is not None:
+        notes.append(f"apply number {unfinished.id} was interrupted: it would be undone first, and the plan made again")
     elif disk.kind(mark_path(environment)) is not None:
-        notes.append(
-            f"an apply that this user's journals do not know left the environment half changed: {mark_path(environment)} says more"
-        )
-    done = Execution(status="dry-run" if plan.changes or torn is not None else "nothing", notes=tuple(notes))
-    return ApplyResult(execution=done, plan=grown(PlanResult, plan))
+        notes.append(f"an apply of another user left the environment half changed: see {mark_path(environment)}")
+    execution = Execution(status="dry-run" if plan.changes or unfinished is not None else "nothing", notes=tuple(notes))
+    return ApplyResult(execution=execution, plan=plan)
 
 
-def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[Plan, Task | None]:
+def _plan(request: ApplyRequest, interaction: Interaction) -> tuple[PlanResult, Task | None]:
     path = lock_path(request)
     if path is not None:
-        plan = plan_of_lock_file(path, request)
+        plan = recast(PlanResult, plan_of_lock_file(path, request))
     else:
-        answer = answered(request, interaction.listener, "plan" if request.dry_run else "apply")
-        plan = grown(PlanResult, answer.plan, ranges=ranges_of(answer.question, answer.outcome)) if request.ranges else answer.plan
-    return _planned(plan, request)
+        answer = plan_targets(request, interaction.listener, "plan" if request.dry_run else "apply")
+        plan = recast(PlanResult, answer.plan, ranges=ranges_of(answer.question, answer.outcome))
+    return plan, _task(plan, request)
 
 
-def _planned(plan: Plan, request: ApplyRequest) -> tuple[Plan, Task | None]:
+def _task(plan: Plan, request: ApplyRequest) -> Task | None:
+    """The task of a plan; None for a conflict."""
     from cudnn_resolve.execution.task import task_of
 
-    return plan, task_of(plan, gather_book(request).framework_of) if plan.is_satisfiable else None
+    return task_of(plan, gather_book(request).framework_of) if plan.is_satisfiable else None
 
 
 def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
-    """The lock to install: the one that was named, or where nothing was, the one that lies here; None for targets.
+    """The lock to install: the named one, or the one in this folder if nothing is named; None for targets.
 
-    A lock that lies here wins over frameworks of the project's settings, which it was made from.
+    A lock in this folder wins over frameworks in the project's settings, from which it was made.
     """
     if request.lock is not None or not isinstance(request, ApplyRequest) or request.has_targets:
         return request.lock
@@ -218,99 +219,108 @@ def lock_path(request: ApplyRequest | PlanRequest) -> str | None:
     if request.names_targets:
         return None
     raise UsageError(
-        f"nothing is asked for, and there is no {LOCK} here",
+        f"nothing to install: no target is named, and there is no {LOCK} here",
         code="no-target",
         hint="name a framework, `apply -f tensorflow==2.15`, or a lock, `apply path/to/pylock.toml`",
     )
 
 
-def carry_through(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction, settled: Settled) -> Execution:
-    """What became of a plan: asked about, carried out, looked at, and remembered."""
-    asked = (work.environment.prefix, *request.words)
+def execute(plan: Plan, task: Task, work: Work, request: ApplyRequest, interaction: Interaction, cache: ApplyCache) -> Execution:
+    """Confirm, execute and verify a plan, and cache its result."""
     if is_done(task, work):
         if request.restart:
             from cudnn_resolve.operations.notebook_kernel import forget_restart
 
-            forget_restart(asked)
+            forget_restart((work.environment.prefix, *request.words))
         return _nothing(plan)
-    refuse_broken(plan, force=request.force)
-    if plan.facts.python.externally_managed and not request.break_system_packages:
-        raise WorldError(
-            f"{work.environment.python} belongs to the system, which manages its packages itself (PEP 668)",
-            code="externally-managed",
-            hint=f"make an environment of your own, `{work.environment.python} -m venv .venv`, and add `--python .venv`; "
-            "or say --break-system-packages",
-        )
-    refused = _not_writable(work.environment)
-    if refused is not None and (task.install or task.remove or task.preload or task.folder_frameworks):
-        raise refused
+    _refuse(plan, task, work, request)
     if interaction.confirm is not None and not interaction.confirm(plan):
         return Execution(status="declined")
 
-    stated = request.given is not None or request.facts is not None or request.assumptions != Assumptions()
-    known = None if stated or task.apt or task.repositories else plan.facts
-    seen: list[Facts] = []
-
-    def verify() -> tuple[str, ...]:
-        settled.look()
-        facts = detect_facts(request, known)
-        seen.append(facts)
-        return differences(task, facts) or (seen_at_work(task, facts, interaction.listener) if not request.no_validate else ())
-
     from cudnn_resolve.operations.notebook_kernel import imported, kernel_is_near, restart, restart_note
 
-    changed = (*(one.name for one in task.install if one.installed), *task.remove)
+    known = None if request.states_facts or task.apt or task.repositories else plan.facts
+    after: Facts | None = None
+
+    def verify() -> tuple[str, ...]:
+        nonlocal after
+        cache.refresh()
+        after = detect_facts(request, known)
+        failures = differences(task, after)
+        return failures if failures or request.no_validate else validation_failures(task, after, interaction.listener)
+
+    changed = (*(action.name for action in task.install if action.installed), *task.remove)
     names = dict.fromkeys((*task.frameworks, *(package_folder(name) for name in changed)))
     modules = imported(work.host, names, work.environment.packages)
+    execution = _carry_out(plan, task, replace(work, verify=verify), request)
+    if execution.status != "done":
+        return execution
+    _cache_next_result(cache, plan, replace(request, given=after), work)
+    execution = replace(execution, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
+    return restart(execution, work.host, (work.environment.prefix, *request.words)) if request.restart else execution
+
+
+def _refuse(plan: Plan, task: Task, work: Work, request: ApplyRequest) -> None:
+    """Reject a plan that breaks a framework, or an environment that must not or cannot be changed."""
+    refuse_broken(plan, force=request.force)
+    if plan.facts.python.externally_managed and not request.break_system_packages:
+        raise WorldError(
+            f"{work.environment.python} is managed by the system (PEP 668)",
+            code="externally-managed",
+            hint=f"create a virtual environment with `{work.environment.python} -m venv .venv`, and add `--python .venv`; "
+            "or say --break-system-packages",
+        )
+    if task.install or task.remove or task.preload or task.folder_frameworks:
+        require_writable(work.environment)
+
+
+def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest) -> Execution:
+    """Execute a task with files from the indexes, and from the bundle folder if there is one."""
     from cudnn_resolve.execution.run import carry_out
     from cudnn_resolve.operations.package_source import fetching
 
-    addresses = [
-        *(one.file.url for one in (*task.install, *task.folder_wheels) if one.file is not None),
-        *(one.key_url for one in task.repositories),
-    ]
-    shared: tuple[AptRepository, ...] = ()
+    arch = plan.facts.platform.arch
+    shared: Sequence[AptRepository] = ()
     if request.bundle_dir is not None and task.apt:
         from cudnn_resolve.operations.bundled_debs import known_repositories
 
-        shared = known_repositories({one.repository for one in task.apt}, plan.facts.platform.arch, gather_book(request))
-    with fetching(request, plan.facts, [*addresses, *(one.key_url for one in shared)]) as download:
+        shared = known_repositories({package.repository for package in task.apt}, arch, gather_book(request))
+    addresses = [action.file.url for action in (*task.install, *task.folder_wheels) if action.file is not None]
+    addresses += [repository.key_url for repository in (*task.repositories, *shared)]
+    with fetching(request, plan.facts, addresses) as download:
         if request.bundle_dir is not None:
             from cudnn_resolve.operations.bundle import supplied
             from cudnn_resolve.operations.bundled_debs import with_shared_debs
 
             task = supplied(task, request.bundle_dir, download, work.reporter, trusted=request.no_hashes)
-            task = with_shared_debs(task, request.bundle_dir, shared, plan.facts.platform.arch or "", download, work.reporter)
-        done = carry_out(task, replace(work, verify=verify, download=download, members=download.members, online=download.is_online))
-    if done.status != "done":
-        return done
-    _remember(settled, plan, replace(request, given=seen[-1]), work)
-    done = replace(done, restart=restart_note(modules, notebook=kernel_is_near(work.host)))
-    return restart(done, work.host, asked) if request.restart else done
+            task = with_shared_debs(task, request.bundle_dir, shared, arch or "", download, work.reporter)
+        return carry_out(task, replace(work, download=download, members=download.members, online=download.is_online))
 
 
 def _nothing(plan: Plan) -> Execution:
-    return Execution(status="nothing", notes=tuple(one.message for one in plan.warnings if one.code in ("lock-settings", "overlay")))
+    notes = tuple(warning.message for warning in plan.warnings if warning.code in ("lock-settings", "overlay"))
+    return Execution(status="nothing", notes=notes)
 
 
-def _remember(settled: Settled, before: Plan, request: ApplyRequest, work: Work) -> None:
-    """Keep what the next `apply` will say of the environment that was just changed and looked at, if that is "nothing to do"."""
+def _cache_next_result(cache: ApplyCache, before: Plan, request: ApplyRequest, work: Work) -> None:
+    """Cache the result of the next `apply` if it has nothing to do in the environment that was just changed and detected."""
     from cudnn_resolve.host.installed_files import verify_files
 
     path = lock_path(request)
-    same = request.given is not None and before.facts.problems == request.given.problems  # those of a driver were not asked for again
-    if path is None or not (settled.is_kept and same):
+    has_same_problems = request.given is not None and before.facts.problems == request.given.problems  # the driver was not asked again
+    if path is None or not (cache.is_enabled and has_same_problems):
         return
     with suppress(CudnnResolveError):
-        plan, task = _planned(plan_of_lock_file(path, request), request)
-        kept = {one.name for one in before.pip if one.action == "keep"}  # whose files nobody has looked at
-        sound = not kept or not verify_files(work.host, work.environment.packages, kept).damages
-        if task is not None and is_done(task, work) and sound:
-            settled.remember(_nothing(plan), plan)
+        plan = plan_of_lock_file(path, request)
+        task = _task(plan, request)
+        kept = {action.name for action in before.pip if action.action == "keep"}  # their files have not been verified
+        is_sound = not kept or not verify_files(work.host, work.environment.packages, kept).damages
+        if task is not None and is_done(task, work) and is_sound:
+            cache.store(_nothing(plan), plan)
 
 
-def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple[str, ...]:
-    """What fails of the stack at work on the GPUs of this machine, in words; nothing is tested where there is none."""
+def validation_failures(task: Task, facts: Facts, listener: Listener = SILENT) -> tuple[str, ...]:
+    """Failed GPU checks of the installed stack; without a GPU nothing is tested."""
     if not or_none(facts.gpus) or not or_none(facts.driver) or not task.cudnn:
         return ()
     from cudnn_resolve.host.tables import open_book
@@ -319,32 +329,32 @@ def seen_at_work(task: Task, facts: Facts, listener: Listener = NOBODY) -> tuple
 
     book = open_book(())
     names = dict.fromkeys(book.framework_of(name) or name for name in task.cudnn)
-    found = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, listener)
-    return tuple(f"validation: {one.id}: {one.detail}" for one in found.checks if one.status == "failed")
+    validation = validation_of(ValidationOptions(frameworks=tuple(names), companions=False), facts, listener)
+    return tuple(f"validation: {check.id}: {check.detail}" for check in validation.checks if check.status == "failed")
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    """An `apply` that was stopped in the middle."""
+    """An interrupted `apply`."""
 
     words: tuple[str, ...]
-    """The words of a command line that asks for the same."""
+    """Command line that repeats the request."""
     folder: str
-    """Where it was given: paths in it are relative to that."""
+    """Working folder of the command, for relative paths."""
     python: str
-    """The interpreter of the environment."""
+    """Interpreter of the environment."""
 
 
 def stopped(python: str | None = None) -> Stopped | None:
-    """The `apply` that was stopped last; None where the last one came to its end."""
-    return stopped_of(Journals(_environment(python)))
+    """The interrupted `apply` of an environment; None if the last one finished."""
+    return stopped_in(Journals(_environment(python)))
 
 
-def stopped_of(journals: Journals) -> Stopped | None:
-    """The same of an environment's journals; WorldError where the environment is half changed and none of them says by what."""
+def stopped_in(journals: Journals) -> Stopped | None:
+    """Like `stopped`, from an environment's journals; WorldError if the environment is half changed and no journal says by what."""
     from cudnn_resolve.execution.recover import interrupted, unfinished_of_others
 
     applies, mark, environment = journals.all(), read_mark(journals), journals.environment
-    if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # stopped before it had a journal
+    if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # interrupted before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not applies or not was_stopped(applies[-1]):
         if environment.scheme and interrupted(journals) is None and (unknown := unfinished_of_others(environment)) is not None:
@@ -355,24 +365,25 @@ def stopped_of(journals: Journals) -> Stopped | None:
 
 
 def undo(request: ApplyRequest, number: int | None, interaction: Interaction = DEFAULT) -> ApplyResult:
-    """What became of the undo, or where nothing is to be changed, what it would put back."""
+    """Undo an `apply`; with `dry_run`, say what would be put back."""
     from cudnn_resolve.execution.recover import undo as put_back
 
-    with held(_environment(request.python), request, interaction, mark=False) as work:
+    with locked(_environment(request.python), request, interaction, mark=False) as work:
         return ApplyResult(execution=put_back(work, number, dry_run=request.dry_run))
 
 
 def history(python: str | None = None) -> HistoryResult:
-    """Every `apply` of the environment, the newest first."""
+    """Every `apply` of the environment, newest first."""
     from cudnn_resolve.report.document import history as documents
 
     environment = _environment(python)
     journals = Journals(environment)
     applies = journals.all()
-    found = hold(environment.scheme["purelib"])
-    if found is not None:
-        found.release()
-    return HistoryResult(applies=documents(applies, [one.id for one in applies if journals.can_undo(one)], is_running=found is None))
+    handle = hold(environment.scheme["purelib"])
+    if handle is not None:
+        handle.release()
+    undoable = [past.id for past in applies if journals.can_undo(past)]
+    return HistoryResult(applies=documents(applies, undoable, is_running=handle is None))
 
 
 def _environment(python: str | None) -> Environment:
@@ -382,27 +393,27 @@ def _environment(python: str | None) -> Environment:
 
 
 @contextmanager
-def held(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
-    """With what to work, while nobody else does; WorldError where somebody is at work."""
+def locked(environment: Environment, request: ApplyRequest, interaction: Interaction, *, mark: bool = True) -> Iterator[Work]:
+    """Execution context, while no other `apply` can change the environment; WorldError if one is running."""
     from cudnn_resolve.execution.task import Work
 
     journals = Journals(environment)
     folder = environment.scheme["purelib"]
-    told = read_mark(journals)
-    orphaned = told is not None and not alive(told.pid)
-    found = hold(folder, wait_seconds=_ORPHAN_SECONDS if orphaned else _RACE_SECONDS)
-    if found is None:
-        told = read_mark(journals)
-        who = f" (process {told.pid}, since {told.at})" if told is not None else ""
+    running = read_mark(journals)
+    is_orphaned = running is not None and not alive(running.pid)
+    handle = hold(folder, wait_seconds=_ORPHAN_SECONDS if is_orphaned else _RACE_SECONDS)
+    if handle is None:
+        running = read_mark(journals)
+        process = f" (process {running.pid}, since {running.at})" if running is not None else ""
         raise WorldError(
-            f"another apply is at work on {environment.prefix}{who}",
+            f"another apply is running in {environment.prefix}{process}",
             code="busy",
             context=folder,
             hint="wait until it has ended",
         )
-    if not found.is_locked:
+    if not handle.is_locked:
         interaction.listener.note(
-            f"note: the file system of {folder} has no locks: nothing keeps another apply away, so see that none runs in the meantime"
+            f"note: the file system of {folder} does not support locks: make sure that no other apply runs in the meantime"
         )
     try:
         if mark:
@@ -411,7 +422,7 @@ def held(environment: Environment, request: ApplyRequest, interaction: Interacti
             host=LinuxHost(),
             environment=environment,
             journals=journals,
-            hold=found,
+            hold=handle,
             reporter=interaction.reporter,
             watch=interaction.watch,
             words=request.words,
@@ -421,13 +432,13 @@ def held(environment: Environment, request: ApplyRequest, interaction: Interacti
             force=request.force,
         )
     finally:
-        if mark:  # whoever is killed leaves it
+        if mark:  # a killed process leaves its mark
             with suppress(WorldError):
                 journals.unmark()
-        found.release()
+        handle.release()
 
 
 def _mark(journals: Journals, environment: Environment, words: tuple[str, ...]) -> None:
-    """Write down who is at work, unless nothing can be changed there."""
+    """Record the running `apply` in the environment, if that is writable."""
     if disk.writable(environment.scheme["purelib"]):
         write_mark(journals, words)

@@ -1,4 +1,4 @@
-"""The packages of the system in a bundle: brought from their repository with what signs it, and installed from there."""
+"""System packages in a bundle: collected from their signed repository, and installed from the bundle."""
 
 from __future__ import annotations
 
@@ -22,61 +22,62 @@ from cudnn_resolve.planning.model import AptAction, AptRepository, Plan, Step
 from cudnn_resolve.requirement.machine import Machine
 
 FOLDER_NAME = re.compile(r"[a-z0-9]+-(x86_64|aarch64)")
-"""Folders of a bundle that hold packages of the system."""
+"""Folders of a bundle that hold system packages."""
 
 
 def repositories_of(lock: Lock, machines: Mapping[str, Machine], book: Book) -> dict[str, tuple[AptRepository, ...]]:
-    """Where the packages of the system come from, by the platforms that have some; nothing for one that the tables do not know."""
-    wanted = {one.platform: {pin.repository for pin in one.apt} for one in lock.stacks}
-    found = {name: known_repositories(wanted.get(name, ()), machine.arch, book) for name, machine in machines.items()}
-    return {name: rows for name, rows in found.items() if rows}
+    """Repositories of a lock's system packages by platform; platforms without known repositories are left out."""
+    names = {stack.platform: {package.repository for package in stack.apt} for stack in lock.stacks}
+    repositories = {platform: known_repositories(names.get(platform, ()), machine.arch, book) for platform, machine in machines.items()}
+    return {platform: rows for platform, rows in repositories.items() if rows}
 
 
 def known_repositories(names: Collection[str], arch: str | None, book: Book) -> tuple[AptRepository, ...]:
-    """The repositories of these names; none where the tables do not know each of them and its key."""
+    """The repositories of these names; none unless the tables know each of them and its key."""
     rows = [row for row in book.repositories() if row.name in names and row.arch == arch and row.key and row.key_file]
-    made = (AptRepository(name=row.name, url=row.url, key_url=f"{row.url}{row.key_file}", fingerprint=row.key or "") for row in rows)
-    return tuple(made) if {row.name for row in rows} == set(names) else ()
+    if {row.name for row in rows} != set(names):
+        return ()
+    return tuple(AptRepository(name=row.name, url=row.url, key_url=f"{row.url}{row.key_file}", fingerprint=row.key or "") for row in rows)
 
 
-def bring_debs(
+def collect_debs(
     lock: Lock,
     repositories: Mapping[str, tuple[AptRepository, ...]],
     folder: str,
     download: Download | None,
     reporter: Reporter,
 ) -> tuple[dict[str, list[dict[str, str]]], dict[str, str], list[str]]:
-    """Bring packages of the system and what signs them: those of each platform, the digest of each file, and what is left out and why.
+    """Collect system packages with the signed lists of their repositories.
 
-    Without `download` nobody may be asked.
+    Returns the packages for `start.py` by platform, the SHA-256 of each file, and notes on packages that were left out. Without
+    `download` the network may not be used.
     """
     from cudnn_resolve.planning.from_lock import apt_of
 
     debs: dict[str, list[dict[str, str]]] = {}
     sums: dict[str, str] = {}
-    left: dict[str, list[str]] = {}
-    lacking = missing_tool()
+    omitted: dict[str, list[str]] = {}
+    tool = missing_tool()
     for stack in lock.stacks:
         if not stack.apt:
             continue
-        if lacking is not None or download is None or stack.platform not in repositories:
-            why = (
-                "with --offline"
-                if download is None
-                else f"there is no {lacking} here"
-                if lacking
-                else "the tables do not know where they are"
-            )
-            left.setdefault(why, []).extend(one.name for one in stack.apt)
+        platform = stack.platform
+        if download is None or tool is not None or platform not in repositories:
+            why = "the tables do not know their repository"
+            if download is None:
+                why = "with --offline"
+            elif tool is not None:
+                why = f"there is no {tool} here"
+            omitted.setdefault(why, []).extend(package.name for package in stack.apt)
             continue
-        reporter.begin(f"bringing packages of the system for {stack.platform} into the bundle")
-        debs[stack.platform] = _brought(apt_of(stack.apt), repositories[stack.platform], stack.platform, folder, download, sums)
+        reporter.begin(f"collecting system packages for {platform}")
+        debs[platform] = _collect(apt_of(stack.apt), repositories[platform], platform, folder, download, sums)
         reporter.end()
-    text = "packages of the system are not in the bundle ({}), and come from the machine's own repositories: {}"
-    return debs, sums, [text.format(why, ", ".join(sorted(set(names)))) for why, names in left.items()]
+    text = "system packages are not in the bundle ({}), and come from the machine's own repositories: {}"
+    return debs, sums, [text.format(why, ", ".join(sorted(set(names)))) for why, names in omitted.items()]
 
 
-def _brought(
+def _collect(
     packages: Sequence[AptAction],
     repositories: Sequence[AptRepository],
     platform: str,
@@ -84,108 +85,112 @@ def _brought(
     download: Download,
     sums: dict[str, str],
 ) -> list[dict[str, str]]:
-    """Each package that is in the folder then, as `start.py` reads it; the digest of each file is added to `sums`."""
-    found = []
-    for one in repositories:
-        with disk_bundle.staging_folder(folder) as passing:
-            found += _debs(one, [package for package in packages if package.repository == one.name], platform, passing, download)
-            inside = _folder_of(one, platform)
-            _refuse_gone(f"{passing}/files", f"{folder}/{inside}")
-            for name in disk.names_in(f"{passing}/files"):
-                disk_bundle.check_name(f"{inside}/{name}")
-                sums[f"{inside}/{name}"] = disk.digest(f"{passing}/files/{name}", "sha256")
-                disk.move(f"{passing}/files/{name}", f"{folder}/{inside}/{name}")
-    return found
+    """Collect packages in the folder, and return them for `start.py`; the digest of each file is added to `sums`."""
+    debs = []
+    for repository in repositories:
+        with disk_bundle.staging_folder(folder) as temporary:
+            wanted = [package for package in packages if package.repository == repository.name]
+            debs += _download(repository, wanted, platform, temporary, download)
+            subfolder = _folder_of(repository, platform)
+            _refuse_unlisted(f"{temporary}/files", f"{folder}/{subfolder}")
+            for name in disk.names_in(f"{temporary}/files"):
+                disk_bundle.check_name(f"{subfolder}/{name}")
+                sums[f"{subfolder}/{name}"] = disk.digest(f"{temporary}/files/{name}", "sha256")
+                disk.move(f"{temporary}/files/{name}", f"{folder}/{subfolder}/{name}")
+    return debs
 
 
-def _refuse_gone(new: str, old: str) -> None:
-    """Reject packages of the bundle that the repository does not list any more: nothing would sign them; raises UsageError."""
+def _refuse_unlisted(new: str, old: str) -> None:
+    """Reject a bundle with packages that the repository no longer lists: nothing would sign them; raises UsageError."""
     listed = disk.content(f"{new}/Packages", LARGEST_LIST) or b""
-    gone = [
-        name
-        for name in disk.names_in(old)
-        if name.endswith(".deb") and re.search(rb"[ /]" + re.escape(name.encode()) + rb"\n", listed) is None
-    ]
-    if gone:
-        hint = "make a bundle of its own"
-        raise UsageError(f"the repository has {gone[0]} no more, which the bundle holds", code="bundle-name", hint=hint)
+    debs = [name for name in disk.names_in(old) if name.endswith(".deb")]
+    unlisted = [name for name in debs if re.search(rb"[ /]" + re.escape(name.encode()) + rb"\n", listed) is None]
+    if unlisted:
+        hint = "make a separate bundle"
+        raise UsageError(f"the bundle holds {unlisted[0]}, which the repository no longer lists", code="bundle-name", hint=hint)
 
 
-def _debs(one: AptRepository, packages: Sequence[AptAction], platform: str, place: str, download: Download) -> list[dict[str, str]]:
-    """Each package that is in the folder `place`/files then, as `start.py` reads it."""
+def _download(
+    repository: AptRepository, packages: Sequence[AptAction], platform: str, folder: str, download: Download
+) -> list[dict[str, str]]:
+    """Download packages into `folder`/files, and return them for `start.py`."""
     architecture = ARCHITECTURES[platform.removeprefix("linux_")]
-    found = fetch_packages(one, list(packages), architecture, disk.real(place), download, Tooling(log=f"{place}/log"))
-    return [{"name": name, "version": version, "file": f"{_folder_of(one, platform)}/{file}"} for name, version, file in found]
+    debs = fetch_packages(repository, list(packages), architecture, disk.real(folder), download, Tooling(log=f"{folder}/log"))
+    subfolder = _folder_of(repository, platform)
+    return [{"name": name, "version": version, "file": f"{subfolder}/{file}"} for name, version, file in debs]
 
 
-def _folder_of(one: AptRepository, platform: str) -> str:
-    """The folder of a repository in a bundle."""
-    return f"{one.name}-{platform.removeprefix('linux_')}"
+def _folder_of(repository: AptRepository, platform: str) -> str:
+    """Name of the repository's folder in a bundle."""
+    return f"{repository.name}-{platform.removeprefix('linux_')}"
 
 
 def from_bundle(plan: Plan, lock: str, book: Book) -> Plan:
-    """The plan for a lock in a bundle that has the packages of the system: no repository is made known for them."""
-    wanted = {one.repository for one in plan.apt if one.action != "keep"}
-    arch, found = plan.facts.platform.arch, disk_bundle.bundle_of(lock) if wanted else None
+    """Let a plan for a lock in a bundle install the system packages from there, without configuring a repository."""
+    wanted = {package.repository for package in plan.apt if package.action != "keep"}
+    arch, bundle = plan.facts.platform.arch, disk_bundle.bundle_of(lock) if wanted else None
     repositories = known_repositories(wanted, arch, book)
-    if found is None or not repositories:
+    if bundle is None or not repositories:
         return plan
-    sums, steps = disk_bundle.read_sums(found[0]), []
-    for one in repositories:
-        place = _folder_of(one, f"linux_{arch}")
-        if f"{place}/Packages" not in sums or f"{place}/{_key_of(one)}" not in sums:
+    folder, _ = bundle
+    sums, steps = disk_bundle.read_sums(folder), []
+    for repository in repositories:
+        subfolder = _folder_of(repository, f"linux_{arch}")
+        if f"{subfolder}/Packages" not in sums or f"{subfolder}/{_key_of(repository)}" not in sums:
             return plan
-        why = f"packages of the system come from the bundle's {place}, signed by the key {one.fingerprint[-8:]}"
-        here = _bundled(one, f"{found[0]}/{place}")
-        steps.append(Step(id="apt-repository", kind="apt-repository", argv=None, why=why, needs_root=True, repository=here))
-    return replace(plan, steps=(*steps, *(one for one in plan.steps if one.kind != "apt-repository")))
+        why = f"system packages come from {subfolder} in the bundle, signed by the key {repository.fingerprint[-8:]}"
+        bundled = _bundled(repository, f"{folder}/{subfolder}")
+        steps.append(Step(id="apt-repository", kind="apt-repository", argv=None, why=why, needs_root=True, repository=bundled))
+    return replace(plan, steps=(*steps, *(step for step in plan.steps if step.kind != "apt-repository")))
 
 
-def _bundled(one: AptRepository, place: str) -> AptRepository:
-    """The repository as it lies in a folder of a bundle."""
-    url = f"{file_url(disk.real(place))}/"
-    return replace(one, url=url, key_url=f"{url}{_key_of(one)}", is_bundled=True)
+def _bundled(repository: AptRepository, folder: str) -> AptRepository:
+    """The repository in a folder of a bundle."""
+    url = f"{file_url(disk.real(folder))}/"
+    return replace(repository, url=url, key_url=f"{url}{_key_of(repository)}", is_bundled=True)
 
 
-def _key_of(one: AptRepository) -> str:
-    return one.key_url.rpartition("/")[2]
+def _key_of(repository: AptRepository) -> str:
+    return repository.key_url.rpartition("/")[2]
 
 
 def with_shared_debs(
     task: Task, folder: str, repositories: Sequence[AptRepository], arch: str, download: Download, reporter: Reporter
 ) -> Task:
-    """The task with its packages of the system out of a shared folder, which is given first what it lacks.
+    """Let a task install its system packages from a shared folder; missing ones are downloaded into it.
 
-    What cannot be kept there comes from where the plan says.
+    If that is not possible, they come from where the plan says.
     """
     if not repositories:
         return task
     platform = f"linux_{arch}"
     sums = disk_bundle.read_sums(folder)
-    if not all(_holds(folder, one, [row for row in task.apt if row.repository == one.name], platform, sums) for one in repositories):
+    packages = {repository.name: [package for package in task.apt if package.repository == repository.name] for repository in repositories}
+    if not all(_holds(folder, repository, packages[repository.name], platform, sums) for repository in repositories):
         if missing_tool() is not None or not disk.writable(folder):
             return task
-        reporter.begin(f"bringing packages of the system into {folder}")
-        brought: dict[str, str] = {}
+        reporter.begin(f"collecting system packages in {folder}")
+        collected: dict[str, str] = {}
         try:
-            _brought(task.apt, repositories, platform, folder, download, brought)
-        except UsageError as error:  # the folder has what its repository signs no more
-            reporter.say(f"  {error.message}: packages of the system come from their repository")
+            _collect(task.apt, repositories, platform, folder, download, collected)
+        except UsageError as error:  # the folder has a package that its repository no longer signs
+            reporter.say(f"  {error.message}: system packages come from their repository")
             return task
         finally:
             reporter.end()
-        disk_bundle.add_to_list(folder, brought)
-    return replace(task, repositories=tuple(_bundled(one, f"{folder}/{_folder_of(one, platform)}") for one in repositories))
+        disk_bundle.add_to_list(folder, collected)
+    bundled = tuple(_bundled(repository, f"{folder}/{_folder_of(repository, platform)}") for repository in repositories)
+    return replace(task, repositories=bundled)
 
 
-def _holds(folder: str, one: AptRepository, packages: Sequence[AptAction], platform: str, sums: Mapping[str, str]) -> bool:
-    """True where the folder has these packages and what signs them, each file as listed."""
-    place = _folder_of(one, platform)
-    listed = {name: digest for name, digest in sums.items() if name.startswith(f"{place}/")}
-    named = [f"{place}/{package.name}_{(package.version or '').replace(':', '%3a')}_" for package in packages]
-    if not {f"{place}/Packages", f"{place}/{_key_of(one)}"} <= listed.keys():
+def _holds(folder: str, repository: AptRepository, packages: Sequence[AptAction], platform: str, sums: Mapping[str, str]) -> bool:
+    """True if the folder holds these packages and the signed lists, each file as listed."""
+    subfolder = _folder_of(repository, platform)
+    listed = {name: digest for name, digest in sums.items() if name.startswith(f"{subfolder}/")}
+    if not {f"{subfolder}/Packages", f"{subfolder}/{_key_of(repository)}"} <= listed.keys():
         return False
-    if not all(any(name.startswith(start) for name in listed) for start in named):
+    prefixes = [f"{subfolder}/{package.name}_{(package.version or '').replace(':', '%3a')}_" for package in packages]
+    if not all(any(name.startswith(prefix) for name in listed) for prefix in prefixes):
         return False
     return all(
         disk.kind(f"{folder}/{name}") == "file" and disk.digest(f"{folder}/{name}", "sha256") == digest for name, digest in listed.items()

@@ -1,4 +1,4 @@
-"""`clean`: what undo and caches hold of the disk, shown and freed."""
+"""`clean`: show and free the disk space held by undo and caches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cudnn_resolve.report.json import encoded
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One thing that takes room."""
+    """Something that uses disk space."""
 
     what: str
     path: str
@@ -27,7 +27,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class CleanDocument(Struct, frozen=True, kw_only=True):
-    """`clean --format json`: what takes room, and the bytes that were freed of it."""
+    """`clean --format json`: what uses disk space, and the number of bytes freed."""
 
     schema: Literal["cudnn-resolve/clean/1"] = "cudnn-resolve/clean/1"
     parts: tuple[Part, ...]
@@ -35,54 +35,53 @@ class CleanDocument(Struct, frozen=True, kw_only=True):
 
 
 class CleanResult(Struct, Result, frozen=True, kw_only=True):
-    """What `clean` returns: what takes room, and what was freed of it."""
+    """Result of `clean`: what uses disk space, and what was freed."""
 
     parts: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `clean --format json` prints."""
-        return encoded(CleanDocument(parts=self.parts, freed=sum(one.bytes for one in self.parts if one.freed)))
+        """JSON object printed by `clean --format json`."""
+        return encoded(CleanDocument(parts=self.parts, freed=sum(part.bytes for part in self.parts if part.freed)))
 
 
 def clean(request: CleanRequest) -> CleanResult:
-    """Free what nobody can use any more; with `all` also the last undo of every environment, and the caches."""
+    """Free what cannot be used any more; with `all` also the last undo of every environment, and the caches."""
     parts = []
-    for one in holdings():
-        due = one.is_gone or (request.all and not one.is_open)
-        why = (
-            "the environment is gone"
-            if one.is_gone
-            else "an apply was stopped in the middle: this is the way back (`apply --undo`)"
-            if one.is_open
-            else "for `apply --undo`"
-        )
-        if due and not request.dry_run:
-            free(one)
-        parts.append(Part(what=one.prefix, path=one.folder, bytes=one.bytes, freed=due and not request.dry_run, why=why))
+    for holding in holdings():
+        is_freed = (holding.is_gone or (request.all and not holding.is_open)) and not request.dry_run
+        if holding.is_gone:
+            why = "the environment no longer exists"
+        elif holding.is_open:
+            why = "an apply was interrupted: needed to put things back (`apply --undo`)"
+        else:
+            why = "for `apply --undo`"
+        if is_freed:
+            free(holding)
+        parts.append(Part(what=holding.prefix, path=holding.folder, bytes=holding.bytes, freed=is_freed, why=why))
     caches = (
-        ("cache", user_folders.cache_folder(), "pages of indexes and tables: made again when needed"),
-        ("fleet", f"{user_folders.state_folder()}/fleet", "files for `fleet apply`: fetched again when needed"),
+        ("cache", user_folders.cache_folder(), "index pages and tables: made again when needed"),
+        ("fleet", f"{user_folders.state_folder()}/fleet", "files for `fleet apply`: downloaded again when needed"),
     )
     for what, folder, why in caches:
         size = disk.own_bytes(folder) if folder is not None else 0
         if folder is None or not size:
             continue
-        due = request.all and not request.dry_run
-        refused = _freed(folder) if due else None
-        parts.append(Part(what=what, path=folder, bytes=size, freed=due and refused is None, why=refused or why))
+        is_due = request.all and not request.dry_run
+        obstacle = _remove(folder) if is_due else None
+        parts.append(Part(what=what, path=folder, bytes=size, freed=is_due and obstacle is None, why=obstacle or why))
     return CleanResult(parts=tuple(parts))
 
 
-def _freed(folder: str) -> str | None:
-    """Why a folder is kept; None where it is gone."""
+def _remove(folder: str) -> str | None:
+    """Remove a cache folder; returns why it is kept, if so."""
     try:
-        held = hold(folder)
-        if held is None:
+        handle = hold(folder)
+        if handle is None:
             return "in use by another command"
         try:
             disk.remove_tree(folder)
         finally:
-            held.release()
+            handle.release()
     except WorldError as error:
         return error.message
     return None

@@ -1,4 +1,4 @@
-"""What is wrong with the files of an installed environment, as findings: not as installed, or without a library that they need."""
+"""Findings about the files of an installed environment: damaged files, and libraries that miss others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.installed_files import Damage
 from cudnn_resolve.host.protocol import Host
@@ -19,109 +20,110 @@ if TYPE_CHECKING:
     from cudnn_resolve.evidence.link_check import BrokenLink
 
 _SHOWN = 3
-"""Files that are named of each kind of damage."""
+"""Number of files to name per finding."""
 
 
 def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:
-    """Installed packages that decide whether a framework runs: frameworks, what they need at once, and libraries of NVIDIA's."""
+    """Installed packages that decide whether a framework runs: frameworks, their direct requirements, and NVIDIA's libraries."""
     requires = facts.packages.requires
-    needed = {name for one in or_none(facts.frameworks) or () for name in _required_names(requires.get(one.name, ()))}
+    frameworks = or_none(facts.frameworks) or ()
+    required = {name for framework in frameworks for name in _required_names(requires.get(framework.name, ()))}
     return tuple(
         name
         for name in or_none(facts.packages.pip) or {}
-        if name in needed or book.framework_of(name) or book.component(name) is not None or book.slot(name) is not None
+        if name in required or book.framework_of(name) or book.component(name) is not None or book.slot(name) is not None
     )
 
 
 def _required_names(requires: Iterable[str]) -> Iterator[str]:
-    """Names of the packages that requirements are for; what cannot be read is left out."""
-    from packaging.requirements import InvalidRequirement, Requirement  # paid where there is a framework
+    """Names of required packages; invalid requirements are skipped."""
+    from packaging.requirements import InvalidRequirement, Requirement  # only needed with a framework
 
     for text in requires:
         with suppress(InvalidRequirement):
             yield canonicalize_name(Requirement(text).name)
 
 
-def damage_findings(damages: Iterable[Damage], book: Book, lacking: Collection[str] = ()) -> Iterator[Finding]:
-    """What is wrong with installed files, by package; foreign files are told and harm nothing.
+def damage_findings(damages: Iterable[Damage], book: Book, missing_libraries: Collection[str] = ()) -> Iterator[Finding]:
+    """Findings about damaged files, by package; foreign files are harmless.
 
-    `lacking`: libraries that others need and do not find: where it is a file that was changed, it cannot be loaded.
+    `missing_libraries` are needed by others and not found: a damaged file of that name cannot be loaded.
     """
-    for one in damages:
-        shown = ", ".join(one.paths[:_SHOWN]) + (f" and {len(one.paths) - _SHOWN} more" if len(one.paths) > _SHOWN else "")
-        if one.kind == "foreign":
-            said = f"{len(one.paths)} files among those of {one.package} belong to no package"
-            yield Finding(cause="harmless", severity="info", summary=f"{said}: {shown}", evidence=(_evidence(one, shown),), confidence=0.9)
+    for damage in damages:
+        count = len(damage.paths)
+        shown = first_few(damage.paths, _SHOWN)
+        evidence = Evidence(source=f"packages.pip.{damage.package}", line=None, text=f"{damage.kind}: {shown}")
+        if damage.kind == "foreign":
+            summary = f"{count} files among those of {damage.package} belong to no package: {shown}"
+            yield Finding(cause="harmless", severity="info", summary=summary, evidence=(evidence,), confidence=0.9)
             continue
-        what = {"missing": "missing", "empty": "empty", "changed": "not as it installed them"}[one.kind]
-        by = f"; they are those of {one.by}" if one.by else ""
-        hit = sorted({os.path.basename(path) for path in one.paths} & set(lacking))
-        by += f"; {', '.join(hit[:_SHOWN])} cannot be loaded, and others need it" if hit else ""
+        state = {"missing": "missing", "empty": "empty", "changed": "not as installed"}[damage.kind]
+        details = f"; they are those of {damage.by}" if damage.by else ""
+        unloadable = sorted({os.path.basename(path) for path in damage.paths} & set(missing_libraries))
+        if unloadable:
+            details += f"; {', '.join(unloadable[:_SHOWN])} cannot be loaded, and others need it"
+        is_broken_code = damage.is_code and (damage.kind != "changed" or damage.by)
+        command = f"cudnn-resolve apply --reinstall-package {damage.package}"
         yield Finding(
-            cause=_damage_cause(one, book),
-            severity="error" if hit or one.is_hollow or (one.is_code and (one.kind != "changed" or one.by)) else "warning",
-            summary=f"{len(one.paths)} of {one.of} files of {one.package} {one.version} are {what}{by}: {shown}",
-            evidence=(_evidence(one, shown),),
-            remedy=(
-                Remedy(text=f"lay the files of {one.package} again", command=f"cudnn-resolve apply --reinstall-package {one.package}"),
-            ),
+            cause=_damage_cause(damage, book),
+            severity="error" if unloadable or damage.is_hollow or is_broken_code else "warning",
+            summary=f"{count} of {damage.of} files of {damage.package} {damage.version} are {state}{details}: {shown}",
+            evidence=(evidence,),
+            remedy=(Remedy(text=f"reinstall {damage.package}", command=command),),
             confidence=0.95,
         )
 
 
-def _evidence(one: Damage, shown: str) -> Evidence:
-    return Evidence(source=f"packages.pip.{one.package}", line=None, text=f"{one.kind}: {shown}")
-
-
-def _damage_cause(one: Damage, book: Book) -> str:
-    if "cudnn" in one.package:
-        return "cudnn_sublibrary_mix" if one.kind == "changed" else "cudnn_missing"
-    return "cuda_runtime_missing" if one.kind != "changed" and book.component(one.package) is not None else "framework_pkg_mismatch"
+def _damage_cause(damage: Damage, book: Book) -> str:
+    if "cudnn" in damage.package:
+        return "cudnn_sublibrary_mix" if damage.kind == "changed" else "cudnn_missing"
+    is_cuda = damage.kind != "changed" and book.component(damage.package) is not None
+    return "cuda_runtime_missing" if is_cuda else "framework_pkg_mismatch"
 
 
 def link_findings(host: Host, folders: Sequence[str], python: str, book: Book) -> Iterator[tuple[str, Finding]]:
-    """What would not load of the packages in these folders, each behind the package that it is of; one for each library that lacks."""
+    """Findings about libraries in these folders that would not load, with their packages; one for each missing library of a package."""
     from cudnn_resolve.evidence.link_check import broken_links, explain
     from cudnn_resolve.host.libraries import SystemLibraries, installed_site
 
     site = installed_site(host, folders, SystemLibraries(host, python), book)
-    told: set[tuple[str, str]] = set()
-    for one in broken_links(site):
-        if (one.package, one.name) in told:
+    reported: set[tuple[str, str]] = set()
+    for link in broken_links(site):
+        if (link.package, link.name) in reported:
             continue
-        told.add((one.package, one.name))
-        text, wheel = explain(site, one, book)
+        reported.add((link.package, link.name))
+        summary, wheel = explain(site, link, book)
         yield (
-            one.package,
+            link.package,
             Finding(
-                cause=_link_cause(one, book),
-                severity=one.severity,
-                summary=text,
-                evidence=(Evidence(source=one.path or f"packages.pip.{one.package}", line=None, text=f"needs {one.name}"),),
-                remedy=tuple(_remedy(one, wheel, book)),
+                cause=_link_cause(link, book),
+                severity=link.severity,
+                summary=summary,
+                evidence=(Evidence(source=link.path or f"packages.pip.{link.package}", line=None, text=f"needs {link.name}"),),
+                remedy=tuple(_link_remedies(link, wheel, book)),
                 confidence=0.9,
             ),
         )
 
 
-def _link_cause(one: BrokenLink, book: Book) -> str:
-    if one.version is not None:
-        if "nvJitLink" in one.version:
+def _link_cause(link: BrokenLink, book: Book) -> str:
+    if link.version is not None:
+        if "nvJitLink" in link.version:
             return "nvjitlink_mix"
-        return "glibc_too_old" if one.version.startswith(("GLIBC", "CXXABI")) else "framework_pkg_mismatch"
-    if one.severity == "warning":
+        return "glibc_too_old" if link.version.startswith(("GLIBC", "CXXABI")) else "framework_pkg_mismatch"
+    if link.severity == "warning":
         return "unrecognised"
-    if "cudnn" in one.name:
-        return "cudnn_major_mismatch" if one.others else "cudnn_missing"
+    if "cudnn" in link.name:
+        return "cudnn_major_mismatch" if link.others else "cudnn_missing"
     from cudnn_resolve.evidence.link_check import is_of_cuda
 
-    other_build = one.others and book.framework_of(one.package) is None and not one.package.startswith("nvidia-")
-    return "framework_pkg_mismatch" if other_build or not is_of_cuda(one.name) else "cuda_runtime_missing"
+    has_other_build = link.others and book.framework_of(link.package) is None and not link.package.startswith("nvidia-")
+    return "framework_pkg_mismatch" if has_other_build or not is_of_cuda(link.name) else "cuda_runtime_missing"
 
 
-def _remedy(one: BrokenLink, wheel: str | None, book: Book) -> Iterator[Remedy]:
-    framework = book.framework_of(one.package) or book.companion_of(one.package)
+def _link_remedies(link: BrokenLink, wheel: str | None, book: Book) -> Iterator[Remedy]:
+    framework = book.framework_of(link.package) or book.companion_of(link.package)
     if framework is not None:
-        yield Remedy(text=f"let {framework} and what goes with it be planned again", command=f"cudnn-resolve apply -f {framework}")
-    elif wheel is not None and not one.others:
+        yield Remedy(text=f"plan {framework} and its companions again", command=f"cudnn-resolve apply -f {framework}")
+    elif wheel is not None and not link.others:
         yield Remedy(text=f"install {wheel}", command=None)

@@ -1,4 +1,4 @@
-"""`doctor`: from a log, from the machine, or from both together to the findings."""
+"""`doctor`: findings from a log, from the machine, or from both together."""
 
 from __future__ import annotations
 
@@ -9,106 +9,108 @@ from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
 from cudnn_resolve.diagnosis.log_form import decoded
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Diagnosis
-from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.errors import ContradictionError, InputError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.files import STDIN, read_log
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.gather import gather_book, gather_facts
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import DoctorRequest
+from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.operations.request import request_without_targets
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.results import Result, recast
 
 if TYPE_CHECKING:
     from cudnn_resolve.resolution.model import Range
 
-_PACKED = {b"\x1f\x8b": "zcat", b"BZh91AY&SY": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat", b"PK\x03\x04": "unzip -p"}
-"""How a file begins that is packed, and what unpacks it."""
+_UNPACKERS = {
+    b"\x1f\x8b": "zcat",
+    b"BZh91AY&SY": "bzcat",
+    b"\xfd7zXZ\0": "xzcat",
+    b"\x28\xb5\x2f\xfd": "zstdcat",
+    b"PK\x03\x04": "unzip -p",
+}
+"""Unpacking program by the first bytes of a compressed file."""
 _CONTROLS = frozenset(map(chr, (*range(1, 32), 127))) - frozenset("\1\2\4\a\b\t\n\v\f\r\x0e\x0f\x1b")
-"""Characters that no text has, apart from the zeros of a hole, what moves a cursor and what prompts and terminals write."""
+"""Control characters that no text contains, unlike zeros of a sparse file, cursor movements, and those of prompts and terminals."""
 
 
 class DoctorResult(Diagnosis, Result, frozen=True, kw_only=True):
-    """What `doctor` returns: the findings, the most likely cause first."""
+    """Result of `doctor`: the findings, most likely cause first."""
 
     overlays: tuple[str, ...] = ()
-    """Tables that lie over the shipped ones, in words."""
+    """Remarks on tables that override the shipped ones."""
     ranges: tuple[Range, ...] = ()
-    """Where they are asked for: what the frameworks of the machine allow, with what is there."""
+    """Versions that the frameworks of the machine allow, with the installed ones, if requested."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `doctor --format json` prints."""
+        """JSON object printed by `doctor --format json`."""
         from cudnn_resolve.report.document import DoctorDocument, document
 
         return document(DoctorDocument, self)
 
 
-def diagnose(request: DoctorRequest, listener: Listener = NOBODY) -> DoctorResult:
-    """The findings, the most likely cause first."""
+def diagnose(request: DoctorRequest, listener: Listener = SILENT) -> DoctorResult:
+    """Findings, most likely cause first."""
     _refuse_contradictions(request)
     book = gather_book(request)
-    if request.framework:  # a wrong name is said at once
+    if request.framework:  # reports a wrong name now, before the log is read
         from cudnn_resolve.requirement.target import parse_target
 
         for text in request.framework:
             parse_target(text, book)
-    reader = Reader(book.symptoms()).read(_followed(request.log, _text_of(request.log), listener)) if request.log is not None else None
+    reader = Reader(book.symptoms()).read(_with_progress(request.log, _chunks(request.log), listener)) if request.log is not None else None
     facts = None if request.no_facts else _facts(request, book)
-    found = weigh(reader, facts, book, request_without_targets(request))
+    diagnosis = weigh(reader, facts, book, request_without_targets(request))
     if facts is None or not request.ranges:
-        return grown(DoctorResult, found, overlays=book.remarks)
+        return recast(DoctorResult, diagnosis, overlays=book.remarks)
     from cudnn_resolve.operations.verdict import ranges_of_facts
 
-    return grown(DoctorResult, found, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
+    return recast(DoctorResult, diagnosis, overlays=book.remarks, ranges=ranges_of_facts(facts, book))
 
 
-def _text_of(path: str) -> Iterator[bytes]:
-    """The pieces of a log; InputError for what is packed or no text, of which nothing could be said."""
-    for number, piece in enumerate(read_log(path)):
-        if not number:
-            _refuse_no_text(path, piece[:4096])
-        yield piece
+def _chunks(path: str) -> Iterator[bytes]:
+    """Read a log in chunks; InputError for a compressed or binary file."""
+    for number, chunk in enumerate(read_log(path)):
+        if number == 0:
+            _refuse_binary(path, chunk[:4096])
+        yield chunk
 
 
-def _refuse_no_text(path: str, head: bytes) -> None:
-    unpacks = next((tool for magic, tool in _PACKED.items() if head.startswith(magic)), None)
-    if unpacks:
-        raise InputError(
-            f"the log {path} is packed", code="input-encoding", hint=f"unpack it first, as with {unpacks}; `-` reads standard input"
-        )
+def _refuse_binary(path: str, head: bytes) -> None:
+    unpacker = next((program for magic, program in _UNPACKERS.items() if head.startswith(magic)), None)
+    if unpacker:
+        hint = f"unpack it first, for example with {unpacker}; `-` reads standard input"
+        raise InputError(f"the log {path} is compressed", code="input-encoding", hint=hint)
     text = decoded(head).replace("\0", "")
-    if sum(one in _CONTROLS for one in text) > max(8, len(text) // 20):
+    if sum(character in _CONTROLS for character in text) > max(8, len(text) // 20):
         raise InputError(f"the log {path} is not text", code="input-encoding", hint="give the text that the program printed")
 
 
-def _followed(path: str, pieces: Iterable[bytes], listener: Listener) -> Iterator[bytes]:
-    """The pieces of a log; who waits for a long one hears how much is read and, of a file, how long the rest will take."""
+def _with_progress(path: str, chunks: Iterable[bytes], listener: Listener) -> Iterator[bytes]:
+    """Pass the chunks of a log on, and tell how much has been read; for a file also how long the rest will take."""
     began, read, size = clock.seconds(), 0, 0 if path == STDIN else disk.size_of(path)
-    for piece in pieces:
-        yield piece
-        read += len(piece)
+    for chunk in chunks:
+        yield chunk
+        read += len(chunk)
         rate = read / max(clock.seconds() - began, 0.001)
         left = int(max(size - read, 0) / rate)
-        of, rest = (f" of {size / 1e6:.0f}", f", {left // 60}:{left % 60:02} left") if size else ("", "")
-        listener.tell(f"reading the log: {read / 1e6:.0f}{of} MB, {rate / 1e6:.0f} MB/s{rest}")
+        total, time = (f" of {size / 1e6:.0f}", f", {left // 60}:{left % 60:02} left") if size else ("", "")
+        listener.tell(f"reading the log: {read / 1e6:.0f}{total} MB, {rate / 1e6:.0f} MB/s{time}")
 
 
 def _refuse_contradictions(request: DoctorRequest) -> None:
     if request.log is None and request.no_facts:
-        raise UsageError("--no-facts without a log leaves nothing to judge", code="usage-contradiction", hint="name a log, or `-`")
+        raise ContradictionError("--no-facts without a log leaves nothing to judge", hint="name a log, or `-`")
     if request.no_facts and request.facts is not None:
-        raise UsageError(
-            "--no-facts judges the log alone, and --facts names the machine that it is of",
-            code="usage-contradiction",
-            hint="leave one of them out",
-        )
+        raise ContradictionError("--no-facts cannot be combined with --facts: it judges the log alone")
     if request.log == "-" and request.facts == "-":
-        raise UsageError("the log and the facts cannot both come from standard input", code="usage-contradiction")
+        raise ContradictionError("the log and the facts cannot both come from standard input", hint=None)
 
 
 def _facts(request: DoctorRequest, book: Book) -> Facts:
-    """The facts; of this machine with a look at wheels that share files, and at the notebook's kernel."""
+    """Facts; for this machine including files overwritten by other wheels, and the notebook kernel."""
     facts = gather_facts(request, book)
     if request.facts is not None or request.given is not None or request.assumptions.elsewhere:
         return facts

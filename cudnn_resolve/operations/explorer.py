@@ -1,4 +1,4 @@
-"""`matrix html`: the site of the tables, with the joint maps that the resolution computes; what is computed is kept in the cache."""
+"""`matrix html`: a website of the tables, with joint maps computed by the resolution and cached."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest
-from cudnn_resolve.operations.listener import NOBODY, Listener, pace
+from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.report.explorer import MARK, Joint, Look, pages
 from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair, pair, reach
 
 Layers = tuple[tuple[str, ...], tuple[str, ...]]
-"""Folders of further rows for the tables: those that the user names, and those of the project."""
+"""Folders with additional rows: those that the user names, and those of the project."""
 JOINT = ("torch", "tensorflow", "jax", "onnxruntime")
-"""The frameworks whose joint maps are drawn, each with each."""
+"""Frameworks with joint maps, one for each pair."""
 RELEASES = 14
-"""How many releases of each a joint map has."""
-_LARGEST_BYTES = 64 << 20
+"""Releases of each framework in a joint map."""
+_LIMIT_BYTES = 64 << 20
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _ROOMS = ("evidence", "facts", "matrix", "requirement", "resolution")
-"""Rooms of which an answer comes."""
+"""Rooms that decide an answer, for the cache key."""
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """What `matrix html` wrote."""
+    """Statistics of a website written by `matrix html`."""
 
     folder: str
     pages: int
@@ -48,59 +48,59 @@ class Site(Struct, frozen=True, kw_only=True):
     cells: int
     """Pairs of releases in the joint maps."""
     computed: int
-    """Those that no earlier run had left in the cache."""
+    """Pairs that were not in the cache."""
 
 
-class _Kept(Struct, frozen=True, kw_only=True):
-    """A line of the cache of pairs."""
+class _PairLine(Struct, frozen=True, kw_only=True):
+    """A line in the cache of pairs."""
 
-    asked: tuple[str, str]
-    found: Pair
+    pins: tuple[str, str]
+    pair: Pair
 
 
-class _Reached(Struct, frozen=True, kw_only=True):
-    """A line of the cache of frameworks: the places of its builds in their table, each with where it runs."""
+class _ReachLine(Struct, frozen=True, kw_only=True):
+    """A line in the cache of frameworks: where each build runs, by its position in the table."""
 
     framework: str
-    found: tuple[tuple[int, dict[str, Drivers]], ...]
+    reaches: tuple[tuple[int, dict[str, Drivers]], ...]
 
 
-_Line = TypeVar("_Line", _Kept, _Reached)
+_Line = TypeVar("_Line", _PairLine, _ReachLine)
 
 
-def write_site(layers: Layers, folder: str, listener: Listener = NOBODY, *, releases: int = RELEASES) -> Site:
-    """Write the pages into a folder; the joint maps have so many `releases` of each framework. UsageError for a file in its place."""
-    _check_folder(folder)
+def write_site(layers: Layers, folder: str, listener: Listener = SILENT, *, releases: int = RELEASES) -> Site:
+    """Write the pages into a folder, with that many `releases` of each framework in a joint map; UsageError if it holds something else."""
+    _prepare_folder(folder)
     book = _book(layers)
     reaches = _reaches(book, listener)
     joints, computed = joint_maps(layers, releases, listener)
     listener.tell("writing the pages")
-    style, script = (
-        (disk.content(os.path.join(_PACKAGE, "report", f"explorer.{kind}"), _LARGEST_BYTES) or b"").decode() for kind in ("css", "js")
-    )
-    written = pages(book, reaches, joints, Look(style=style, script=script, version=__version__))
-    for name, text in written.items():
+    texts = pages(book, reaches, joints, Look(style=_asset("css"), script=_asset("js"), version=__version__))
+    for name, text in texts.items():
         write_atomic(os.path.join(folder, name), text)
     return Site(
         folder=folder,
-        pages=len(written),
-        bytes=sum(len(text.encode()) for text in written.values()),
-        cells=sum(len(one.pairs) for one in joints),
+        pages=len(texts),
+        bytes=sum(len(text.encode()) for text in texts.values()),
+        cells=sum(len(joint.pairs) for joint in joints),
         computed=computed,
     )
 
 
-def _check_folder(folder: str) -> None:
-    """Make the folder before minutes are spent on its pages; UsageError where something else than such pages would be overwritten."""
-    if disk.kind(folder) == "file":
-        raise UsageError(f"-o {folder} is a file", code="usage-path", hint="name the folder that the pages go into")
+def _asset(kind: str) -> str:
+    return (disk.content(os.path.join(_PACKAGE, "report", f"explorer.{kind}"), _LIMIT_BYTES) or b"").decode()
 
+
+def _prepare_folder(folder: str) -> None:
+    """Make the folder before minutes are spent on its pages; UsageError if that would overwrite something else."""
+    if disk.kind(folder) == "file":
+        raise UsageError(f"-o {folder} is a file", code="usage-path", hint="name the folder for the pages")
     start = f"{folder}/index.html"
-    if disk.kind(start) is not None and MARK.encode() not in (disk.content(start, _LARGEST_BYTES) or b""):
-        raise UsageError(f"-o {folder} holds an index.html of something else", code="usage-path", hint="name another folder")
+    if disk.kind(start) is not None and MARK.encode() not in (disk.content(start, _LIMIT_BYTES) or b""):
+        raise UsageError(f"-o {folder} holds an unrelated index.html", code="usage-path", hint="name another folder")
     disk.make_folder(folder)
     if not disk.writable(folder):
-        raise WorldError(f"cannot write into {folder}", code="write-failed", hint="name a folder that you may write into")
+        raise WorldError(f"cannot write to {folder}", code="write-failed", hint="name a writable folder")
 
 
 @cache
@@ -110,24 +110,25 @@ def _book(layers: Layers) -> Book:
 
 def _reaches(book: Book, listener: Listener) -> dict[str, Sequence[BuildReach]]:
     """Where the builds of each framework run."""
-    path = _path(book, "reach")
-    known = {one.framework: one.found for one in _read(path, _Reached)}
-    names = (*JOINT, *(one for one in book.frameworks() if one not in JOINT))
+    path = _cache_path(book, "reach")
+    cached = {line.framework: line.reaches for line in _cached_lines(path, _ReachLine)}
+    names = (*JOINT, *(name for name in book.frameworks() if name not in JOINT))
     reaches: dict[str, Sequence[BuildReach]] = {}
     for number, name in enumerate(names, start=1):
         builds = book.framework(name).builds
-        if name in known:
-            reaches[name] = [BuildReach(build=builds[place], pythons=pythons) for place, pythons in known[name]]
+        if name in cached:
+            reaches[name] = [BuildReach(build=builds[position], pythons=pythons) for position, pythons in cached[name]]
             continue
         listener.tell(f"reading the releases of {name}, {number} of {len(names)} frameworks")
         reaches[name] = reach(book, name)
-        places = {id(build): place for place, build in enumerate(builds)}
-        _keep(path, _Reached(framework=name, found=tuple((places[id(one.build)], one.pythons) for one in reaches[name])))
+        positions = {id(build): position for position, build in enumerate(builds)}
+        rows = tuple((positions[id(row.build)], row.pythons) for row in reaches[name])
+        _append_line(path, _ReachLine(framework=name, reaches=rows))
     return reaches
 
 
-def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tuple[list[Joint], int]:
-    """The joint maps, and how many of their pairs were computed for them; the others an earlier run left in the cache."""
+def joint_maps(layers: Layers, releases: int, listener: Listener = SILENT) -> tuple[list[Joint], int]:
+    """The joint maps, and the number of their pairs that were computed; the others were in the cache."""
     book = _book(layers)
     shown = {name: newest_of_minors(book, name)[:releases] for name in JOINT}
     places = {
@@ -136,17 +137,17 @@ def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tu
         for old in shown[first]
         for new in shown[second]
     }
-    path = _path(book, "joint")
-    known = {one.asked: one.found for one in _read(path, _Kept)}
-    missing = [asked for asked in places if asked not in known]
-    for asked, found in _compute(layers, missing, listener):
-        known[asked] = found
-        _keep(path, _Kept(asked=asked, found=found))
+    path = _cache_path(book, "joint")
+    known = {line.pins: line.pair for line in _cached_lines(path, _PairLine)}
+    missing = [pins for pins in places if pins not in known]
+    for pins, found in _compute_pairs(layers, missing, listener):
+        known[pins] = found
+        _append_line(path, _PairLine(pins=pins, pair=found))
     joints = [
         Joint(
             first=first,
             second=second,
-            pairs={place[2:]: known[asked] for asked, place in places.items() if place[:2] == (first, second)},
+            pairs={place[2:]: known[pins] for pins, place in places.items() if place[:2] == (first, second)},
         )
         for first, second in combinations(JOINT, 2)
     ]
@@ -154,57 +155,56 @@ def joint_maps(layers: Layers, releases: int, listener: Listener = NOBODY) -> tu
 
 
 def newest_of_minors(book: Book, name: str) -> tuple[str, ...]:
-    """The newest releases of a framework with a GPU build, the newest first: one of each minor, of a long one one in each quarter."""
-    entries = [one for one in digest(book, name).entries if one.build.cuda is not None and not one.build.yanked]
-    final = {one.build.version: one.date or "" for one in entries if not Version(one.build.version).is_prerelease}
+    """The newest GPU releases of a framework, newest first: one for each minor, or one for each quarter of a minor with many."""
+    entries = [entry for entry in digest(book, name).entries if entry.build.cuda is not None and not entry.build.yanked]
+    final = {entry.build.version: entry.date or "" for entry in entries if not Version(entry.build.version).is_prerelease}
     minors: dict[object, list[str]] = {}
     for version in final:
         minors.setdefault(Version(version).release[:2], []).append(version)
     chosen: list[str] = []
     for versions in minors.values():
-        quarters = {(final[one][:4], (int(final[one][5:7] or 1) - 1) // 3): one for one in reversed(versions)}
+        quarters = {(final[version][:4], (int(final[version][5:7] or 1) - 1) // 3): version for version in reversed(versions)}
         chosen += sorted(quarters.values(), key=versions.index) if len(versions) > 12 else versions[:1]
     return tuple(chosen)
 
 
-def _compute(layers: Layers, missing: list[tuple[str, str]], listener: Listener) -> Iterator[tuple[tuple[str, str], Pair]]:
-    """What the resolution says of each pair, in child processes."""
+def _compute_pairs(layers: Layers, missing: list[tuple[str, str]], listener: Listener) -> Iterator[tuple[tuple[str, str], Pair]]:
+    """Resolve each pair, in child processes."""
     if not missing:
         return
-
     began = clock.seconds()
-    tasks = ((layers, asked) for asked in missing)
-    for done, ((_, asked), found) in enumerate(spread(_pair, tasks), start=1):
+    tasks = ((layers, pins) for pins in missing)
+    for done, ((_, pins), found) in enumerate(spread(_compute_pair, tasks), start=1):
         full = 24 * done // len(missing)
         bar = "━" * full + "╌" * (24 - full)
         listener.tell(f"{bar} {pace(done, len(missing), 'pairs of releases', began)}")
-        yield asked, found
+        yield pins, found
 
 
-def _pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
-    layers, asked = task
-    return pair(_book(layers), *asked)
+def _compute_pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
+    layers, pins = task
+    return pair(_book(layers), *pins)
 
 
-def _path(book: Book, what: str) -> str | None:
-    """The file of that cache for these tables and this program; None where nothing can be kept."""
+def _cache_path(book: Book, what: str) -> str | None:
+    """Cache file for these tables and this program; None without a cache folder."""
     folder = cache_folder()
     if folder is None:
         return None
     files = sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py"))
-    program = checksum(disk.content(path, _LARGEST_BYTES) or b"" for path in files)
+    program = checksum(disk.content(path, _LIMIT_BYTES) or b"" for path in files)
     disk.make_folder(os.path.join(folder, what), 0o700)
     return os.path.join(folder, what, f"{book.version}.{program}.jsonl")
 
 
-def _keep(path: str | None, line: _Kept | _Reached) -> None:
-    """Write a line for later runs."""
+def _append_line(path: str | None, line: _PairLine | _ReachLine) -> None:
+    """Append a line to a cache."""
     if path is not None:
-        disk.append(path, b"\n" + msgspec.json.encode(line), synced=True)  # what a kill cut off ends before it
+        disk.append(path, b"\n" + msgspec.json.encode(line), synced=True)  # the leading newline ends a truncated line
 
 
-def _read(path: str | None, kind: type[_Line]) -> Iterator[_Line]:
-    """What is kept; a line that a kill cut off is passed over."""
-    for line in ((disk.content(path, _LARGEST_BYTES) if path is not None else None) or b"").splitlines():
+def _cached_lines(path: str | None, kind: type[_Line]) -> Iterator[_Line]:
+    """Lines of a cache; truncated ones are skipped."""
+    for line in ((disk.content(path, _LIMIT_BYTES) if path is not None else None) or b"").splitlines():
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             yield msgspec.json.decode(line, type=kind)

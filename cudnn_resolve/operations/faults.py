@@ -1,4 +1,4 @@
-"""What is wrong with a set of packages on a machine: its own faults, those of the list, and what a diagnosis sees besides."""
+"""Faults of a set of packages on a machine, and further findings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -27,98 +27,103 @@ _CAUSES = {
     "unknown": "harmless",
     "advisory": "other_bug",
 }
-"""The label of a finding by the kind of a fault, where its package does not tell more."""
+"""Cause of a finding by the kind of a fault, unless the package is more specific."""
 
 
-def found_in(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> tuple[Judgement, tuple[Finding, ...]]:
-    """The faults of the packages on a machine that is `placed`, and what is seen besides; each is told once."""
-    found = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
-    faults = (_likely(one, subject) for one in found.faults if not _is_brought(one, subject))
-    found = replace(found, faults=(*_of_list(subject, found, machine), *_without_file(subject, found, machine), *faults))
-    return _with_seen(found, tuple(_seen(subject, book, machine, facts)))
+def judge_subject(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> tuple[Judgement, tuple[Finding, ...]]:
+    """Judge the packages on a machine with their base applied; each problem is reported once, as a fault or as a finding."""
+    judgement = judge(book, machine, subject.packages, subject.requires, live=subject.kind == LIVE, partial=subject.partial)
+    own = (_softened(fault, subject) for fault in judgement.faults if not _is_expected(fault, subject))
+    faults = (*_faults_of_list(subject, judgement, machine), *_without_wheel(subject, judgement, machine), *own)
+    return _deduplicated(replace(judgement, faults=faults), tuple(_diagnosed(subject, book, machine, facts)))
 
 
-def _seen(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> Iterator[Finding]:
-    """What is wrong with an environment besides what its packages need: what it loads, its files; and packages beside one another."""
-    if facts is None:
-        facts = Facts(
-            platform=Platform(system="linux", arch=machine.arch),
-            python=Python(version=machine.python_full),
-            packages=Packages(pip=subject.packages, requires=subject.requires),
-        )
-        for one in diagnose_installed(facts, book, pairs_only=True):
-            names = names_of(one)
-            line = next((subject.lines[name] for name in names if name in subject.lines), None)
-            first, *rest = one.evidence
-            yield one if line is None else replace(one, evidence=(replace(first, source=f"{subject.name}:{line}", line=line), *rest))
-    else:
+def _diagnosed(subject: Subject, book: Book, machine: Machine, facts: Facts | None) -> Iterator[Finding]:
+    """Findings of a diagnosis: about an environment, what it loads and its files; about a list, conflicting packages."""
+    if facts is not None:
         yield from diagnose_installed(facts, book)
+        return
+    facts = Facts(
+        platform=Platform(system="linux", arch=machine.arch),
+        python=Python(version=machine.python_full),
+        packages=Packages(pip=subject.packages, requires=subject.requires),
+    )
+    for finding in diagnose_installed(facts, book, pairs_only=True):
+        line = next((subject.lines[name] for name in packages_in(finding) if name in subject.lines), None)
+        if line is None:
+            yield finding
+            continue
+        first, *rest = finding.evidence
+        yield replace(finding, evidence=(replace(first, source=f"{subject.name}:{line}", line=line), *rest))
 
 
-def names_of(one: Finding) -> tuple[str, ...]:
-    """The packages that a finding of a diagnosis speaks of: each piece of its evidence begins with one, or is of one."""
+def packages_in(finding: Finding) -> tuple[str, ...]:
+    """The packages that a finding is about: each piece of evidence names one in its source, or first in its text."""
     return tuple(
         evidence.source.removeprefix("packages.pip.") if evidence.source.startswith("packages.pip.") else evidence.text.partition(" ")[0]
-        for evidence in one.evidence
+        for evidence in finding.evidence
     )
 
 
-def _with_seen(found: Judgement, seen: tuple[Finding, ...]) -> tuple[Judgement, tuple[Finding, ...]]:
-    """The faults and what was seen besides, each told once: as a fault, but for one that only says that a framework is without its GPU."""
-    faults = list(found.faults)
+def _deduplicated(judgement: Judgement, findings: tuple[Finding, ...]) -> tuple[Judgement, tuple[Finding, ...]]:
+    """Drop the less severe of a fault and a finding about the same problem.
+
+    A finding replaces the fault that a framework only lacks GPU support, and takes over its severity.
+    """
+    faults = list(judgement.faults)
     kept = []
-    for one in seen:
-        names = set(names_of(one))
-        hollow = [
-            fault for fault in faults if fault.kind == "cpu" and one.cause == "framework_pkg_mismatch" and names & set(fault.frameworks)
+    for finding in findings:
+        names = set(packages_in(finding))
+        cpu_only = [
+            fault for fault in faults if fault.kind == "cpu" and finding.cause == "framework_pkg_mismatch" and names & set(fault.frameworks)
         ]
-        same = [fault for fault in faults if fault.severity != "info" and fault.package in names and cause_of(fault) == one.cause]
-        if any(SEVERITIES.index(fault.severity) <= SEVERITIES.index(one.severity) for fault in same):
+        same = [fault for fault in faults if fault.severity != "info" and fault.package in names and cause_of(fault) == finding.cause]
+        if any(SEVERITIES.index(fault.severity) <= SEVERITIES.index(finding.severity) for fault in same):
             continue
         faults = [fault for fault in faults if fault not in same]
-        if hollow and not any(fault.kind == "companion" and fault.package in names for fault in faults):
-            faults = [fault for fault in faults if fault not in hollow]
-            one = replace(one, severity=min((one.severity, *(fault.severity for fault in hollow)), key=SEVERITIES.index))  # noqa: PLW2901
-        kept.append(one)
-    return replace(found, faults=tuple(faults)), tuple(kept)
+        severity = finding.severity
+        if cpu_only and not any(fault.kind == "companion" and fault.package in names for fault in faults):
+            faults = [fault for fault in faults if fault not in cpu_only]
+            severity = min((severity, *(fault.severity for fault in cpu_only)), key=SEVERITIES.index)
+        kept.append(replace(finding, severity=severity))
+    return replace(judgement, faults=tuple(faults)), tuple(kept)
 
 
-def _of_list(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
-    """What is wrong with a list as a whole: it is for other Pythons, or asks for what excludes each other."""
-    frameworks = tuple(sorted({one.package for one in found.frameworks}))
+def _faults_of_list(subject: Subject, judgement: Judgement, machine: Machine) -> Iterator[Fault]:
+    """Faults of a list as a whole: it is for other Pythons, or its requirements exclude each other."""
+    frameworks = tuple(sorted({framework.package for framework in judgement.frameworks}))
     python = machine.python_full
     if subject.python is not None and python is not None:
-        last = python if python.count(".") > 1 else f"{python}.99"  # of `3.11` any release may be meant
-        if not any(SpecifierSet(subject.python).contains(one, prereleases=True) for one in (python, last)):
+        last = python if python.count(".") > 1 else f"{python}.99"  # `3.11` stands for any patch release
+        if not any(SpecifierSet(subject.python).contains(version, prereleases=True) for version in (python, last)):
             text = f"it is for Python {subject.python}, and here is {python}"
-            yield Fault(kind="wheel", severity="error", text=text, because="no installer takes it there", frameworks=frameworks)
+            yield Fault(kind="wheel", severity="error", text=text, because="no installer accepts it there", frameworks=frameworks)
     if subject.clash is not None:
-        text = "pip and uv refuse to install it: its requirements exclude one another"
+        text = "pip and uv refuse to install it: its requirements exclude each other"
         yield Fault(kind="declared", severity="error", text=text, because=subject.clash, frameworks=frameworks)
 
 
-def _is_brought(fault: Fault, subject: Subject) -> bool:
-    """True for what a list need not name: conda brings what its builds load, and of what no installer can do nothing else is told."""
+def _is_expected(fault: Fault, subject: Subject) -> bool:
+    """True for a fault to ignore: libraries that conda builds bring, and unnamed packages of a list that cannot be installed anyway."""
     if fault.because == UNNAMED and subject.clash is not None:
         return True
-    return (
-        bool(fault.frameworks)
-        and subject.conda >= set(fault.frameworks)
-        and (fault.kind in ("missing", "library") or fault.because == UNNAMED)
-    )
+    is_of_conda = bool(fault.frameworks) and subject.conda >= set(fault.frameworks)
+    return is_of_conda and (fault.kind in ("missing", "library") or fault.because == UNNAMED)
 
 
-def _likely(fault: Fault, subject: Subject) -> Fault:
-    """The fault; of a build that is not the one of the tables, what is said of its GPU code is only likely."""
+def _softened(fault: Fault, subject: Subject) -> Fault:
+    """Turn a fault in the GPU code of a build that is not in the tables into a warning."""
     if fault.kind == "machine" and fault.problem not in ("driver", "ptx") and subject.foreign & set(fault.frameworks):
-        return replace(fault, kind="unknown", severity="warning", text=f"{fault.text}; so it is for the wheel, this build may have more")
+        text = f"{fault.text}; this holds for the wheel, but this build may have more"
+        return replace(fault, kind="unknown", severity="warning", text=text)
     return fault
 
 
-def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Iterator[Fault]:
-    frameworks = {one.package for one in found.frameworks}
+def _without_wheel(subject: Subject, judgement: Judgement, machine: Machine) -> Iterator[Fault]:
+    """Faults for packages of a lock without a file for the machine."""
+    frameworks = {framework.package for framework in judgement.frameworks}
+    where = f"Python {machine.python_full} on {machine.arch}" if machine.python_full else machine.arch
     for name in subject.unfit:
-        where = f"Python {machine.python_full} on {machine.arch}" if machine.python_full else machine.arch
         yield Fault(
             kind="wheel",
             severity="error",
@@ -130,22 +135,19 @@ def _without_file(subject: Subject, found: Judgement, machine: Machine) -> Itera
 
 
 def cause_of(fault: Fault) -> str:
-    """The label of a finding for a fault."""
+    """Cause of the finding for a fault."""
     if fault.kind == "machine":
         return _MACHINE_CAUSES[fault.problem or "gpu-too-new"]
-    if fault.kind == "files" and "cudnn" in fault.package:
+    is_cudnn = "cudnn" in fault.package
+    if fault.kind == "files" and is_cudnn:
         return "cudnn_sublibrary_mix"
     if fault.kind == "library":
-        return (
-            "cudnn_too_old_for_framework"
-            if "cudnn" in fault.package
-            else "nvjitlink_mix"
-            if "nvjitlink" in fault.package
-            else "cublas_mismatch"
-        )
+        if is_cudnn:
+            return "cudnn_too_old_for_framework"
+        return "nvjitlink_mix" if "nvjitlink" in fault.package else "cublas_mismatch"
     if fault.kind == "bound":
         return {"numpy": "numpy_abi", "protobuf": "protobuf_abi"}.get(fault.package, "framework_pkg_mismatch")
-    return "cudnn_missing" if fault.kind == "missing" and "cudnn" in fault.package else _CAUSES[fault.kind]
+    return "cudnn_missing" if fault.kind == "missing" and is_cudnn else _CAUSES[fault.kind]
 
 
 _MACHINE_CAUSES = {
@@ -154,4 +156,4 @@ _MACHINE_CAUSES = {
     "gpu-too-old": "gpu_arch_too_old_for_build",
     "gpu-too-new": "gpu_arch_too_new_for_build",
 }
-"""The label of a finding by what is wrong with the driver or the GPU."""
+"""Cause of a finding, by what is wrong with the driver or the GPU."""

@@ -1,17 +1,17 @@
-"""`fleet VERB`: what is done for many machines, class by class."""
+"""`fleet VERB`: run a verb for many machines, class by class."""
 
 from __future__ import annotations
 
 from cudnn_resolve.errors import InputError, WorldError
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Status
-from cudnn_resolve.operations.fleet_facts import FleetResult, announce, by_class, classes_of, notes_of, refused
-from cudnn_resolve.operations.gather import gather_book
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.operations.fleet_classes import FleetResult, announce, answer_by_class, classes_of, error_answer, notes_of
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import DoctorRequest, FleetRequest
+from cudnn_resolve.operations.question import gather_book
 
 
-def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
-    """The answer of a verb for many machines."""
+def fleet(request: FleetRequest, listener: Listener = SILENT) -> FleetResult:
+    """Run the verb of the request."""
     if request.verb == "detect":
         return detect(request, listener)
     if request.verb == "plan":
@@ -32,42 +32,42 @@ def fleet(request: FleetRequest, listener: Listener = NOBODY) -> FleetResult:
 
 
 def detect(request: FleetRequest, listener: Listener) -> FleetResult:
-    """The classes of the hosts with their facts."""
+    """Classes of the hosts, with their facts."""
     classes, faults = classes_of(request, gather_book(request), listener)
-    return FleetResult(verb=request.verb, classes=tuple(ClassAnswer(group=one) for one in classes), faults=faults)
+    return FleetResult(verb=request.verb, classes=tuple(ClassAnswer(group=group) for group in classes), faults=faults)
 
 
 def plan(request: FleetRequest, listener: Listener) -> FleetResult:
     """A plan for each class."""
     classes, faults = classes_of(request, gather_book(request), listener)
-    answers = by_class(_planned, [(one, request) for one in classes], listener)
+    answers = answer_by_class(_plan_class, [(group, request) for group in classes], listener)
     return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 
+def _plan_class(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
+    from cudnn_resolve.operations.plan import plan_targets, ranges_of
+
+    group, request = task
+    try:
+        planned = plan_targets(request, facts=group.facts)
+    except (InputError, WorldError) as error:
+        return error_answer(group, error)
+    status: Status = "ok" if planned.plan.is_satisfiable else "no"
+    ranges = ranges_of(planned.question, planned.outcome)
+    return ClassAnswer(group=group, status=status, plan=planned.plan, ranges=ranges, notes=planned.plan.notes)
+
+
 def doctor(request: FleetRequest, listener: Listener) -> FleetResult:
-    """What is wrong on the hosts of each class by their facts."""
+    """Findings for each class, from its facts."""
     from cudnn_resolve.operations.doctor import diagnose
 
     classes, faults = classes_of(request, gather_book(request), listener)
     answers = []
     announce(classes, listener)
-    for one in classes:
-        findings = diagnose(DoctorRequest(given=one.facts, framework=request.framework, matrix=request.matrix)).findings
-        told = [f"{each.severity}: {each.summary}" for each in findings if each.severity != "info"]
-        is_wrong = any(each.severity == "error" for each in findings)
-        answers.append(ClassAnswer(group=one, status="no" if is_wrong else "ok", message="; ".join(told) or "no finding"))
-        listener.state(one.name, answers[-1].message)
+    for group in classes:
+        findings = diagnose(DoctorRequest(given=group.facts, framework=request.framework, matrix=request.matrix)).findings
+        message = "; ".join(f"{finding.severity}: {finding.summary}" for finding in findings if finding.severity != "info")
+        status: Status = "no" if any(finding.severity == "error" for finding in findings) else "ok"
+        answers.append(ClassAnswer(group=group, status=status, message=message or "no finding"))
+        listener.state(group.name, answers[-1].message)
     return FleetResult(verb=request.verb, classes=tuple(answers), faults=faults)
-
-
-def _planned(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
-    from cudnn_resolve.operations.plan import answered, ranges_of
-
-    group, request = task
-    try:
-        found = answered(request, facts=group.facts)
-    except (InputError, WorldError) as error:
-        return refused(group, error)
-    ranges = ranges_of(found.question, found.outcome) if request.ranges else ()
-    status: Status = "ok" if found.plan.is_satisfiable else "no"
-    return ClassAnswer(group=group, status=status, plan=found.plan, ranges=ranges, notes=found.plan.notes)

@@ -1,4 +1,4 @@
-"""`fleet lock`: a lock for each class of hosts, or one that fits every host."""
+"""`fleet lock`: a lock for each class of hosts, or a single one for all."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.select import machine_differences
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import lock_request
-from cudnn_resolve.operations.fleet_facts import FleetResult, by_class, classes_of, notes_of, refused
-from cudnn_resolve.operations.gather import gather_book, gather_question
+from cudnn_resolve.operations.fleet_classes import FleetResult, answer_by_class, classes_of, error_answer, notes_of
 from cudnn_resolve.operations.listener import Listener, Notes
 from cudnn_resolve.operations.lock import LockResult, make_lock
 from cudnn_resolve.operations.options import LOCK, FleetRequest
 from cudnn_resolve.operations.plan import verdict_of_lock
+from cudnn_resolve.operations.question import gather_book, gather_question
 from cudnn_resolve.operations.verdict import machine_name
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution.model import Resolution
@@ -31,215 +31,214 @@ from cudnn_resolve.resolution.proposal import result
 from cudnn_resolve.resolution.resolve import resolved
 from cudnn_resolve.version import DriverVersion
 
-_MOST_SOLVES = 150
-"""Resolutions that are made to find the fewest hosts that stand in the way."""
+_MAX_SOLVES = 150
+"""Limit on resolutions to find the fewest hosts that stand in the way."""
 
 
 def lock(request: FleetRequest, listener: Listener) -> FleetResult:
-    """A lock for each class, in the folder of `-o`; with `one_lock` a single one."""
+    """Write a lock for each class into the folder of `-o`; with `one_lock` a single one."""
     book = gather_book(request)
     classes, faults = classes_of(request, book, listener)
     if request.one_lock:
-        return replace(_one(request, classes, book, listener), faults=faults)
+        return replace(_lock_together(request, classes, book, listener), faults=faults)
     folder = request.output or "."
     if not disk.is_folder(folder):
         if not disk.is_missing(folder):
             hint = "-o FOLDER takes one for each class; --one-lock -o FILE is a single one"
-            raise UsageError(f"-o {folder} is no folder", code="usage-path", hint=hint)
+            raise UsageError(f"-o {folder} is not a folder", code="usage-path", hint=hint)
         disk.make_folder(folder)
-    answers = by_class(_locked, [(one, replace(request, output=folder)) for one in classes], listener)
+    answers = answer_by_class(_lock_class, [(group, replace(request, output=folder)) for group in classes], listener)
     return FleetResult(verb=request.verb, classes=answers, faults=faults, notes=notes_of(answers))
 
 
-def lock_name(one: FleetClass) -> str:
-    """The file of the lock of a class, as pip and uv take it for one."""
-    return f"pylock.{one.name}.toml"
+def lock_name(group: FleetClass) -> str:
+    """File name of the lock of a class, in the form that pip and uv accept."""
+    return f"pylock.{group.name}.toml"
 
 
-def _locked(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
-    one, request = task
-    path = os.path.join(request.output or ".", lock_name(one))
+def _lock_class(task: tuple[FleetClass, FleetRequest]) -> ClassAnswer:
+    group, request = task
+    path = os.path.join(request.output or ".", lock_name(group))
     notes = Notes()
     try:
-        made = make_lock(lock_request(request, one.facts, path), notes)
+        result = make_lock(lock_request(request, group.facts, path), notes)
     except (InputError, WorldError) as error:
-        return refused(one, error)
-    if made.plan is not None:
-        return ClassAnswer(group=one, status="no", plan=made.plan, notes=(*notes.kept, *made.plan.notes))
-    return ClassAnswer(group=one, lock=path, message=_summary(made), notes=tuple(notes.kept))
+        return error_answer(group, error)
+    if result.plan is not None:
+        return ClassAnswer(group=group, status="no", plan=result.plan, notes=(*notes.texts, *result.plan.notes))
+    return ClassAnswer(group=group, lock=path, message=_summary(result), notes=tuple(notes.texts))
 
 
-def _summary(made: LockResult) -> str:
-    """The stacks of a lock in a line."""
-    stacks = made.lock.stacks if made.lock is not None else ()
-    return "; ".join(
-        ", ".join(
-            (
-                *(f"{one.name} {one.version}" for one in stack.frameworks),
-                *(f"{name} {value}" for name, value in (("CUDA", stack.cuda), ("cuDNN", stack.cudnn)) if value),
-                *((f"driver {stack.driver_min} or newer",) if stack.driver_min else ()),
-            )
-        )
-        + (f" ({stack.platform})" if len(stacks) > 1 else "")
-        for stack in stacks
-    )
+def _summary(result: LockResult) -> str:
+    """The stacks of a lock in one line."""
+    stacks = result.lock.stacks if result.lock is not None else ()
+    summaries = []
+    for stack in stacks:
+        parts = [f"{framework.name} {framework.version}" for framework in stack.frameworks]
+        parts += [f"{name} {version}" for name, version in (("CUDA", stack.cuda), ("cuDNN", stack.cudnn)) if version]
+        parts += [f"driver {stack.driver_min} or newer"] if stack.driver_min else []
+        summaries.append(", ".join(parts) + (f" ({stack.platform})" if len(stacks) > 1 else ""))
+    return "; ".join(summaries)
+
+
+def judged(group: FleetClass, path: str, text: str, book: Book) -> ClassAnswer:
+    """Verdict on a lock for a class, and whether the lock fits its hosts."""
+    verdict = replace(verdict_of_lock(path, text, group.facts, book), machine=f"{group.name}: {machine_name(group.facts, None)}")
+    differences = machine_differences(read(text, path), group.facts, book)
+    misfits = "; ".join(f"{misfit.what}: the lock wants {misfit.locked}, here is {misfit.now}" for misfit in differences)
+    errors = (finding.summary for finding in verdict.findings if finding.severity == "error")
+    status: Status = "no" if verdict.status == "breaks" or misfits else "ok" if verdict.status == "runs" else "unknown"
+    message = misfits or "; ".join(errors) or ("; ".join(verdict.not_judged[:-1]) if status == "unknown" else "")
+    return ClassAnswer(group=group, status=status, lock=path, verdicts=(verdict,), message=message)
 
 
 # ---- one lock for all
 
 
-def _one(request: FleetRequest, classes: Sequence[FleetClass], book: Book, listener: Listener) -> FleetResult:
+def _lock_together(request: FleetRequest, classes: Sequence[FleetClass], book: Book, listener: Listener) -> FleetResult:
     path = request.output or LOCK
     machines = joint(classes, book)
     listener.tell(f"one lock for {len(classes)} classes")
-    pythons = sorted({str(python_of(one)) for one in classes if python_of(one) is not None})
+    pythons = sorted({str(python_of(group)) for group in classes if python_of(group) is not None})
     if len(pythons) > 1:
-        said = "; ".join(f"{python} on {ranges(_hosts(one for one in classes if python_of(one) == python))}" for python in pythons)
-        refused = f"a lock is for one Python, and the hosts have {said}"
+        hosts_of = {python: _hosts(group for group in classes if python_of(group) == python) for python in pythons}
+        found = "; ".join(f"{python} on {ranges(hosts)}" for python, hosts in hosts_of.items())
+        why = f"a lock is for one Python, and the hosts have {found}"
     else:
         made = make_lock(lock_request(request, machines[0], path), listener, machines if len(machines) > 1 else ())
         if made.plan is None:
-            answers = tuple(judged(one, made.path, made.text, book) for one in classes)  # what `check` says of it on each class
+            answers = tuple(judged(group, made.path, made.text, book) for group in classes)
             return FleetResult(verb=request.verb, classes=answers, one=OneLock(path=made.path, message=_summary(made)))
-        refused = made.plan.conflict.message if made.plan.conflict is not None else "there is no resolution"
+        why = made.plan.conflict.message if made.plan.conflict is not None else "there is no resolution"
     trials = _Trials(request, classes, book, listener)
     dropped, is_fewest = left_out(classes, trials.fits, trials.allowed)
-    ways = (*_without(trials, dropped, is_fewest=is_fewest), *_otherwise(trials))
-    blocked = {one.name for one in dropped}
+    ways = (*_without(trials, dropped, is_fewest=is_fewest), *_with_changed_hosts(trials))
+    blocking = {group.name for group in dropped}
     answers = tuple(
-        ClassAnswer(group=one, status="no", message="stands in the way") if one.name in blocked else ClassAnswer(group=one)
-        for one in classes
+        ClassAnswer(group=group, status="no", message="stands in the way") if group.name in blocking else ClassAnswer(group=group)
+        for group in classes
     )
-    one_lock = OneLock(message=f"no lock fits every host: {refused}", ways=ways)
+    one_lock = OneLock(message=f"no lock fits every host: {why}", ways=ways)
     return FleetResult(verb=request.verb, classes=answers, one=one_lock)
 
 
-def judged(one: FleetClass, path: str, text: str, book: Book) -> ClassAnswer:
-    """What `check` says of a lock on the hosts of a class, and whether the lock is for them at all."""
-    verdict = replace(verdict_of_lock(path, text, one.facts, book), machine=f"{one.name}: {machine_name(one.facts, None)}")
-    differences = "; ".join(
-        f"{each.what}: the lock wants {each.locked}, here is {each.now}" for each in machine_differences(read(text, path), one.facts, book)
-    )
-    errors = (finding.summary for finding in verdict.findings if finding.severity == "error")
-    status: Status = "no" if verdict.status == "breaks" or differences else "ok" if verdict.status == "runs" else "unknown"
-    message = differences or "; ".join(errors) or ("; ".join(verdict.not_judged[:-1]) if status == "unknown" else "")
-    return ClassAnswer(group=one, status=status, lock=path, verdicts=(verdict,), message=message)
-
-
 class _Trials:
-    """Resolutions for some of the classes together, each set of needs tried once."""
+    """Resolutions for sets of classes, each computed once."""
 
     def __init__(self, request: FleetRequest, classes: Sequence[FleetClass], book: Book, listener: Listener) -> None:
         self.classes, self.book, self._listener = classes, book, listener
         first = joint(classes[:1], book)[0]
-        self._asked = gather_question(lock_request(request, first, "-"), fresh=True, verb="lock", listener=listener, facts=first)
+        self._question = gather_question(lock_request(request, first, "-"), fresh=True, verb="lock", listener=listener, facts=first)
         self._known: dict[tuple[str, ...], tuple[Resolution, ...] | None] = {}
         self.solves = 0
 
     def fits(self, classes: Sequence[FleetClass]) -> bool:
-        """True where one lock fits all of them."""
-        return self.found(classes) is not None
+        """True if one lock fits all of them."""
+        return self.resolutions(classes) is not None
 
     def allowed(self) -> bool:
-        """True while more may be tried."""
-        return self.solves < _MOST_SOLVES
+        """True while the limit on resolutions is not reached."""
+        return self.solves < _MAX_SOLVES
 
-    def found(self, classes: Sequence[FleetClass]) -> tuple[Resolution, ...] | None:
-        """The resolution for each architecture; None where there is none."""
-        if len({python_of(one) for one in classes} - {None}) > 1:
+    def resolutions(self, classes: Sequence[FleetClass]) -> tuple[Resolution, ...] | None:
+        """The resolution for each architecture; None if one has none."""
+        if len({python_of(group) for group in classes} - {None}) > 1:
             return None
         machines = joint(classes, self.book)
         key = tuple(map(str, machines))
         if key not in self._known:
             self.solves += 1
-            self._listener.tell(f"what stands in the way of one lock: {self.solves}")
-            self._known[key] = self._resolved(machines)
+            self._listener.tell(f"looking for what prevents one lock: {self.solves}")
+            self._known[key] = self._resolve(machines)
         return self._known[key]
 
-    def _resolved(self, machines: Sequence[Facts]) -> tuple[Resolution, ...] | None:
-        asked, found = self._asked, []
+    def _resolve(self, machines: Sequence[Facts]) -> tuple[Resolution, ...] | None:
+        question, resolutions = self._question, []
         for facts in machines:
-            one = resolved(asked.book, machine_of(facts, asked.book), asked.request, asked.source)
-            if one is None:
+            resolution = resolved(question.book, machine_of(facts, question.book), question.request, question.source)
+            if resolution is None:
                 return None
-            found.append(one)
-        return tuple(found)
+            resolutions.append(resolution)
+        return tuple(resolutions)
 
     def with_driver(self, driver: DriverVersion) -> Resolution | None:
-        """The resolution where no host has an older driver than that one; None where a GPU is too old for it, too."""
-        found = self.found([_with_driver(one, driver) for one in self.classes])
-        return found[0] if found is not None else None
+        """The resolution if every host has at least that driver; None if there is none."""
+        resolutions = self.resolutions([_with_driver(group, driver) for group in self.classes])
+        return resolutions[0] if resolutions is not None else None
 
 
 def _without(trials: _Trials, dropped: Sequence[FleetClass], *, is_fewest: bool) -> Iterator[WayOut]:
-    """One lock for all but some classes, and a second one for these where there is one."""
-    rest = [one for one in trials.classes if one not in dropped]
-    found = trials.found(rest) if rest else None
-    if found is None:
+    """One lock for all but some classes, and a second one for these if possible."""
+    others = [group for group in trials.classes if group not in dropped]
+    resolutions = trials.resolutions(others) if others else None
+    if resolutions is None:
         return
     more = "" if is_fewest else " (fewer may do: not every choice was tried)"
-    yield WayOut(change=f"without {_named(dropped)}{more}", hosts=_hosts(dropped), result=result(found[0]))
-    own = trials.found(dropped)
-    if own is not None:
-        yield WayOut(change=f"a second lock for {_named(dropped)}", hosts=_hosts(dropped), result=result(own[0]))
+    yield WayOut(change=f"without {_describe(dropped)}{more}", hosts=_hosts(dropped), result=result(resolutions[0]))
+    second = trials.resolutions(dropped)
+    if second is not None:
+        yield WayOut(change=f"a second lock for {_describe(dropped)}", hosts=_hosts(dropped), result=result(second[0]))
 
 
-def _otherwise(trials: _Trials) -> Iterator[WayOut]:
-    """One lock for all, with another Python or another driver on some hosts."""
-    hosts_of: dict[str, int] = {}
-    for one in trials.classes:
-        if (python := python_of(one)) is not None:
-            hosts_of[python] = hosts_of.get(python, 0) + len(one.hosts)
-    if len(hosts_of) < 2:
-        yield from _newer_driver(trials)
+def _with_changed_hosts(trials: _Trials) -> Iterator[WayOut]:
+    """One lock for all, with another Python or a newer driver on some hosts."""
+    count_of: dict[str, int] = {}
+    for group in trials.classes:
+        if (python := python_of(group)) is not None:
+            count_of[python] = count_of.get(python, 0) + len(group.hosts)
+    if len(count_of) < 2:
+        yield from _with_newer_driver(trials)
         return
-    for python in sorted(hosts_of, key=lambda one: -hosts_of[one]):
-        moved = [one for one in trials.classes if python_of(one) not in (python, None)]
-        found = trials.found([_with_python(one, python) for one in trials.classes])
-        if found is not None:
-            yield WayOut(change=f"with an environment of Python {python} on {_named(moved)}", hosts=_hosts(moved), result=result(found[0]))
+    for python in sorted(count_of, key=lambda python: -count_of[python]):
+        moved = [group for group in trials.classes if python_of(group) not in (python, None)]
+        resolutions = trials.resolutions([_with_python(group, python) for group in trials.classes])
+        if resolutions is not None:
+            change = f"with an environment of Python {python} on {_describe(moved)}"
+            yield WayOut(change=change, hosts=_hosts(moved), result=result(resolutions[0]))
             return
 
 
-def _newer_driver(trials: _Trials) -> Iterator[WayOut]:
+def _with_newer_driver(trials: _Trials) -> Iterator[WayOut]:
     book = trials.book
-    drivers = [machine_of(one.facts, book).driver for one in trials.classes]
-    oldest = min((one for one in drivers if one is not None), default=None)
+    drivers = [machine_of(group.facts, book).driver for group in trials.classes]
+    oldest = min((version for version in drivers if version is not None), default=None)
     if oldest is None:
         return
-    newer = sorted({one.driver for one in book.minimums() if one.driver > oldest})
-    driver, found = first_that_works(newer, trials.with_driver)
-    if driver is None or found is None:
+    newer = sorted({minimum.driver for minimum in book.minimums() if minimum.driver > oldest})
+    driver, resolution = first_that_works(newer, trials.with_driver)
+    if driver is None or resolution is None:
         return
-    older = [one for one, own in zip(trials.classes, drivers, strict=True) if own is not None and own < driver]
-    if all(_takes(one, driver, book) for one in older):
-        yield WayOut(change=f"with driver {driver} or newer on {_named(older)}", hosts=_hosts(older), result=result(found))
+    older = [group for group, own in zip(trials.classes, drivers, strict=True) if own is not None and own < driver]
+    if all(_supports(group, driver, book) for group in older):
+        yield WayOut(change=f"with driver {driver} or newer on {_describe(older)}", hosts=_hosts(older), result=result(resolution))
 
 
-def _takes(one: FleetClass, driver: DriverVersion, book: Book) -> bool:
-    """False where a GPU of the class is no longer served by drivers of that branch."""
-    rows = (book.architecture(gpu.capability) for gpu in machine_of(one.facts, book).gpus if gpu.capability is not None)
+def _supports(group: FleetClass, driver: DriverVersion, book: Book) -> bool:
+    """False if drivers of that branch no longer support a GPU of the class."""
+    rows = (book.architecture(gpu.capability) for gpu in machine_of(group.facts, book).gpus if gpu.capability is not None)
     return all(row is None or row.driver_last is None or driver.major <= row.driver_last for row in rows)
 
 
-def _with_driver(one: FleetClass, driver: DriverVersion) -> FleetClass:
-    own = or_none(one.facts.driver)
+def _with_driver(group: FleetClass, driver: DriverVersion) -> FleetClass:
+    """The class with at least that driver."""
+    own = or_none(group.facts.driver)
     if own is None or own.version is None or type(driver)(own.version) >= driver:
-        return one
-    return replace(one, facts=replace(one.facts, driver=Driver(version=str(driver))))
+        return group
+    return replace(group, facts=replace(group.facts, driver=Driver(version=str(driver))))
 
 
-def _with_python(one: FleetClass, python: str) -> FleetClass:
-    said = replace(one.facts.python, version=python.removesuffix("t"), free_threaded=python.endswith("t"))
-    return replace(one, facts=replace(one.facts, python=said))
+def _with_python(group: FleetClass, version: str) -> FleetClass:
+    """The class with another Python, `3.12` or `3.13t`."""
+    python = replace(group.facts.python, version=version.removesuffix("t"), free_threaded=version.endswith("t"))
+    return replace(group, facts=replace(group.facts, python=python))
 
 
 def _hosts(classes: Iterable[FleetClass]) -> tuple[str, ...]:
-    return in_order(host for one in classes for host in one.hosts)
+    return in_order(host for group in classes for host in group.hosts)
 
 
-def _named(classes: Sequence[FleetClass]) -> str:
+def _describe(classes: Sequence[FleetClass]) -> str:
     """Classes with their hosts: `the 2 hosts of k80-r470-py310 (k80-[1-2])`."""
-    count = sum(len(one.hosts) for one in classes)
-    what = ", ".join(one.name for one in classes[:4]) + (f" and {len(classes) - 4} more classes" if len(classes) > 4 else "")
-    return f"the {f'{count} hosts' if count > 1 else 'host'} of {what} ({ranges(_hosts(classes))})"
+    count = sum(len(group.hosts) for group in classes)
+    names = ", ".join(group.name for group in classes[:4]) + (f" and {len(classes) - 4} more classes" if len(classes) > 4 else "")
+    return f"the {f'{count} hosts' if count > 1 else 'host'} of {names} ({ranges(_hosts(classes))})"

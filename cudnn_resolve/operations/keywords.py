@@ -1,16 +1,16 @@
-"""Keyword arguments of the functions of the package: their types, the requests made of them, and messages that speak of them."""
+"""Keyword arguments of the package's functions: their types, their conversion to requests, and error messages in terms of them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
 from msgspec import Struct, ValidationError, convert
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import ContradictionError, CudnnResolveError, UsageError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.operations.options import (
     ApplyRequest,
@@ -26,8 +26,9 @@ from cudnn_resolve.operations.options import (
 )
 
 R = TypeVar("R", bound=Struct)
+T = TypeVar("T")
 _OPTION = r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)"
-_EXAMPLE = r"(?:-f|-r|-c|--([a-z-]+))[= ]('[^']*'|\S+)"
+_OPTION_WITH_VALUE = r"(?:-f|-r|-c|--([a-z-]+))[= ]('[^']*'|\S+)"
 _SHORT = {"-f": "framework", "-r": "requirement", "-c": "constraint"}
 
 Path = str | os.PathLike[str]
@@ -36,7 +37,7 @@ Paths = Path | Sequence[Path]
 
 
 class _Machine(TypedDict, total=False):
-    """Keywords that speak of this machine, and of the tables."""
+    """Keywords about this machine and the tables."""
 
     python: Path | None
     driver: str | None
@@ -45,7 +46,7 @@ class _Machine(TypedDict, total=False):
 
 
 class _Stated(_Machine, total=False):
-    """Keywords that state single facts of a machine."""
+    """Keywords that state single facts about a machine."""
 
     machine: str | None
     python_version: str | None
@@ -54,7 +55,7 @@ class _Stated(_Machine, total=False):
 
 
 class _Elsewhere(_Stated, total=False):
-    """Keywords that speak of any machine."""
+    """Keywords about any machine."""
 
     facts: Path | Facts | Mapping[str, Any] | None
 
@@ -135,7 +136,7 @@ class BundleWords(_Resolving, _Elsewhere, total=False):
 
 
 class FleetWords(_Resolving, total=False):
-    """Keywords of the functions for many machines."""
+    """Keywords of the fleet functions."""
 
     inventory: Paths
     from_folder: Paths
@@ -156,7 +157,7 @@ class CheckWords(_Stated, total=False):
     platform: str | None
 
 
-_WORDS: Mapping[type[Struct], type] = {
+_KEYWORDS: Mapping[type[Struct], type] = {
     ApplyRequest: ApplyWords,
     BundleRequest: BundleWords,
     CheckRequest: CheckWords,
@@ -168,93 +169,129 @@ _WORDS: Mapping[type[Struct], type] = {
 }
 
 
-def together(kind: type[Struct], named: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Join the keywords that a function names to its `options`, as fields of a request of this kind.
+def call(function: Callable[[R], T], kind: type[R], named: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> T:
+    """Call a function of `api` with a request made of keyword arguments: those in a signature, and its further `options`.
 
-    TypeError, as for any function, where one is none of its kind.
+    Error messages name arguments instead of options. In a notebook, results include the version ranges for its picture.
     """
+    try:
+        request = make(kind, _combined(kind, named, options or {}))
+        if "ranges" in kind.__struct_fields__:
+            from cudnn_resolve.operations.notebook_kernel import in_notebook
+
+            request = replace(request, ranges=in_notebook())
+        return function(request)
+    except CudnnResolveError as error:
+        names = {"undo", *(field.name for field in fields(kind))}
+        error.message = as_keywords(error.message, names)
+        error.args = (error.message,)
+        error.context = error.context and as_keywords(error.context, names)
+        error.hint = error.hint and as_keywords(error.hint, names)
+        raise
+
+
+def _combined(kind: type[Struct], named: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """All keywords as request fields; TypeError for an unexpected one, as for any function."""
     for name in options:
-        if name not in _WORDS[kind].__annotations__:
+        if name not in _KEYWORDS[kind].__annotations__:
             raise TypeError(f"got an unexpected keyword argument {name!r}")
-    words = {**named, **options}
-    if "platforms" in kind.__struct_fields__:  # which mean several where others mean one
-        words["platforms"] = words.pop("platform", None)
-    return words
+    keywords = {**named, **options}
+    if "platforms" in kind.__struct_fields__:  # `platform` may be several here
+        keywords["platforms"] = keywords.pop("platform", None)
+    return keywords
 
 
-def make(kind: type[R], words: Mapping[str, Any]) -> R:
-    """The request that these words mean: None and False are what was not said, one text may stand for a list of one.
+def make(kind: type[R], keywords: Mapping[str, Any]) -> R:
+    """Build a request from keywords: None and False are unset, a single text stands for a list of one.
 
-    UsageError for a value that the option of that name cannot have.
+    UsageError for an invalid value.
     """
     known = declared(kind)
     given: dict[str, Any] = {}
-    for name, value in words.items():
+    for name, value in keywords.items():
         if name not in known:
             raise UsageError(f"there is no option {name!r}", code="usage-option", hint=f"the options are {', '.join(known)}")
         if value is None or value is False:
             continue
-        given[name] = _plain(value, one_of_many=known[name].is_list)
+        given[name] = _plain(value, is_list=known[name].is_list)
     if not isinstance(given.get("facts", ""), (str, list, tuple)):
         given["given"] = _facts(given.pop("facts"))
-    held = given.pop("given", None)
+    facts = given.pop("given", None)
     try:
-        made = convert(given, kind)
+        request = convert(given, kind)
     except ValidationError as error:
-        raise _refusal(str(error), known, given) from None
-    return made if held is None else replace(made, given=held)
+        raise _invalid(str(error), known, given) from None
+    return request if facts is None else replace(request, given=facts)
 
 
-def _plain(value: Any, *, one_of_many: bool) -> Any:
-    """Paths as texts, and a text where a list is meant as a list of one."""
+def _plain(value: Any, *, is_list: bool) -> Any:
+    """Convert paths to texts, and for a list option a single text to a list of one."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
-    if one_of_many and isinstance(value, (list, tuple)):
-        value = tuple(os.fspath(one) if isinstance(one, os.PathLike) else one for one in value)
-    return (value,) if one_of_many and isinstance(value, str) else value
+    if is_list and isinstance(value, (list, tuple)):
+        value = tuple(os.fspath(item) if isinstance(item, os.PathLike) else item for item in value)
+    return (value,) if is_list and isinstance(value, str) else value
 
 
-def _refusal(said: str, known: Mapping[str, Declared], given: Mapping[str, Any]) -> UsageError:
-    """What is wrong with the value that msgspec refused."""
-    option = known[re.split(r"\W", said.partition(" - at `$.")[2])[0]]
+def _invalid(message: str, known: Mapping[str, Declared], given: Mapping[str, Any]) -> UsageError:
+    """Error for the value that msgspec rejected with `message`."""
+    option = known[re.split(r"\W", message.partition(" - at `$.")[2])[0]]
     value = given[option.name]
     if option.choices:
         why = f"it is one of {', '.join(option.choices)}"
     else:
-        wanted = "a whole number" if option.is_number else "True or False" if option.is_flag else "a text"
-        wanted += " or a list of texts" if option.is_list else ""
-        found = next((one for one in value if not isinstance(one, str)), value) if isinstance(value, tuple) else value
-        why = f"expected {wanted}, found {type(found).__name__}"
+        expected = "a whole number" if option.is_number else "True or False" if option.is_flag else "a text"
+        expected += " or a list of texts" if option.is_list else ""
+        wrong = next((item for item in value if not isinstance(item, str)), value) if isinstance(value, tuple) else value
+        why = f"expected {expected}, found {type(wrong).__name__}"
     return UsageError(f"{option.name} cannot be {value!r:.80}: {why}", code="usage-choice" if option.choices else "usage-argument")
 
 
-def _facts(value: Any) -> Any:
+def _facts(value: Any) -> Facts:
     from cudnn_resolve.facts.codec import from_mapping
 
     if isinstance(value, Facts):
         return value
     found = value.to_json() if hasattr(value, "to_json") else value
     if not isinstance(found, Mapping):
-        hint = "give a path, what detect() returned, or an object such as its to_json()"
+        hint = "give a path, the result of detect(), or an object such as its to_json()"
         raise UsageError(f"facts cannot be {value!r:.80}", code="usage-argument", hint=hint)
     return from_mapping(found, "the object given as `facts`")
 
 
+def undo_number(undo: Any, keywords: Mapping[str, Any]) -> int | None:
+    """Number of the `apply` to undo, None for the last one.
+
+    UsageError for an invalid number, or for other arguments that undo does not take.
+    """
+    if undo is not True and (not isinstance(undo, int) or undo < 1):
+        raise UsageError(f"undo cannot be {undo!r:.80}: expected True or a number of history()", code="usage-argument")
+    request = make(ApplyRequest, keywords)
+    allowed = ApplyRequest(python=request.python, env=request.env, dry_run=request.dry_run, force=request.force, restart=request.restart)
+    refused = [field.name for field in fields(ApplyRequest) if getattr(request, field.name) != getattr(allowed, field.name)]
+    if refused:
+        raise ContradictionError(f"undo takes no {refused[0]}")
+    return None if undo is True else undo
+
+
 def as_keywords(text: str, names: Collection[str]) -> str:
-    """A message that names options, as one that names the arguments of a function; commands in backquotes stay."""
+    """Rewrite the options in a message as arguments of a function; commands in backquotes stay."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(_example(part) if part.startswith("`") else re.sub(_OPTION, lambda found: _named(found, names), part) for part in parts)
+    return "".join(
+        _argument_with_value(part) if part.startswith("`") else re.sub(_OPTION, lambda found: _argument(found, names), part)
+        for part in parts
+    )
 
 
-def _named(found: re.Match[str], names: Collection[str]) -> str:
-    name = found[1].replace("-", "_")
-    return name if name in names else found[0]
+def _argument(option: re.Match[str], names: Collection[str]) -> str:
+    name = option[1].replace("-", "_")
+    return name if name in names else option[0]
 
 
-def _example(part: str) -> str:
-    """An option with its value in backquotes, as an argument with its value; a whole command stays."""
-    found = re.fullmatch(_EXAMPLE, part[1:-1])
+def _argument_with_value(quoted: str) -> str:
+    """Rewrite `` `--option value` `` as `` `option=value` ``; a whole command stays."""
+    found = re.fullmatch(_OPTION_WITH_VALUE, quoted[1:-1])
     if found is None:
-        return part
-    name = (found[1] or _SHORT[part[1:3]]).replace("-", "_")
+        return quoted
+    name = (found[1] or _SHORT[quoted[1:3]]).replace("-", "_")
     return f"`{name}={found[2].strip(chr(39))!r}`"

@@ -1,4 +1,4 @@
-"""What a list means by its versions and by what it says of the machine, as the tables know wheels, images and environments of conda."""
+"""Versions and base of a package list, translated to the wheels in the tables: index variants, conda builds, images."""
 
 from __future__ import annotations
 
@@ -20,74 +20,86 @@ _VARIANT = re.compile(r"\+(?:cu\d{2,3}|cpu)$")
 
 
 class Wheels:
-    """Versions as the tables know them: a variant's index, a build of conda, an image that brings its CUDA."""
+    """Wheel versions of listed packages; what cannot be translated is added to `gaps`."""
 
     def __init__(self, book: Book) -> None:
         self.book = book
         self.gaps: list[str] = []
 
-    def version(self, one: ListedPackage) -> str | None:
-        """The version of the wheel that is meant, or that a build of conda is judged as; None where there is none."""
-        if one.built_from is not None and is_framework(one.name, self.book):
-            self.gaps.append(f"{one.name} {one.version} is built from {one.built_from}, nobody knows how: it is not judged")
+    def version(self, package: ListedPackage) -> str | None:
+        """Version of the wheel that a listed package means, or that a conda build is judged as; None if there is none."""
+        name, version = package.name, package.version
+        if package.built_from is not None and is_framework(name, self.book):
+            self.gaps.append(f"{name} {version} is built from {package.built_from} in an unknown way: it is not judged")
             return None
-        if one.cuda == "cpu":
-            return f"{one.version}+cpu"
-        if one.cuda is None and one.channel is None:
-            known = [text for variant in one.variants if (text := f"{one.version}+{variant}") in self._known(one.name)]
-            if one.variants and not known and "+" not in one.version and has_variants(self._known(one.name)):
-                where = ", ".join(one.variants)
-                self.gaps.append(f"{one.name} {one.version} on the index of {where} is not known: judged as the plain wheel")
-            return max(known, key=Version, default=one.version)
-        is_known = self.book.framework_of(one.name) is not None
-        rows = [row for row in builds_of(one.name, self.book) if row.cuda is not None and row.version == one.version]
-        major, _, minor = (one.cuda or "").partition(".")
-        near = [row for row in rows if row.cuda is not None and (not one.cuda or row.cuda.major == int(major))]
-        if is_known and not near:
-            built = (
-                f"built for CUDA {one.cuda}, and no wheel of that version and CUDA is in the tables" if one.cuda else "not in the tables"
-            )
-            self.gaps.append(f"{one.name} {one.version} is {built}: it is not judged")
+        if package.cuda == "cpu":
+            return f"{version}+cpu"
+        if package.cuda is None and package.channel is None:
+            return self._of_variant(package)
+        if self.book.framework_of(name) is None:
+            return version
+        return self._of_conda(package)
+
+    def _of_variant(self, package: ListedPackage) -> str:
+        """Version on the index of a variant, if the tables know one."""
+        name, version = package.name, package.version
+        known = self._known(name)
+        variants = [text for variant in package.variants if (text := f"{version}+{variant}") in known]
+        if package.variants and not variants and "+" not in version and has_variants(known):
+            indexes = ", ".join(package.variants)
+            self.gaps.append(f"{name} {version} on the index of {indexes} is unknown: judged as the plain wheel")
+        return max(variants, key=Version, default=version)
+
+    def _of_conda(self, package: ListedPackage) -> str | None:
+        """Version of the wheel with the nearest CUDA to that of a conda build."""
+        name, version = package.name, package.version
+        major, _, minor = (package.cuda or "").partition(".")
+        rows = [row for row in builds_of(name, self.book) if row.cuda is not None and row.version == version]
+        near = [row for row in rows if row.cuda is not None and (not package.cuda or row.cuda.major == int(major))]
+        if not near:
+            built = f"built for CUDA {package.cuda}, and the tables have no wheel of that version and CUDA"
+            self.gaps.append(f"{name} {version} is {built if package.cuda else 'not in the tables'}: it is not judged")
             return None
-        if not is_known:
-            return one.version
-        best = min(near, key=lambda row: (abs(row.cuda.minor - int(minor or 0)) if row.cuda and one.cuda else 0, row.index != "default"))
-        if one.channel is not None:
-            self.gaps.append(
-                f"{one.name} {one.version} is a build of {one.channel[:40]}: judged as the wheel {best.wheel_version}, GPU code apart"
-            )
+
+        def distance(row: Build) -> tuple[int, bool]:
+            return (abs(row.cuda.minor - int(minor or 0)) if row.cuda and package.cuda else 0, row.index != "default")
+
+        best = min(near, key=distance)
+        if package.channel is not None:
+            origin = f"a build of {package.channel[:40]}"
+            self.gaps.append(f"{name} {version} is {origin}: judged as the wheel {best.wheel_version}, except for GPU code")
         return best.wheel_version
 
     def _known(self, name: str) -> set[str]:
         return {row.wheel_version for row in builds_of(name, self.book)} | {row.version for row in self.book.extra_releases(name)}
 
     def base(self, base: BaseEnvironment | None, packages: Mapping[str, str]) -> BaseEnvironment | None:
-        """The base with the versions of what it brings."""
+        """The base with the versions of the CUDA and cuDNN that it brings."""
         if base is None:
             return None
         for row in builds_of(base.of, self.book) if base.of is not None else ():
             if row.wheel_version == packages.get(row.package) and row.cuda is not None:
                 return replace(base, cuda=str(row.cuda), cudnn=str(row.cudnn) if row.cudnn else None)
         if base.cudnn is not None and base.cudnn.isdigit():
-            newest = max((one.version for one in self.book.cudnn_builds() if one.soname == int(base.cudnn)), default=None)
-            self.gaps.append(f"which cuDNN {base.cudnn} it is, is not told: judged with the newest, {newest}")
+            newest = max((build.version for build in self.book.cudnn_builds() if build.soname == int(base.cudnn)), default=None)
+            self.gaps.append(f"the exact version of cuDNN {base.cudnn} is unknown: judged as the newest, {newest}")
             return replace(base, cudnn=str(newest) if newest is not None else None)
         return base
 
 
 def builds_of(name: str, book: Book) -> tuple[Build, ...]:
-    """The builds of a distribution that the tables know; none for what is no framework."""
+    """Known builds of a distribution; none if it is not a framework."""
     framework = book.framework_of(name)
     return tuple(row for row in book.framework(framework).builds if row.package == name) if framework is not None else ()
 
 
 def has_variants(versions: Iterable[str]) -> bool:
-    """True for a package of which there are wheels on indexes of variants, `2.6.0+cu118`."""
-    return any(_VARIANT.search(text) for text in versions)
+    """True if there are wheels on variant indexes, such as `2.6.0+cu118`."""
+    return any(_VARIANT.search(version) for version in versions)
 
 
-def placed(base: BaseEnvironment | None, machine: Machine) -> Machine:
-    """The machine with what the file itself says of it: the image, or the environment of conda."""
+def on_base(machine: Machine, base: BaseEnvironment | None) -> Machine:
+    """The machine with the Python, distribution and CUDA libraries of the base: an image, or a conda environment."""
     if base is None:
         return machine
     if base.python is not None:
@@ -97,10 +109,11 @@ def placed(base: BaseEnvironment | None, machine: Machine) -> Machine:
     if base.os is not None:
         glibc = glibc_of(*split_os(base.os))
         machine = replace(machine, os=base.os, glibc=(2, int(glibc.partition(".")[2])) if glibc else None)
-    own = base.source == "conda"  # in an environment of conda the system's libraries are still there, in an image they are not
     toolkits = (Toolkit(version=base.cuda, source=base.source),) if base.cuda else ()
     copies = (CudnnCopy(version=base.cudnn, source=base.source, complete=True, owner=base.cudnn_of),) if base.cudnn else ()
-    return replace(machine, toolkits=(*toolkits, *(machine.toolkits if own else ())), cudnn=(*copies, *(machine.cudnn if own else ())))
+    if base.source == "conda":  # a conda environment sees the system's libraries, an image does not
+        toolkits, copies = (*toolkits, *machine.toolkits), (*copies, *machine.cudnn)
+    return replace(machine, toolkits=toolkits, cudnn=copies)
 
 
 def is_framework(name: str, book: Book) -> bool:

@@ -1,4 +1,4 @@
-"""`lock`: the request on every platform, resolved and merged into one lock; or a lock held against the present."""
+"""`lock`: resolve a request on every platform and merge the answers into one lock; or check an existing lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from packaging.tags import platform_tags
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.errors import ContradictionError, InputError
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk
@@ -27,69 +27,67 @@ from cudnn_resolve.locking.select import applies, machine_differences
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.gather import Question, gather_book, gather_facts, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
-from cudnn_resolve.operations.lock_memory import asked_of, remembered, with_memory
-from cudnn_resolve.operations.options import LOCK, LockRequest, Options, recast
-from cudnn_resolve.operations.plan import Answered, PlanResult, ranges_of, verdict_of_lock
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
+from cudnn_resolve.operations.lock_settings import locked_request, settings_from, with_lock_settings
+from cudnn_resolve.operations.machine_facts import gather_facts
+from cudnn_resolve.operations.options import LOCK, LockRequest, Options
+from cudnn_resolve.operations.plan import PlannedTargets, PlanResult, ranges_of, verdict_of_lock
+from cudnn_resolve.operations.question import Question, gather_book, gather_question
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.operations.settings import with_settings
 from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.requirement.machine import machine_of
-from cudnn_resolve.resolution.model import Conflict, Range, Resolution
+from cudnn_resolve.resolution.model import Range, Resolution
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.resolve import resolve_together
 
-TOLD = frozenset(
+_LOCK_WARNINGS = frozenset(
     {"advisory", "cuda-majors", "cudnn-majors", "driver-policy", "extra-not-installable", "from-source", "known-in-part", "left-out"}
     | {"overlay", "same-build", "older-repository", "older-toolkit", "requirements-guessed", "several-indexes"}
 )
-"""Warnings of a plan that hold for a lock, too; the others speak of the environment or of what is not known of the machine."""
+"""Warnings of a plan that apply to a lock; the others are about the environment or unknown facts of the machine."""
 
 
 class _Answers(Struct, frozen=True, kw_only=True):
-    """The answers for all platforms, or the plan that says why there is none for one."""
+    """The answers for all platforms."""
 
     question: Question
-    """That of the first platform."""
-    answers: tuple[Answer, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """What should be known of the answers, in words."""
-    conflict: Plan | None = None
-    outcome: Conflict | None = None
+    """For the first platform."""
+    answers: tuple[Answer, ...]
+    warnings: tuple[str, ...]
 
 
 class LockResult(Struct, Result, frozen=True, kw_only=True):
-    """What `lock` returns: the lock that was made, or the plan with the conflict."""
+    """Result of `lock`: the lock, or the plan with the conflict."""
 
     path: str
-    """`-` where none was written."""
+    """`-` if nothing was written."""
     lock: Lock | None = None
     text: str = ""
     changes: tuple[Change, ...] = ()
-    """Against the lock that was there."""
+    """Changes to the old lock."""
     warnings: tuple[str, ...] = ()
     plan: PlanResult | None = None
-    """With the conflict, where there is no lock."""
+    """Contains the conflict if there is no lock."""
     old: Lock | None = None
-    """The lock that was there."""
+    """The previous lock."""
     old_text: str | None = None
     ranges: tuple[Range, ...] = ()
-    """Where they are asked for: the versions that each party allows, on the first platform."""
+    """Versions that each party allows on the first platform, if requested."""
 
     @property
     def is_new(self) -> bool:
-        """True where the file did not hold it yet."""
+        """True if the file did not have this content yet."""
         return self.lock is not None and self.path != "-" and self.text != self.old_text
 
     @property
     def status(self) -> Literal["ok", "unsatisfiable"]:
-        """`unsatisfiable` where there is a conflict."""
+        """`unsatisfiable` for a conflict."""
         return "ok" if self.lock is not None else "unsatisfiable"
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `lock --format json` prints."""
+        """JSON object printed by `lock --format json`."""
         from cudnn_resolve.report.document import LockDocument, document, encode_lock
 
         if self.plan is not None:
@@ -101,148 +99,147 @@ class LockResult(Struct, Result, frozen=True, kw_only=True):
 
 
 class LockCheckResult(Struct, Result, frozen=True, kw_only=True):
-    """What `lock(check=True)` returns: every way in which the lock is not what it should be."""
+    """Result of `lock(check=True)`: everything that is wrong with the lock."""
 
     lock: Lock
     differences: tuple[Difference, ...] = ()
     overlays: tuple[str, ...] = ()
-    """Tables that lie over the shipped ones, in words."""
+    """Remarks on tables that override the shipped ones."""
 
     @property
     def status(self) -> Literal["current", "outdated"]:
-        """`outdated` where there is a difference."""
+        """`outdated` if there is any difference."""
         return "outdated" if self.differences else "current"
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `lock --check --format json` prints."""
+        """JSON object printed by `lock --check --format json`."""
         from cudnn_resolve.report.document import encode_check
 
         return encode_check(self.lock, self.differences, self.overlays)
 
 
-def make_lock(request: LockRequest, listener: Listener = NOBODY, machines: Sequence[Facts] = ()) -> LockResult:
-    """Resolve for every platform and write the lock; without one where there is no resolution.
+def make_lock(request: LockRequest, listener: Listener = SILENT, machines: Sequence[Facts] = ()) -> LockResult:
+    """Resolve for every platform and write the lock; there is none if there is no resolution.
 
-    `machines`: one of each platform, in the place of those that the request describes.
+    `machines`, one for each platform, replace those that the request describes.
     """
     _refuse_contradictions(request)
     path = request.output or LOCK
     old_text = None if path == "-" else _read_text(path)
     old = read(old_text, path) if old_text is not None else None
-    options = with_memory(request, remembered(old, path, request) if old is not None else None)
+    options = with_lock_settings(request, settings_from(old, path, request) if old is not None else None)
     if old is not None:
         for note in old.notes:
             listener.note(note)
         if old.tool is None:
-            listener.note(f"{path} was written by {old.file.created_by}; its pins are kept where they can be")
-    upgraded = frozenset() if request.upgrade else _names(request, old, listener)
-    found = _answers(options, None if request.upgrade else old, upgraded, listener, machines)
-    if found.conflict is not None:
-        assert found.outcome is not None
-        ranges = ranges_of(found.question, found.outcome) if request.ranges else ()
-        return LockResult(path=path, plan=grown(PlanResult, found.conflict, ranges=ranges), ranges=ranges)
-    made = _merged(found, options, old, path)
-    if request.ranges and found.answers:
-        made = replace(made, ranges=ranges_of(found.question, found.answers[0].resolution))
-    for note in found.question.source.notes:
+            listener.note(f"{path} was written by {old.file.created_by}; its pins are kept where possible")
+    upgraded = frozenset() if request.upgrade else _upgraded_packages(request, old, listener)
+    answers = _resolve_platforms(options, None if request.upgrade else old, upgraded, listener, machines)
+    if isinstance(answers, PlannedTargets):
+        ranges = ranges_of(answers.question, answers.outcome)
+        return LockResult(path=path, plan=recast(PlanResult, answers.plan, ranges=ranges), ranges=ranges)
+    result = _merged(answers, options, old, path)
+    result = replace(result, old_text=old_text, ranges=ranges_of(answers.question, answers.answers[0].resolution))
+    for note in answers.question.source.notes:
         listener.note(f"note: {note}")
-    if made.is_new:
-        write_atomic(path, made.text)
-    return replace(made, old_text=old_text)
+    if result.is_new:
+        write_atomic(path, result.text)
+    return result
 
 
-def check_lock(request: LockRequest, listener: Listener = NOBODY) -> LockCheckResult:
-    """The lock that is there, and every way in which it is not what it should be."""
+def check_lock(request: LockRequest, listener: Listener = SILENT) -> LockCheckResult:
+    """Compare the existing lock with its request, the tables and the machines."""
     _refuse_contradictions(request)
     path = request.output or LOCK
     lock = _existing(path)
-    book, facts = _machines(request)
-    found: list[Difference] = []
-    options = _only_platforms(request, lock, path)
-    answers = _answers(options, lock, frozenset(), listener)
-    if answers.conflict is not None and answers.conflict.conflict is not None:
-        conflict = answers.conflict.conflict
-        because = "; ".join(f"{one.what}: {one.because}" for one in conflict.causes)
-        found.append(Difference(what="resolution", locked=f"{len(lock.packages)} packages", now=conflict.message, because=because or None))
+    book, machines = _machines(request)
+    differences: list[Difference] = []
+    options = _on_locked_platforms(request, lock, path)
+    answers = _resolve_platforms(options, lock, frozenset(), listener)
+    if isinstance(answers, PlannedTargets):
+        assert answers.plan.conflict is not None
+        conflict = answers.plan.conflict
+        because = "; ".join(f"{cause.what}: {cause.because}" for cause in conflict.causes) or None
+        differences.append(Difference(what="resolution", locked=f"{len(lock.packages)} packages", now=conflict.message, because=because))
     else:
         question = answers.question
         if lock.tool is not None:
-            found += request_differences(lock.tool.request, asked_of(options, question.request, folder_of(path)))
-        found += resolution_differences(lock, answers.answers, question.source)
-    for one in facts:
-        found += (difference for difference in machine_differences(lock, one, book) if difference not in found)
+            differences += request_differences(lock.tool.request, locked_request(options, question.request, folder_of(path)))
+        differences += resolution_differences(lock, answers.answers, question.source)
+    for facts in machines:
+        differences += (misfit for misfit in machine_differences(lock, facts, book) if misfit not in differences)
         if lock.tool is None:
-            found = [*(difference for difference in _broken(path, one, book) if difference not in found), *found]
-    return LockCheckResult(lock=lock, differences=tuple(found), overlays=book.remarks)
+            differences = [*(fault for fault in _broken_by_foreign_lock(path, facts, book) if fault not in differences), *differences]
+    return LockCheckResult(lock=lock, differences=tuple(differences), overlays=book.remarks)
 
 
-def _broken(path: str, facts: Facts, book: Book) -> Iterator[Difference]:
-    """What `check` says breaks with a lock that another tool made."""
+def _broken_by_foreign_lock(path: str, facts: Facts, book: Book) -> Iterator[Difference]:
+    """Errors in the verdict on a lock of another tool."""
     verdict = verdict_of_lock(path, _read_text(path) or "", facts, book)
-    broken = ", ".join(f"{one.name} {one.version}" for one in verdict.frameworks if one.status == "breaks") or "the lock"
-    for one in verdict.findings:
-        if one.severity == "error":
-            because = one.evidence[0].text if one.evidence else None
-            yield Difference(what=f"verdict on {broken}", locked="breaks", now=one.summary, because=because)
+    broken = [f"{framework.name} {framework.version}" for framework in verdict.frameworks if framework.status == "breaks"]
+    what = f"verdict on {', '.join(broken) or 'the lock'}"
+    for finding in verdict.findings:
+        if finding.severity == "error":
+            because = finding.evidence[0].text if finding.evidence else None
+            yield Difference(what=what, locked="breaks", now=finding.summary, because=because)
 
 
 _TARGETS = ("framework", "packages", "requirement", "constraint", "group", "cuda", "cudnn")
-"""Settings that say what is asked for."""
+"""Settings that say what is requested."""
 
 
-def plan_behind(path: str, request: Options, listener: Listener = NOBODY) -> Answered:
-    """What leads to the pins of a lock for a machine like this one: the resolution, in a plan without actions."""
+def plan_behind_lock(path: str, request: Options, listener: Listener = SILENT) -> PlannedTargets:
+    """The resolution behind the pins of a lock, for a machine like this one, with a plan without actions."""
     lock = _existing(path)
-    asked = recast(LockRequest, request, allow_break=(), reinstall_package=())
-    old = remembered(lock, path, asked)  # what the lock was made for, whatever the project's settings ask for by now
-    asked = with_settings(asked, {name: value for name, value in old.items() if name in _TARGETS})
-    found = _answers(_only_platforms(asked, lock, path), lock, frozenset(), listener)
-    if found.conflict is not None:
-        assert found.outcome is not None
-        return Answered(plan=found.conflict, question=found.question, outcome=found.outcome)
+    lock_request = recast(LockRequest, request, allow_break=(), reinstall_package=())
+    stored = settings_from(lock, path, lock_request)  # the request of the lock, whatever the project's settings ask for today
+    lock_request = with_settings(lock_request, {name: value for name, value in stored.items() if name in _TARGETS})
+    answers = _resolve_platforms(_on_locked_platforms(lock_request, lock, path), lock, frozenset(), listener)
+    if isinstance(answers, PlannedTargets):
+        return answers
     here = next(iter(platform_tags()), "")
-    answer = next((one for one in found.answers if here.endswith(one.resolution.machine.arch)), found.answers[0])
-    targets = tuple(target.text for target in answer.resolution.request.targets)
-    plan = Plan(targets=targets, facts=found.question.facts)
-    for one in lock.packages:
-        pin = next((pin for pin in answer.resolution.pip if pin.name == one.name), None)
-        if pin is not None and one.version is not None and pin.version not in (None, str(one.version)):
-            listener.note(f"note: {path} holds {one.name} {one.version}; renewed it would hold {pin.version}, of which this tells")
-    return Answered(plan=plan, question=found.question, outcome=answer.resolution)
+    resolutions = [answer.resolution for answer in answers.answers]
+    resolution = next((candidate for candidate in resolutions if here.endswith(candidate.machine.arch)), resolutions[0])
+    for package in lock.packages:
+        pin = next((pin for pin in resolution.pip if pin.name == package.name), None)
+        if pin is not None and package.version is not None and pin.version not in (None, str(package.version)):
+            locked = f"{path} holds {package.name} {package.version}"
+            listener.note(f"note: {locked}; the reasons are for {pin.version}, which an updated lock would hold")
+    targets = tuple(target.text for target in resolution.request.targets)
+    plan = Plan(targets=targets, facts=answers.question.facts)
+    return PlannedTargets(plan=plan, question=answers.question, outcome=resolution)
 
 
 def _refuse_contradictions(request: LockRequest) -> None:
-    """UsageError for options that contradict each other; WorldError where no lock can be read or written here."""
+    """Reject options that exclude each other; raises WorldError if locks cannot be read or written here."""
     if request.check and (request.upgrade or request.upgrade_package):
-        raise UsageError(
-            "--check changes nothing, and --upgrade asks for changes", code="usage-contradiction", hint="leave one of them out"
-        )
+        raise ContradictionError("--check changes nothing, but --upgrade asks for changes")
     if request.no_facts and not request.check:
-        hint = "to lock for another machine say --platform and --python-version"
-        raise UsageError("--no-facts belongs to --check", code="usage-contradiction", hint=hint)
+        hint = "to lock for another machine, say --platform and --python-version"
+        raise ContradictionError("--no-facts needs --check", hint=hint)
     if request.no_facts and (request.facts or request.python):
-        raise UsageError("--no-facts and --facts or --python contradict each other", code="usage-contradiction")
+        raise ContradictionError("--no-facts cannot be combined with --facts or --python", hint=None)
     if request.check and request.output == "-":
-        raise UsageError("--check reads the lock from a file", code="usage-contradiction", hint=f"name it: -o FILE, default {LOCK}")
+        raise ContradictionError("--check reads the lock from a file", hint=f"name it: -o FILE, default {LOCK}")
     for word in request.packages:
         if word.endswith((".lock", ".toml")):
-            _refuse_lock(word)
+            _refuse_lock_file(word)
     require_pylock()
 
 
-def _refuse_lock(word: str) -> None:
-    """InputError or UsageError where a requirement is the name of a lock."""
+def _refuse_lock_file(word: str) -> None:
+    """Reject a requirement that names a lock file; raises InputError or ContradictionError."""
     text = _read_text(word) if disk.is_regular(word) else None
     if text is None:
         return
     if refusal := not_a_pylock(text, word):
         raise refusal
     if kind_of(text) is not None:
-        raise UsageError(f"{word} is a lock, and no requirement", code="usage-contradiction", hint=f"name it after -o: -o {word}")
+        raise ContradictionError(f"{word} is a lock, not a requirement", hint=f"name it after -o: -o {word}")
 
 
 def _read_text(path: str) -> str | None:
-    """The text of the lock; None where there is none."""
+    """Text of the lock; None without one."""
     try:
         return read_bounded(path, LIMIT_BYTES, "lock")
     except InputError as error:
@@ -252,116 +249,120 @@ def _read_text(path: str) -> str | None:
 
 
 def _existing(path: str) -> Lock:
-    """The lock at `path`; InputError where there is none."""
+    """The lock at `path`; InputError without one."""
     text = _read_text(path)
     if text is None:
         raise InputError(f"there is no lock {path}", code="lock-missing", hint="`cudnn-resolve lock` writes one")
     return read(text, path)
 
 
-def _names(request: LockRequest, old: Lock | None, listener: Listener) -> frozenset[str]:
-    """The packages of `--upgrade-package`; one that the lock does not have is said."""
-    names = frozenset(str(canonicalize_name(one)) for one in request.upgrade_package)
-    known = {one.name for one in old.packages} if old is not None else set()
+def _upgraded_packages(request: LockRequest, old: Lock | None, listener: Listener) -> frozenset[str]:
+    """The packages of `--upgrade-package`; notes those that are not in the lock."""
+    names = frozenset(str(canonicalize_name(name)) for name in request.upgrade_package)
+    known = {package.name for package in old.packages} if old is not None else set()
     for name in sorted(names - known):
-        listener.note(f"{name} is not in the lock: there is no pin of it to leave")
+        listener.note(f"{name} is not in the lock: there is no pin to upgrade")
     return names
 
 
-def _merged(found: _Answers, options: LockRequest, old: Lock | None, path: str) -> LockResult:
-    """The lock of the answers, with what is still known from the old one."""
-    question = found.question
+def _merged(answers: _Answers, options: LockRequest, old: Lock | None, path: str) -> LockResult:
+    """Merge the answers into a lock, with what is still valid of the old one."""
+    question = answers.question
     base = folder_of("." if path == "-" else path, is_folder=path == "-")
-    answers = _completed(found.answers, old, question.source)
+    completed_answers = _completed(answers.answers, old, question.source)
     matrix = "+".join(layer.version() for layer in question.book.layers)
-    made = merge(answers, request=asked_of(options, question.request, base), matrix=matrix, base=base)
-    made = keep_records(made, old)
-    unable = made.tool.preload_note if made.tool is not None else None  # what an installer of the lock cannot do
-    warnings = found.warnings if unable is None else (*found.warnings, unable)
-    return LockResult(path=path, lock=made, text=write(made), old=old, changes=changes(old, made), warnings=warnings)
+    lock = merge(completed_answers, request=locked_request(options, question.request, base), matrix=matrix, base=base)
+    lock = keep_records(lock, old)
+    preload_note = lock.tool.preload_note if lock.tool is not None else None  # installers of the lock cannot set up the preload
+    warnings = answers.warnings if preload_note is None else (*answers.warnings, preload_note)
+    return LockResult(path=path, lock=lock, text=write(lock), old=old, changes=changes(old, lock), warnings=warnings)
 
 
 def _completed(answers: Sequence[Answer], old: Lock | None, source: IndexClient) -> Sequence[Answer]:
-    """The answers with sizes and hashes that the index did not give: from the old lock, and where it can be asked for them."""
+    """Add sizes and hashes that the index did not list: from the old lock, else by requesting the files."""
     known, lacking = incomplete_files(answers, old)
     if lacking:
-        known.update(zip((one.url for one in lacking), source.completed(lacking), strict=True))
+        known.update(zip((file.url for file in lacking), source.completed(lacking), strict=True))
     return with_file_details(answers, known)
 
 
-def _only_platforms(request: LockRequest, lock: Lock, path: str) -> LockRequest:
-    """What a lock is asked when it is checked: the present request, on the platforms and the Python that it is for."""
-    below = remembered(lock, path, request)
+def _on_locked_platforms(request: LockRequest, lock: Lock, path: str) -> LockRequest:
+    """The present request, for the platforms and the Python of an existing lock."""
+    settings = settings_from(lock, path, request)
     if lock.tool is None:
-        return with_memory(request, below)
-    below["python-version"] = lock.tool.python
-    below.setdefault("platforms", [one.platform for one in lock.tool.stacks])
-    nothing = dict.fromkeys(("machine", "driver", "python_version", "glibc", "os", "facts", "python", "platform", "given"))
-    return with_memory(replace(request, gpu=(), platforms=(), **nothing), below)
+        return with_lock_settings(request, settings)
+    settings["python-version"] = lock.tool.python
+    settings.setdefault("platforms", [stack.platform for stack in lock.tool.stacks])
+    unset = dict.fromkeys(("machine", "driver", "python_version", "glibc", "os", "facts", "python", "platform", "given"))
+    return with_lock_settings(replace(request, gpu=(), platforms=(), **unset), settings)
 
 
 def _machines(request: LockRequest) -> tuple[Book, tuple[Facts, ...]]:
-    """The tables, and the facts of each machine that a lock is held against: none with `no_facts`, unless some are stated."""
-    options = with_memory(request, None)
+    """The tables, and the machines that a lock must fit: with `no_facts` none, unless facts are stated."""
+    options = with_lock_settings(request, None)
     book = gather_book(options)
     stated = options.assumptions
     if options.no_facts and not (stated.elsewhere or stated.driver or stated.gpus or stated.glibc or stated.os):
         return book, ()
     if options.no_facts:
         options = replace(options, given=Facts())
-    return book, tuple(gather_facts(one, book) for one in _each(options))
+    return book, tuple(gather_facts(platform_options, book) for platform_options in _by_platform(options))
 
 
-def _each(options: LockRequest, machines: Sequence[Facts] = ()) -> list[LockRequest]:
+def _by_platform(options: LockRequest, machines: Sequence[Facts] = ()) -> list[LockRequest]:
     """The options for each platform, or for each of the machines."""
     if machines:
-        return [replace(options, given=one, platform=None, platforms=()) for one in machines]
-    return [replace(options, platform=one) for one in options.platforms or (options.platform,)]
+        return [replace(options, given=facts, platform=None, platforms=()) for facts in machines]
+    return [replace(options, platform=platform) for platform in options.platforms or (options.platform,)]
 
 
-def _answers(
+def _resolve_platforms(
     options: LockRequest, old: Lock | None, upgraded: frozenset[str], listener: Listener, machines: Sequence[Facts] = ()
-) -> _Answers:
-    """The answer for each platform; the pins of the old lock are tried first, but for those `upgraded`."""
-    one, *others = _each(options, machines)
-    first = gather_question(one, fresh=True, verb="lock", listener=listener)
+) -> _Answers | PlannedTargets:
+    """Resolve for each platform, or return the conflict; pins of the old lock are preferred, except those `upgraded`."""
+    first_options, *other_options = _by_platform(options, machines)
+    first = gather_question(first_options, fresh=True, verb="lock", listener=listener)
     context = first.request.context
     if len(options.platforms) > 1:
-        context = (*(pair for pair in context if pair[0] != "--platform"), *(("--platform", name) for name in options.platforms))
+        platforms = (("--platform", name) for name in options.platforms)
+        context = (*(pair for pair in context if pair[0] != "--platform"), *platforms)
     if options.output is not None:
         context = (*context, ("--output", options.output))
     first = replace(first, request=replace(first.request, context=context))
-    questions = [_fresh(each, old, upgraded) for each in (first, *(_elsewhere(first, other) for other in others))]
-    source = first.source
-    progress = Steps(listener)
-    found = resolve_together(first.book, [(each.machine, open_request(each.request, source, progress)) for each in questions])
-    if isinstance(found, tuple):
-        number, conflict = found
-        return _Answers(question=first, conflict=make_plan(questions[number].facts, conflict, first.book, source), outcome=conflict)
-    answers = [_answer(resolution, question) for resolution, question in zip(found, questions, strict=True)]
-    told = dict.fromkeys(text for _, texts in answers for text in texts)
-    return _Answers(question=first, answers=tuple(answer for answer, _ in answers), warnings=tuple(told))
+    others = (_on_other_platform(first, other) for other in other_options)
+    questions = [_for_lock(question, old, upgraded) for question in (first, *others)]
+    progress = SearchProgress(listener)
+    requests = [(question.machine, open_request(question.request, first.source, progress)) for question in questions]
+    outcome = resolve_together(first.book, requests)
+    if isinstance(outcome, tuple):
+        number, conflict = outcome
+        plan = make_plan(questions[number].facts, conflict, first.book, first.source)
+        return PlannedTargets(plan=plan, question=first, outcome=conflict)
+    answers = [_answer(resolution, question) for resolution, question in zip(outcome, questions, strict=True)]
+    warnings = dict.fromkeys(warning for _, warnings in answers for warning in warnings)
+    return _Answers(question=first, answers=tuple(answer for answer, _ in answers), warnings=tuple(warnings))
 
 
-def _elsewhere(question: Question, options: LockRequest) -> Question:
+def _on_other_platform(question: Question, options: LockRequest) -> Question:
     """The same question for another platform."""
     facts = gather_facts(options, question.book)
     return replace(question, facts=facts, machine=replace(machine_of(facts, question.book), pip={}, requires={}))
 
 
-def _fresh(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
-    """The question for an empty environment on a system without libraries, the pins of the old lock preferred."""
+def _for_lock(question: Question, old: Lock | None, upgraded: frozenset[str]) -> Question:
+    """The question for a system without CUDA libraries or packages, preferring the pins of the old lock."""
     machine, request = replace(question.machine, toolkits=(), cudnn=(), apt={}), question.request
     if machine.python is not None:  # a lock is for every patch release of its Python
         machine = replace(machine, python_full=f"{machine.python[0]}.{machine.python[1]}")
     if old is not None:
-        entries = (one for one in old.packages if one.version is not None and one.name not in upgraded)
-        request = replace(request, preferences={one.name: str(one.version) for one in entries if applies(one.marker, old, machine)})
+        pinned = (package for package in old.packages if package.version is not None and package.name not in upgraded)
+        preferences = {package.name: str(package.version) for package in pinned if applies(package.marker, old, machine)}
+        request = replace(request, preferences=preferences)
     return replace(question, machine=machine, request=request)
 
 
 def _answer(resolution: Resolution, question: Question) -> tuple[Answer, list[str]]:
-    """The answer for one platform, and what should be known of it."""
+    """The answer for one platform, and its warnings."""
     plan = make_plan(fresh_environment(question.facts), resolution, question.book, question.source)
     answer = Answer(resolution=resolution, stack=stack_of(resolution, plan.environment, question.book))
-    return answer, [one.message for one in plan.warnings if one.code in TOLD]
+    return answer, [warning.message for warning in plan.warnings if warning.code in _LOCK_WARNINGS]

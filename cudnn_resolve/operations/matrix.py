@@ -1,4 +1,4 @@
-"""`matrix`: what the tables hold, one thing of them, and whether they are sound."""
+"""`matrix`: overview of the tables, lookups in them, and the results of their check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
-from cudnn_resolve.errors import UsageError
+from cudnn_resolve.errors import UsageError, did_you_mean
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import find
 from cudnn_resolve.matrix.position import Fault
@@ -24,38 +24,38 @@ SCHEMA = "cudnn-resolve/matrix/1"
 Stack = Literal["cudnn", "cuda", "driver", "gpu", "machine"]
 STACK: tuple[Stack, ...] = ("cudnn", "cuda", "driver", "gpu", "machine")
 _Rows = tuple[dict[str, Any], ...]
-"""Rows in the columns of their tables."""
+"""Rows with the columns of their tables."""
 
 
 class _MatrixResult(Struct, Result, frozen=True, kw_only=True):
-    """What the results of `matrix` have in common."""
+    """Base class of the results of `matrix`."""
 
     version: str
-    """That of the tables."""
+    """Version of the tables."""
     overlays: tuple[str, ...] = ()
-    """The rows that lie over the shipped tables, in words."""
+    """Remarks on tables that override the shipped ones."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `matrix --format json` prints."""
+        """JSON object printed by `matrix --format json`."""
         from cudnn_resolve.report.json import plain as builtins
 
-        return {"schema": SCHEMA, **{name: one for name, one in builtins(self).items() if name != "overlays" or one}}
+        return {"schema": SCHEMA, **{name: value for name, value in builtins(self).items() if name != "overlays" or value}}
 
 
 class ListedFramework(Struct, frozen=True, kw_only=True):
-    """A framework that the tables know."""
+    """A framework in the tables."""
 
     name: str
     title: str
     packages: tuple[str, ...]
-    """Its distributions."""
+    """Names of its distributions."""
     releases: str
-    """The oldest and the newest, `1.13.1 to 2.9.0`."""
+    """Oldest and newest release, `1.13.1 to 2.9.0`."""
     builds: int
 
 
 class MatrixListResult(_MatrixResult, frozen=True, kw_only=True):
-    """What `matrix list` returns: everything that can be looked up."""
+    """Result of `matrix list`: everything that can be looked up."""
 
     frameworks: tuple[ListedFramework, ...]
     packages: tuple[str, ...]
@@ -63,7 +63,7 @@ class MatrixListResult(_MatrixResult, frozen=True, kw_only=True):
 
 
 class ShownFramework(Struct, frozen=True, kw_only=True):
-    """The head of a framework."""
+    """General facts about a framework."""
 
     name: str
     title: str
@@ -79,7 +79,7 @@ class DriverFloor(Struct, frozen=True, kw_only=True):
 
 
 class ShownBuild(Struct, frozen=True, kw_only=True):
-    """A build of a framework in the columns of its table, and what follows from it."""
+    """A build of a framework: the columns of its table, and derived values."""
 
     version: str
     variant: str
@@ -106,14 +106,14 @@ class ShownBuild(Struct, frozen=True, kw_only=True):
 
 
 class ShownSource(Struct, frozen=True, kw_only=True):
-    """Where a row was read, and when."""
+    """Where and when a row was read."""
 
     where: str
     read: str
 
 
 class MatrixFrameworkResult(_MatrixResult, frozen=True, kw_only=True):
-    """What `matrix show FRAMEWORK` returns: its builds, the newest first."""
+    """Result of `matrix show FRAMEWORK`: its builds, newest first."""
 
     framework: ShownFramework
     builds: tuple[ShownBuild, ...]
@@ -123,7 +123,7 @@ class MatrixFrameworkResult(_MatrixResult, frozen=True, kw_only=True):
 
 
 class MatrixStackResult(_MatrixResult, frozen=True, kw_only=True):
-    """What `matrix show cudnn`, `cuda`, `driver` or `gpu` returns: rows in the columns of the tables that speak of it."""
+    """Result of `matrix show` for `cudnn`, `cuda`, `driver`, `gpu` or `machine`: rows with the columns of their tables."""
 
     show: Stack
     builds: _Rows | UnsetType = UNSET
@@ -139,31 +139,31 @@ class MatrixStackResult(_MatrixResult, frozen=True, kw_only=True):
 
 
 class LiveReport(Struct, frozen=True, kw_only=True):
-    """What the comparison with an index found."""
+    """Result of the comparison with an index."""
 
     rows: int
-    """That were compared."""
+    """Number of rows that were compared."""
     faults: tuple[Fault, ...]
     unread: tuple[str, ...]
-    """What could not be compared, and why."""
+    """Rows that could not be compared, and why."""
 
 
 class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
-    """What `matrix check` returns: every fault of the tables."""
+    """Result of `matrix check`: every fault in the tables."""
 
     faults: tuple[Fault, ...]
     tables: tuple[str, ...]
-    """The folders that were looked through."""
+    """Folders that were checked."""
     live: LiveReport | None = None
-    """The comparison with the index, where it was asked for and the tables are sound."""
+    """Comparison with the index, if requested and the tables have no fault."""
 
     @property
     def status(self) -> Literal["ok", "faulty"]:
-        """`faulty` where there is a fault, or a row that is not as the index says."""
+        """`faulty` for any fault, including a difference from the index."""
         return "faulty" if self.faults or (self.live is not None and self.live.faults) else "ok"
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `matrix check --format json` prints."""
+        """JSON object printed by `matrix check --format json`."""
         from cudnn_resolve.report.json import plain as builtins
 
         live = {} if self.live is None else {"live": builtins(self.live)}
@@ -174,16 +174,16 @@ V_co = TypeVar("V_co", bound=_MatrixResult, covariant=True)
 
 
 class Answer(Struct, Generic[V_co], frozen=True, kw_only=True):
-    """An answer of the tables, as a text and as a value; the one that nobody asks for is not made."""
+    """A lookup in the tables as a text and as a value, each made on demand."""
 
     book: Book
     text: Callable[..., str]
-    """The answer in a `style` and a `width`."""
+    """Takes a `style` and a `width`."""
     value: Callable[[], V_co]
 
 
 def everything(book: Book) -> Answer[MatrixListResult]:
-    """Frameworks and tables."""
+    """All frameworks and packages."""
     from cudnn_resolve.report.matrix import render_list
 
     return Answer(book=book, text=partial(render_list, book), value=partial(_list, book))
@@ -197,17 +197,23 @@ def _list(book: Book) -> MatrixListResult:
         version=book.version,
         overlays=book.remarks,
         frameworks=tuple(
-            ListedFramework(name=one.name, title=one.title, packages=one.packages, releases=span(one.builds), builds=len(one.builds))
-            for one in frameworks
+            ListedFramework(
+                name=framework.name,
+                title=framework.title,
+                packages=framework.packages,
+                releases=span(framework.builds),
+                builds=len(framework.builds),
+            )
+            for framework in frameworks
         ),
         packages=book.packages(),
     )
 
 
 def look_up(book: Book, name: str, which: str | None) -> Answer[MatrixFrameworkResult | MatrixStackResult]:
-    """A framework, or its releases in `which`; or what the tables say of `cudnn`, `cuda`, `driver` or `gpu`.
+    """Look up a framework, or its releases in `which`; or `cudnn`, `cuda`, `driver`, `gpu` or `machine`.
 
-    UsageError where the tables know nothing of that name or release.
+    UsageError for an unknown name or release.
     """
     stack = {"cudnn": _cudnn, "cuda": _cuda, "driver": _driver, "gpu": _gpu, "machine": _machine}.get(name)
     return stack(book, which) if stack is not None else _framework(book, name, which)
@@ -220,8 +226,7 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
     try:
         found = digest(book, name, None if which is None else _specifier(which))
     except KeyError:
-        near = book.nearest(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join((*book.frameworks(), *STACK))}"
+        hint = did_you_mean(book.nearest(name)) or f"the names are {', '.join((*book.frameworks(), *STACK))}"
         raise UsageError(f"the matrix knows no framework {name!r}", code="framework-unknown", hint=hint) from None
     if not found.entries:
         known = span(found.framework.builds)
@@ -231,10 +236,10 @@ def _framework(book: Book, name: str, which: str | None) -> Answer[MatrixFramewo
 
 
 def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
-    """A framework with the builds that were asked for."""
+    """A framework with the selected builds."""
     framework = found.framework
     table = f"framework/{framework.name}"
-    sources = {id_: book.source(table, id_) for id_ in sorted({id_ for one in found.entries for id_ in one.build.source})}
+    sources = {id_: book.source(table, id_) for id_ in sorted({id_ for entry in found.entries for id_ in entry.build.source})}
     return MatrixFrameworkResult(
         version=book.version,
         overlays=book.remarks,
@@ -242,7 +247,7 @@ def shown(book: Book, found: Digest) -> MatrixFrameworkResult:
         builds=tuple(map(_build, found.entries)),
         bounds=_rows(framework.bounds),
         traps=_rows(book.traps(framework.name)),
-        sources={id_: ShownSource(where=one.where, read=one.read) if one else None for id_, one in sources.items()},
+        sources={id_: ShownSource(where=source.where, read=source.read) if source else None for id_, source in sources.items()},
     )
 
 
@@ -268,27 +273,27 @@ def _text(value: object | None) -> str | None:
 
 
 def _stack(book: Book, show: Stack, text: Callable[..., str], rows: Callable[[], dict[str, _Rows]]) -> Answer[MatrixStackResult]:
-    """What the tables say of one part of the stack: drawn by `text`, and as the rows of their arrays."""
+    """Lookup of one part of the stack: its text, and its rows by array."""
     return Answer(book=book, text=text, value=lambda: MatrixStackResult(version=book.version, overlays=book.remarks, show=show, **rows()))
 
 
 def _cudnn(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_cudnn
 
-    builds = [one for one in book.cudnn_builds() if which is None or str(one.version) in _specifier(which)]
-    _some(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
+    builds = [build for build in book.cudnn_builds() if which is None or str(build.version) in _specifier(which)]
+    _require_rows(builds, "cuDNN", which, str(book.cudnn_builds()[0].version), str(book.cudnn_builds()[-1].version))
     return _stack(book, "cudnn", partial(render_cudnn, builds), lambda: {"builds": _rows(builds)})
 
 
 def _cuda(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     from cudnn_resolve.report.matrix_stack import render_cuda
 
-    releases = [one for one in book.cuda_releases() if which is None or str(one.cuda) in _specifier(which)]
-    _some(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
+    releases = [release for release in book.cuda_releases() if which is None or str(release.cuda) in _specifier(which)]
+    _require_rows(releases, "CUDA", which, str(book.cuda_releases()[0].cuda), str(book.cuda_releases()[-1].cuda))
 
     def rows() -> dict[str, _Rows]:
-        drivers = [one for one in book.minimums() if any(one.cuda == each.cuda for each in releases)]
-        majors = {each.cuda.major for each in releases}
+        drivers = [minimum for minimum in book.minimums() if any(minimum.cuda == release.cuda for release in releases)]
+        majors = {release.cuda.major for release in releases}
         floors = [floor for floor in book.rows(Floor) if floor.cuda_major in majors]
         return {"releases": _rows(releases), "minimums": _rows(drivers), "floors": _rows(floors)}
 
@@ -304,8 +309,8 @@ def _driver(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         driver = DriverVersion(which.removeprefix("R"))
     except ValueError:
         raise UsageError(f"{which!r} is not a driver version", code="driver-version", hint="such as 550.54.15, 550 or R550") from None
-    branches = [one for one in book.branches() if one.number == driver.major]
-    forward = [one for one in book.forward() if one.base == driver.major]
+    branches = [branch for branch in book.branches() if branch.number == driver.major]
+    forward = [row for row in book.forward() if row.base == driver.major]
     draw = partial(render_driver, book, driver)
     return _stack(book, "driver", draw, lambda: {"branches": _rows(branches), "forward": _rows(forward)})
 
@@ -319,33 +324,35 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
     try:
         capability = card.capability if card else Capability.parse(which)
     except ValueError:
-        near = book.nearest_cards(which)
-        hint = f"did you mean {' or '.join(near)}?" if near else "a card such as T4, or a compute capability such as 8.9 or sm_89"
+        hint = did_you_mean(book.nearest_cards(which)) or "a card such as T4, or a compute capability such as 8.9 or sm_89"
         raise UsageError(f"the matrix knows no GPU {which!r}", code="gpu-unknown", hint=hint) from None
     architecture = book.architecture(capability)
     if architecture is None:
-        known = ", ".join(str(one.capability) for one in book.architectures())
+        known = ", ".join(str(row.capability) for row in book.architectures())
         raise UsageError(f"the matrix knows no compute capability {capability}", code="gpu-unknown", hint=f"it knows {known}")
 
     def rows() -> dict[str, _Rows]:
         peaks = book.peaks_of(card) if card else ()
         return {
             "architectures": _rows([architecture]),
-            "cards": _rows([card] if card else [one for one in book.cards() if one.capability == capability]),
-            "peaks": tuple({**plain(one), "confidence": "memory" if book.from_memory("gpu/peak", one.source) else None} for one in peaks),
+            "cards": _rows([card] if card else [other for other in book.cards() if other.capability == capability]),
+            "peaks": tuple(
+                {**plain(peak), "confidence": "memory" if book.from_memory("gpu/peak", peak.source) else None} for peak in peaks
+            ),
         }
 
     return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)
 
 
 def _machine(book: Book, which: str | None) -> Answer[MatrixStackResult]:
-    from cudnn_resolve.operations.gather import facts_of_place, places
+    from cudnn_resolve.operations.machine_facts import facts_of_place, places
     from cudnn_resolve.report.matrix_stack import render_places
 
     found = places(book)
     if which is not None:
-        facts_of_place(which, book)  # a name that nobody knows is told with the nearest
-        found = tuple(one for one in (find(found, which),) if one is not None)
+        facts_of_place(which, book)  # rejects an unknown name with the nearest ones
+        place = find(found, which)
+        found = (place,) if place is not None else ()
     return _stack(book, "machine", partial(render_places, found), lambda: {"places": _rows(found)})
 
 
@@ -365,6 +372,6 @@ def _specifier(text: str) -> Any:
         raise UsageError(f"{text!r} is neither a version nor a version specifier", code="version-specifier", hint=hint) from None
 
 
-def _some(found: Sequence[Any], what: str, which: str | None, first: str, last: str) -> None:
+def _require_rows(found: Sequence[Any], what: str, which: str | None, first: str, last: str) -> None:
     if not found:
         raise UsageError(f"the matrix knows no {what} {which}", code="version-unknown", hint=f"it knows {first} to {last}")

@@ -1,13 +1,14 @@
-"""`matrix check --live`: a sample of rows held against what the package index says today.
+"""`matrix check --live`: compare a sample of rows with the package index.
 
-Rows of three kinds are drawn: releases of a package, builds of a framework on the default index, and evidence, for which the wheel is
-read again where it is small. An index goes on: a release that was withdrawn since, and a wheel that was added, are told as well.
+Rows of three kinds are drawn: releases of a package, builds of a framework on the default index, and evidence, for which small wheels
+are read again. Indexes change: releases that were withdrawn and wheels that were added since are reported as well.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -26,60 +27,60 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Build, Plain, WheelRelease
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
-from cudnn_resolve.operations.listener import NOBODY, Listener, pace
+from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.requirement.source import File, Offer
 from cudnn_resolve.resolution.release import parse_version
 
 LARGEST_WHEEL_BYTES = 48 << 20
-"""Wheels beyond are not read again."""
+"""Larger wheels are not read again."""
 _ARCHITECTURES = ("x86_64", "aarch64")
 _ROW_TYPES: dict[str, type[Plain]] = {"wheel": WheelRelease, "framework": Build, "evidence": WheelEvidence}
 
 
-class _Drawn(Struct, frozen=True, kw_only=True):
-    """A row, and the package and release that it speaks of."""
+class _Sample(Struct, frozen=True, kw_only=True):
+    """A row, with its package and release."""
 
     placed: Placed[Any]
     package: str
     version: str
-    compare: Callable[[_Drawn, Offer, IndexClient], Iterator[str]]
+    compare: Callable[[_Sample, Offer, IndexClient], Iterator[str]]
 
 
 def open_client(index_url: str | None) -> IndexClient:
-    """The index that is named, or that this interpreter's pip or uv is configured for; what it says is never taken from a cache."""
+    """Client for the named index, or the one configured for this interpreter's pip or uv; it uses no cache."""
     return IndexClient(own_settings(Options(index_url=index_url), environment()))
 
 
-def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Listener = NOBODY) -> LiveReport:
-    """Compare `count` rows; the same ones for a seed and the same tables."""
+def compare(book: Book, client: IndexClient, count: int, seed: str, listener: Listener = SILENT) -> LiveReport:
+    """Compare `count` rows; the seed and the tables decide which."""
     began = clock.seconds()
-    drawn = _draw(book, count, random.Random(seed))  # noqa: S311 - a sample
-    client.prefetch(dict.fromkeys(one.package for one in drawn))
+    samples = _draw(book, count, random.Random(seed))  # noqa: S311 - a sample
+    client.prefetch(dict.fromkeys(sample.package for sample in samples))
     faults: list[Fault] = []
     unread: list[str] = []
-
-    for number, one in enumerate(drawn):
-        listener.tell(f"{pace(number, len(drawn), 'rows', began)}; {one.package} {one.version}")
+    for number, sample in enumerate(samples):
+        listener.tell(f"{pace(number, len(samples), 'rows', began)}; {sample.package} {sample.version}")
         try:
-            faults.extend(one.placed.fault("", f"{one.package} {one.version}: {text}") for text in _differences(one, client))
+            faults.extend(sample.placed.fault("", f"{sample.package} {sample.version}: {text}") for text in _differences(sample, client))
         except (IndexUnavailableError, WorldError, _UnreadError) as error:
-            unread.append(f"{one.package} {one.version}: {error}")
-    return LiveReport(rows=len(drawn) - len(unread), faults=tuple(faults), unread=tuple(unread))
+            unread.append(f"{sample.package} {sample.version}: {error}")
+    return LiveReport(rows=len(samples) - len(unread), faults=tuple(faults), unread=tuple(unread))
 
 
 class _UnreadError(Exception):
-    """A wheel that was not read; the text says why."""
+    """A row that could not be compared; the text says why."""
 
 
-def _draw(book: Book, count: int, dice: random.Random) -> list[_Drawn]:
-    """Rows of the three kinds in turn, each from a table drawn before, so that a long table counts no more than a short one."""
-    tables = {kind: sorted(name for name in book.names() if name.startswith(f"{kind}/")) for kind in ("wheel", "framework", "evidence")}
-    drawn: dict[tuple[str, int], _Drawn] = {}
+def _draw(book: Book, count: int, dice: random.Random) -> list[_Sample]:
+    """Draw rows of the three kinds in turn, first a table, then a row, so that long tables count no more than short ones."""
+    kinds = ("wheel", "framework", "evidence")
+    tables = {kind: sorted(name for name in book.names() if name.startswith(f"{kind}/")) for kind in kinds}
+    drawn: dict[tuple[str, int], _Sample] = {}
     for number in range(count * 4):
         if len(drawn) == count:
             break
-        kind = ("wheel", "framework", "evidence")[number % 3]
+        kind = kinds[number % 3]
         if not tables[kind]:
             continue
         name = dice.choice(tables[kind])
@@ -96,55 +97,56 @@ def _draw(book: Book, count: int, dice: random.Random) -> list[_Drawn]:
         version = row.version if kind != "framework" else row.wheel_version or row.version
         if isinstance(version, tuple):
             version = dice.choice(version)
-        how = {"wheel": _release, "framework": _build, "evidence": _evidence}[kind]
-        drawn.setdefault((f"{name} {version}", placed.position), _Drawn(placed=placed, package=package, version=version, compare=how))
+        compare_row = {"wheel": _compare_release, "framework": _compare_build, "evidence": _compare_evidence}[kind]
+        sample = _Sample(placed=placed, package=package, version=version, compare=compare_row)
+        drawn.setdefault((f"{name} {version}", placed.position), sample)
     return list(drawn.values())
 
 
-def _differences(one: _Drawn, client: IndexClient) -> Iterator[str]:
-    listing = client.listing(one.package)
+def _differences(sample: _Sample, client: IndexClient) -> Iterator[str]:
+    listing = client.listing(sample.package)
     if listing is None or not listing.offers:
         if listing is not None and listing.is_partial:
-            raise _UnreadError("the index could not be asked")
+            raise _UnreadError("the index could not be reached")
         yield "the index does not have the package"
         return
-    wanted = parse_version(one.version)
+    wanted = parse_version(sample.version)
     offer = next((offer for offer in listing.offers if parse_version(offer.version) == wanted), None)
     if offer is None:
         yield "the index does not have the release"
         return
-    yield from one.compare(one, offer, client)
+    yield from sample.compare(sample, offer, client)
 
 
-def _build(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:  # noqa: ARG001 - as the others
-    yield from _withdrawal(offer, said=one.placed.row.yanked)
+def _compare_build(sample: _Sample, offer: Offer, client: IndexClient) -> Iterator[str]:  # noqa: ARG001 - like the others
+    yield from _withdrawal(offer, is_yanked=sample.placed.row.yanked)
 
 
-def _withdrawal(offer: Offer, *, said: bool) -> Iterator[str]:
-    withdrawn = all(file.yanked is not None for file in offer.files)
-    if withdrawn != said:
-        yield (
-            "the index has withdrawn it, the row does not say so" if withdrawn else "the row says that it is withdrawn, the index does not"
-        )
+def _withdrawal(offer: Offer, *, is_yanked: bool) -> Iterator[str]:
+    is_withdrawn = all(file.yanked is not None for file in offer.files)
+    if is_withdrawn and not is_yanked:
+        yield "the index has withdrawn it, but the row does not say so"
+    elif is_yanked and not is_withdrawn:
+        yield "the row says that it is withdrawn, but the index does not"
 
 
-def _release(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
-    row = one.placed.row
-    yield from _withdrawal(offer, said=row.yanked)
-    said = {_plain_specifier(file.requires_python) for file in offer.files} - {""}
-    if _plain_specifier(row.requires_python) not in (said or {""}):
-        yield f"Requires-Python is {row.requires_python or 'empty'} in the row, {' or '.join(sorted(said)) or 'empty'} on the index"
+def _compare_release(sample: _Sample, offer: Offer, client: IndexClient) -> Iterator[str]:
+    row = sample.placed.row
+    yield from _withdrawal(offer, is_yanked=row.yanked)
+    on_index = {_plain_specifier(file.requires_python) for file in offer.files} - {""}
+    if _plain_specifier(row.requires_python) not in (on_index or {""}):
+        yield f"Requires-Python is {row.requires_python or 'empty'} in the row, {' or '.join(sorted(on_index)) or 'empty'} on the index"
     known = {key for tag in row.tags for key in _wheels_of(tag)}
-    there = {key for file in offer.files if file.is_wheel for key in _wheels_of(file.tag)}
-    if missing := sorted(known - there):
+    offered = {key for file in offer.files if file.is_wheel for key in _wheels_of(file.tag)}
+    if missing := sorted(known - offered):
         yield f"the index does not have its wheel {missing[0]}"
-    if added := sorted(there - known):
-        yield f"the index has a wheel that the row does not know, {added[0]}"
+    if added := sorted(offered - known):
+        yield f"the index has a wheel that is not in the row, {added[0]}"
     for arch, requires in (row.requires or {}).items():
-        file = _speaker(offer.files, arch)
-        stated = client.metadata(one.package, file) if file is not None else None
-        if stated is not None and row.requires is not None:
-            yield from _requirements(requires, stated.requires)
+        file = _newest_wheel(offer.files, arch)
+        metadata = client.metadata(sample.package, file) if file is not None else None
+        if metadata is not None and row.requires is not None:
+            yield from _compare_requirements(requires, metadata.requires)
             return
 
 
@@ -156,7 +158,7 @@ def _plain_specifier(text: str | None) -> str:
 
 
 def _wheels_of(tag: str) -> Iterator[str]:
-    """Interpreter, ABI and architecture of each wheel for Linux that a compressed tag stands for."""
+    """Interpreter, ABI and architecture of each Linux wheel in a compressed tag set."""
     if tag.count("-") != 2:
         return
     interpreters, abis, platforms = tag.split("-")
@@ -166,64 +168,62 @@ def _wheels_of(tag: str) -> Iterator[str]:
             yield f"{interpreters}-{abis}-{arch or 'any'}"
 
 
-def _speaker(files: Sequence[File], arch: str) -> File | None:
-    """The wheel of the newest Python for an architecture."""
+def _newest_wheel(files: Sequence[File], arch: str) -> File | None:
+    """The wheel for the newest Python on an architecture."""
 
     def rank(file: File) -> tuple[int, ...]:
         digits = file.tag.partition("-")[0].partition(".")[0].lstrip("cpy")
         return (file.tag.endswith(arch), int(digits[:1] or 0), int(digits[1:]) if digits[1:].isdigit() else 0, -len(file.tag.split("-")[1]))
 
-    served = [file for file in files if any(key.endswith(("-any", f"-{arch}")) for key in _wheels_of(file.tag)) and file.is_wheel]
-    return max(served, key=rank, default=None)
+    fitting = [file for file in files if any(key.endswith(("-any", f"-{arch}")) for key in _wheels_of(file.tag)) and file.is_wheel]
+    return max(fitting, key=rank, default=None)
 
 
-def _requirements(row: Iterable[str], metadata: Iterable[str]) -> Iterator[str]:
-    """What only one of them requires, whatever its marker; those with an extra are not looked at, for a table keeps some of them only."""
-    known, stated = _without_extras(row), _without_extras(metadata)
-    if more := sorted(known - stated):
-        yield f"the row requires {more[0]}, its metadata does not"
-    if more := sorted({one for one in stated - known if not _is_marked(one, metadata)}):
-        yield f"its metadata requires {more[0]}, the row does not"
+def _compare_requirements(row: Iterable[str], metadata: Iterable[str]) -> Iterator[str]:
+    """Requirements of only one side, whatever their markers; extras are ignored, since a table holds only some of them."""
+    in_row, in_metadata = _without_extras(row), _without_extras(metadata)
+    required = {_without_marker(requirement) for requirement in in_metadata if requirement.marker is None}
+    only_row = {_without_marker(requirement) for requirement in in_row} - {_without_marker(requirement) for requirement in in_metadata}
+    only_metadata = required - {_without_marker(requirement) for requirement in in_row}  # with a marker it may not apply to Linux
+    if only_row:
+        yield f"the row requires {min(only_row)}, its metadata does not"
+    if only_metadata:
+        yield f"its metadata requires {min(only_metadata)}, the row does not"
 
 
-def _without_extras(lines: Iterable[str]) -> set[str]:
-    return {_plain(one) for line in lines if (one := _parsed(line)) is not None and "extra" not in str(one.marker or "")}
+def _without_extras(lines: Iterable[str]) -> list[Requirement]:
+    """The valid requirements that do not belong to an extra."""
+    requirements = []
+    for line in lines:
+        with suppress(InvalidRequirement):
+            requirements.append(Requirement(line))
+    return [requirement for requirement in requirements if "extra" not in str(requirement.marker or "")]
 
 
-def _is_marked(plain: str, lines: Iterable[str]) -> bool:
-    """True where each line that says it has a marker: a table leaves out what no Linux needs."""
-    return all(one.marker is not None for line in lines if (one := _parsed(line)) is not None and _plain(one) == plain)
+def _without_marker(requirement: Requirement) -> str:
+    return f"{canonicalize_name(requirement.name)}{requirement.specifier}"
 
 
-def _plain(one: Requirement) -> str:
-    return f"{canonicalize_name(one.name)}{one.specifier}"
-
-
-def _parsed(line: str) -> Requirement | None:
-    try:
-        return Requirement(line)
-    except InvalidRequirement:
-        return None
-
-
-def _evidence(one: _Drawn, offer: Offer, client: IndexClient) -> Iterator[str]:
-    row = one.placed.row
+def _compare_evidence(sample: _Sample, offer: Offer, client: IndexClient) -> Iterator[str]:
+    row = sample.placed.row
     arch = row.arch[0] if row.arch else _ARCHITECTURES[0]
-    file = _speaker(offer.files, arch)
+    file = _newest_wheel(offer.files, arch)
     if file is None:
         yield f"the index has no wheel for {arch}"
         return
     (file,) = client.completed([file])
     if file.size is None or file.size > LARGEST_WHEEL_BYTES:
-        raise _UnreadError(
-            f"its wheel has {(file.size or 0) >> 20} MB and is not read again" if file.size else "the size of its wheel is not known"
-        )
+        why = f"its wheel has {file.size >> 20} MB, too many to read it again" if file.size else "the size of its wheel is unknown"
+        raise _UnreadError(why)
     try:
-        found: dict[str, Any] = client.read_downloaded(file, lambda path: summary(wheel_evidence(path)))
+        in_wheel: dict[str, Any] = client.read_downloaded(file, lambda path: summary(wheel_evidence(path)))
     except WheelDamage as error:
         raise _UnreadError(str(error)) from None
     for key in ("cuda", "needs", "frameworks", "same_line", "code"):
-        kept = getattr(row, key)
-        plain: Any = [str(part) for part in kept] if isinstance(kept, tuple) else str(kept) if key == "cuda" and kept else kept
-        if (plain or None) != (found[key] or None):
-            yield f"{key} of {arch} is {found[key] or 'nothing'} in the wheel, {plain or 'nothing'} in the row"
+        in_row: Any = getattr(row, key)
+        if isinstance(in_row, tuple):
+            in_row = [str(part) for part in in_row]
+        elif key == "cuda" and in_row:
+            in_row = str(in_row)
+        if (in_row or None) != (in_wheel[key] or None):
+            yield f"{key} of {arch} is {in_wheel[key] or 'nothing'} in the wheel, {in_row or 'nothing'} in the row"

@@ -1,4 +1,4 @@
-"""The smallest change that mends a set of packages, judged again before it is proposed, in the words of the tool that made the set."""
+"""Remedies for a set of packages: the smallest change that fixes it, judged before it is proposed, for the tool that made the set."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.diagnosis.model import Finding, Remedy
+from cudnn_resolve.errors import first_few
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.faults import found_in, names_of
+from cudnn_resolve.operations.faults import judge_subject, packages_in
 from cudnn_resolve.operations.package_set import LIVE, Subject
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
@@ -26,59 +27,64 @@ from cudnn_resolve.resolution.release import version_within
 
 _ROUNDS = 2000
 _SHOWN = 4
-"""Pins that a text names; a command names all."""
+"""Number of pins named in a text; a command names all."""
 
 
-def mends(subject: Subject, book: Book, machine: Machine, found: Judgement, seen: Iterable[Finding]) -> Iterator[Remedy]:
-    """What mends the set: the same frameworks on other libraries, else what a conflict proposes; nothing where nothing breaks."""
-    errors = [one for one in found.faults if one.severity == "error"]
-    known = [one for one in found.frameworks if one.build is not None]
-    if not (errors or any(one.severity == "error" for one in seen)):
+def remedies(subject: Subject, book: Book, machine: Machine, judgement: Judgement, findings: Iterable[Finding]) -> Iterator[Remedy]:
+    """Remedies for a broken set: the same frameworks on other libraries, else another plan; none if nothing breaks."""
+    errors = [fault for fault in judgement.faults if fault.severity == "error"]
+    error_findings = [finding for finding in findings if finding.severity == "error"]
+    if not (errors or error_findings):
         return
+    known = [framework for framework in judgement.frameworks if framework.build is not None]
     if not known:
-        released = (f"{one.framework}=={one.version.partition('+')[0]}" for one in found.frameworks)
-        if errors and all(one.kind == "cpu" for one in errors):
-            words = " ".join(f"-f {shlex.quote(text)}" for text in released)
-            yield Remedy(text="lock the builds for a GPU", command=f"cudnn-resolve lock {words}")
+        if errors and all(fault.kind == "cpu" for fault in errors):
+            releases = (f"{framework.framework}=={framework.version.partition('+')[0]}" for framework in judgement.frameworks)
+            words = " ".join(f"-f {shlex.quote(release)}" for release in releases)
+            yield Remedy(text="lock the GPU builds", command=f"cudnn-resolve lock {words}")
         return
-    words = " ".join(f"-f {shlex.quote(f'{one.package}=={one.version}')}" for one in known)
-    if errors and all(one.kind in ("machine", "wheel") for one in errors):
-        yield Remedy(text="what would work on that machine instead", command=f"cudnn-resolve plan {words}")
+    words = " ".join(f"-f {shlex.quote(f'{framework.package}=={framework.version}')}" for framework in known)
+    if errors and all(fault.kind in ("machine", "wheel") for fault in errors):
+        yield Remedy(text="see what works on that machine instead", command=f"cudnn-resolve plan {words}")
         return
-    about = {name for one in seen if one.severity == "error" for name in names_of(one)}
-    names = about | {name for one in errors for name in (one.package, *one.frameworks)}
-    companions = sorted(name for name in names & subject.packages.keys() if book.companion_of(name) is not None)
-    wanted = _resolved(subject, book, machine, known, companions)
+    faulty = {name for finding in error_findings for name in packages_in(finding)}
+    faulty |= {name for fault in errors for name in (fault.package, *fault.frameworks)}
+    companions = sorted(name for name in faulty & subject.packages.keys() if book.companion_of(name) is not None)
     words = " ".join((words, *companions))
+    wanted = _resolve_again(subject, book, machine, known, companions)
     if wanted is None:
-        yield Remedy(text="these versions cannot share an environment: see what would work instead", command=f"cudnn-resolve plan {words}")
+        text = "these versions cannot share an environment: see what works instead"
+        yield Remedy(text=text, command=f"cudnn-resolve plan {words}")
         return
     limits = _limits(errors)
     wanted |= {name: version for name, limit in limits.items() if (version := version_within(limit)) is not None}
-    changes = smallest(subject, book, machine, wanted, names)
+    changes = smallest_change(subject, book, machine, wanted, faulty)
     if changes:
         pins = {name: str(limits.get(name) or f"=={version}") for name, version in changes.items()}
-        yield edit(Edit(subject=subject, pins=pins, held=_held(known, book, machine, changes)))
+        yield edit(Edit(subject=subject, pins=pins, held=_is_excluded(known, book, machine, changes)))
     if errors:
-        yield Remedy(text="lock these frameworks on libraries that serve them all", command=f"cudnn-resolve lock {words}")
+        yield Remedy(text="lock these frameworks with libraries that fit all of them", command=f"cudnn-resolve lock {words}")
 
 
-def _resolved(
-    subject: Subject, book: Book, machine: Machine, known: Iterable[JudgedFramework], companions: Iterable[str]
+def _resolve_again(
+    subject: Subject, book: Book, machine: Machine, frameworks: Iterable[JudgedFramework], companions: Iterable[str]
 ) -> dict[str, str] | None:
-    """The versions of a search for the same frameworks; None where they cannot share an environment."""
+    """Versions of a resolution for the same frameworks; None if they cannot share an environment."""
     targets = tuple(
         Target(
-            text=f"{one.package}=={one.version}", framework=one.framework, specifier=SpecifierSet(f"=={one.version}"), package=one.package
+            text=f"{framework.package}=={framework.version}",
+            framework=framework.framework,
+            specifier=SpecifierSet(f"=={framework.version}"),
+            package=framework.package,
         )
-        for one in known
+        for framework in frameworks
     )
     request = Request(
         targets=targets,
         requirements=tuple(RequirementLine(text=name, origin=subject.name) for name in companions),
         channel="pip",
         preferences=dict(subject.packages),
-        variant_indexes=any("+" in one.version for one in known),
+        variant_indexes=any("+" in target.text for target in targets),
         verb="lock",
     )
     answer = attempt(book, replace(machine, pip={}, requires={}), request, rounds=_ROUNDS)
@@ -86,108 +92,111 @@ def _resolved(
 
 
 def _limits(errors: Iterable[Fault]) -> dict[str, SpecifierSet]:
-    """What the frameworks want of packages whose releases the tables do not list."""
-    found: dict[str, SpecifierSet] = {}
-    for one in errors:
-        if one.wants is not None:
-            found[one.package] = found.get(one.package, SpecifierSet()) & SpecifierSet(one.wants)
-    return found
+    """What the frameworks require of packages whose releases are not in the tables."""
+    limits: dict[str, SpecifierSet] = {}
+    for fault in errors:
+        if fault.wants is not None:
+            limits[fault.package] = limits.get(fault.package, SpecifierSet()) & SpecifierSet(fault.wants)
+    return limits
 
 
-def smallest(subject: Subject, book: Book, machine: Machine, wanted: Mapping[str, str], faulty: Iterable[str] = ()) -> Mapping[str, str]:
-    """The fewest of the wanted versions with which nothing breaks any more, judged again; none where all of them do not mend it.
+def smallest_change(
+    subject: Subject, book: Book, machine: Machine, wanted: Mapping[str, str], faulty: Iterable[str] = ()
+) -> Mapping[str, str]:
+    """The fewest of the wanted versions with which nothing breaks, judged again; empty if even all of them do not help.
 
-    Libraries and packages that are `faulty` are tried first, all that differ only where those do not do.
+    Libraries and `faulty` packages are tried first, then everything that differs.
     """
     faulty = set(faulty)
 
-    def serve(some: Mapping[str, str]) -> bool:
-        unfit = tuple(name for name in subject.unfit if name not in some)
-        requires = {name: lines for name, lines in subject.requires.items() if name not in some}  # these are of what was there
-        after = replace(subject, packages={**subject.packages, **some}, requires=requires, unfit=unfit)
-        found, seen = found_in(after, book, machine, None)
-        return "error" not in {*(one.severity for one in found.faults), *(one.severity for one in seen)}
+    def works_with(pins: Mapping[str, str]) -> bool:
+        unfit = tuple(name for name in subject.unfit if name not in pins)
+        requires = {name: lines for name, lines in subject.requires.items() if name not in pins}  # the others are of old versions
+        after = replace(subject, packages={**subject.packages, **pins}, requires=requires, unfit=unfit)
+        judgement, findings = judge_subject(after, book, machine, None)
+        return "error" not in {*(fault.severity for fault in judgement.faults), *(finding.severity for finding in findings)}
 
     different = {name: version for name, version in wanted.items() if subject.packages.get(name) != version}
     likely = {name: version for name, version in different.items() if book.component(name) is not None or name in faulty}
-    if serve({}):  # what is wrong is no matter of versions
+    if works_with({}):  # the problem is not one of versions
         return {}
-    changes = next((some for some in (likely, different) if some and serve(some)), {})
+    changes = next((pins for pins in (likely, different) if pins and works_with(pins)), {})
     for name in list(changes):
         fewer = {other: version for other, version in changes.items() if other != name}
-        if fewer and serve(fewer):
+        if fewer and works_with(fewer):
             changes = fewer
     return changes
 
 
-def _held(known: Iterable[JudgedFramework], book: Book, machine: Machine, changes: Mapping[str, str]) -> bool:
-    """True where the metadata of a framework excludes one of the changes, so that no tool resolves to it by itself."""
+def _is_excluded(frameworks: Iterable[JudgedFramework], book: Book, machine: Machine, changes: Mapping[str, str]) -> bool:
+    """True if the metadata of a framework excludes one of the changes, so that no tool resolves to it by itself."""
     context = Context(book, machine, OpenRequest(targets=()))
     return any(
         not requirement.specifier.contains(version, prereleases=True)
-        for one in known
-        if one.build is not None
-        for requirement, _ in context.requirements_of(one.build)
+        for framework in frameworks
+        if framework.build is not None
+        for requirement, _ in context.requirements_of(framework.build)
         if (version := changes.get(canonicalize_name(requirement.name))) is not None
     )
 
 
 class Edit(Struct, frozen=True, kw_only=True):
-    """Pins to be put into a set of packages."""
+    """Pins to put into a set of packages."""
 
     subject: Subject
     pins: Mapping[str, str]
-    """Package to the specifier of the versions that serve."""
+    """Specifier by package."""
     held: bool = False
-    """True where wheels declare other versions, which only an override or an installer that does not look leaves."""
+    """True if wheels declare other versions, so that an override or `--no-deps` is needed."""
 
 
-def edit(asked: Edit) -> Remedy:
-    """The change in the words of the tool that wrote the file."""
-    pins = [f"{name}{limit}" for name, limit in asked.pins.items()]
-    shown = ", ".join(pins[:_SHOWN]) + (f" and {len(pins) - _SHOWN} more" if len(pins) > _SHOWN else "")
-    kind, words, every = asked.subject.kind, shlex.join(pins), ", ".join(pins)
-    conda = asked.subject.conda & asked.pins.keys()
+def edit(change: Edit) -> Remedy:
+    """Instructions for the tool that wrote the file."""
+    subject, kind = change.subject, change.subject.kind
+    pins = [f"{name}{limit}" for name, limit in change.pins.items()]
+    shown = first_few(pins, _SHOWN)
+    words, all_pins = shlex.join(pins), ", ".join(pins)
+    conda = subject.conda & change.pins.keys()
     if conda:
-        return _of_conda(asked, conda)
-    if kind in _ADDS:
-        return _of_project(asked, pins, shown)
+        return _edit_conda(change, conda)
+    if kind in _ADD_COMMANDS:
+        return _edit_project(change, pins, shown)
     if kind == "requirements file":
-        unchecked = "; install with `uv pip sync` or `pip install --no-deps -r`" if asked.held else ""
-        return Remedy(text=f"in {_place(asked)}: {every}{unchecked}")
-    deps = "--no-deps " if asked.held or kind == LIVE else ""
+        without_check = "; install with `uv pip sync` or `pip install --no-deps -r`" if change.held else ""
+        return Remedy(text=f"in {_place(change)}: {all_pins}{without_check}")
+    no_deps = "--no-deps " if change.held or kind == LIVE else ""
     if kind in ("notebook", "Dockerfile"):
-        line = f"%pip install {deps}{words}" if kind == "notebook" else f"RUN pip install {deps}{words}"
-        return Remedy(text=f"after the last line of {os.path.basename(asked.subject.name)} that installs: {line}")
+        line = f"%pip install {no_deps}{words}" if kind == "notebook" else f"RUN pip install {no_deps}{words}"
+        return Remedy(text=f"after the last line of {os.path.basename(subject.name)} that installs: {line}")
     if kind == "environment.yml":
-        apart = " in a `pip install --no-deps` of their own, for pip refuses them beside what the wheels declare" if asked.held else ""
-        return Remedy(text=f"in {_place(asked)}, below `pip:`: {every}{apart}")
+        separately = " in a separate `pip install --no-deps`, since the wheels declare other versions" if change.held else ""
+        return Remedy(text=f"in {_place(change)}, below `pip:`: {all_pins}{separately}")
     if kind == "conda-lock.yml":
-        return Remedy(text=f"in the environment.yml that it is made from, below `pip:`: {every}", command="conda-lock lock")
-    instead = " in their place" if asked.pins.keys() & asked.subject.packages.keys() else ""
+        return Remedy(text=f"in the environment.yml that it is made from, below `pip:`: {all_pins}", command="conda-lock lock")
+    instead = " instead" if change.pins.keys() & subject.packages.keys() else ""
     return Remedy(text=f"install {shown}{instead}", command=f"pip install --no-deps {words}")
 
 
-_ADDS = {
+_ADD_COMMANDS = {
     "uv.lock": "uv add {}",
     "poetry.lock": "poetry add {}",
     "pdm.lock": "pdm add {}",
     "Pipfile.lock": "pipenv install {}",
     "pixi.lock": "pixi add --pypi {}",
 }
-"""The command of a tool that pins a package of the project."""
+"""Command of each tool that pins a package of the project."""
 
 
-def _of_project(asked: Edit, pins: list[str], shown: str) -> Remedy:
-    """The change of a project; what wheels declare is overridden where the tool has a word for that."""
-    kind, words = asked.subject.kind, shlex.join(pins)
-    if not asked.held:
-        return Remedy(text=f"pin {shown} in the project", command=_ADDS[kind].format(words))
-    entries = ", ".join(f'{name} = "{limit}"' for name, limit in asked.pins.items())
-    absent = [f"{name}{limit}" for name, limit in asked.pins.items() if name not in asked.subject.packages]
-    add = _ADDS[kind].format(shlex.join(absent)) if absent else None  # what is overridden must be asked for by somebody
+def _edit_project(change: Edit, pins: list[str], shown: str) -> Remedy:
+    """Change of a project; if wheels declare other versions, with an override if the tool supports it."""
+    kind, words = change.subject.kind, shlex.join(pins)
+    if not change.held:
+        return Remedy(text=f"pin {shown} in the project", command=_ADD_COMMANDS[kind].format(words))
+    entries = ", ".join(f'{name} = "{limit}"' for name, limit in change.pins.items())
+    absent = [f"{name}{limit}" for name, limit in change.pins.items() if name not in change.subject.packages]
+    add = _ADD_COMMANDS[kind].format(shlex.join(absent)) if absent else None  # an override alone installs nothing
     if kind == "uv.lock":
-        overrides = ", ".join(f"{one!r}" for one in pins)
+        overrides = ", ".join(f"{pin!r}" for pin in pins)
         return Remedy(text=f"in [tool.uv] of pyproject.toml: override-dependencies = [{overrides}]", command=add or "uv lock")
     if kind == "pdm.lock":
         return Remedy(text=f"in [tool.pdm.resolution] of pyproject.toml: overrides = {{ {entries} }}", command=add or "pdm lock")
@@ -196,28 +205,29 @@ def _of_project(asked: Edit, pins: list[str], shown: str) -> Remedy:
         return Remedy(text=f"in {place}: dependency-overrides = {{ {entries} }}", command=add or "pixi lock")
     tool = "poetry" if kind == "poetry.lock" else "pipenv"
     return Remedy(
-        text=f"{tool} cannot lock what the wheels do not declare: install {shown} over what it installs",
+        text=f"{tool} cannot lock versions that the wheels do not allow: install {shown} on top of what it installs",
         command=f"{tool} run pip install --no-deps {words}",
     )
 
 
-def _of_conda(asked: Edit, conda: Iterable[str]) -> Remedy:
-    """The change of packages that conda installs, in its spelling; what pip installs beside them goes along."""
-    own = [f"{name}{asked.pins[name]}" for name in sorted(conda)]
-    rest = [f"{name}{limit}" for name, limit in asked.pins.items() if name not in conda]
-    more = f", and with pip {', '.join(rest)}" if rest else ""
-    shown = ", ".join(own) + more
-    kind = asked.subject.kind
+def _edit_conda(change: Edit, conda: Iterable[str]) -> Remedy:
+    """Change of packages that conda installs, in its syntax, and of those that pip installs with them."""
+    own = [f"{name}{change.pins[name]}" for name in sorted(conda)]
+    others = [f"{name}{limit}" for name, limit in change.pins.items() if name not in conda]
+    shown = ", ".join(own) + (f", and with pip {', '.join(others)}" if others else "")
+    kind = change.subject.kind
     if kind == "environment.yml":
-        return Remedy(text=f"in {_place(asked)}: {shown}", command=f"conda env update -f {shlex.quote(asked.subject.name)}")
+        return Remedy(text=f"in {_place(change)}: {shown}", command=f"conda env update -f {shlex.quote(change.subject.name)}")
     if kind == "conda-lock.yml":
         return Remedy(text=f"in the environment.yml that it is made from: {shown}", command="conda-lock lock")
     tool = "pixi add" if kind == "pixi.lock" else "conda install"
     return Remedy(text=f"pin {shown}", command=f"{tool} {shlex.join(own)}")
 
 
-def _place(asked: Edit) -> str:
-    """The lines of a file where the pins stand."""
-    name = os.path.basename(asked.subject.name)
-    places = ", ".join(str(line) for line in sorted({asked.subject.lines[one] for one in asked.pins if one in asked.subject.lines}))
-    return f"line{'s' if ', ' in places else ''} {places} of {name}" if places else name
+def _place(change: Edit) -> str:
+    """The file, with the lines of the pins."""
+    name = os.path.basename(change.subject.name)
+    lines = sorted({change.subject.lines[package] for package in change.pins if package in change.subject.lines})
+    if not lines:
+        return name
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))} of {name}"

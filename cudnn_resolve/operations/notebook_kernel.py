@@ -1,4 +1,4 @@
-"""Notebooks: which frameworks the running kernel has imported already, and its restart."""
+"""Notebook kernels: the frameworks that a running kernel has imported, and its restart."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from cudnn_resolve.host.settings import modules
 from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.probe.notebook import kernel_above
 
-_ASKED = "restart the runtime: "
-_BY_ITSELF = " (--restart does it by itself)"
+_REQUEST = "restart the runtime: "
+_OPTION = " (--restart does it automatically)"
 
 
 def imported_here(frameworks: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """Those of the frameworks that this very process has imported: it keeps the old ones until it ends.
+    """Frameworks that this process has imported, and whose old files it keeps until it ends.
 
-    With `packages`, only what it has imported from these folders: another environment's are none of its own.
+    With `packages`, only those imported from these folders, not from another environment.
     """
-    known = modules()
+    loaded = modules()
     names = ((name, IMPORT_NAMES.get(name, name)) for name in frameworks)
-    return tuple(name for name, module in names if module in known and _lies_in(known[module], packages))
+    return tuple(name for name, module in names if module in loaded and _lies_in(loaded[module], packages))
 
 
 def _lies_in(module: Any, packages: Sequence[str]) -> bool:
@@ -36,80 +36,81 @@ def _lies_in(module: Any, packages: Sequence[str]) -> bool:
 
 
 def in_notebook() -> bool:
-    """True where this process is a notebook's kernel."""
+    """True if this process is a notebook kernel."""
     module = modules().get("IPython")
     shell = getattr(module, "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
 def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """Those of the frameworks whose libraries the kernel has loaded; with `packages`, from these folders."""
+    """Frameworks whose libraries the kernel has loaded; with `packages`, from these folders."""
     maps = host.read_text(f"/proc/{pid}/maps", 16 << 20) or ""
     folders = packages or ("-packages",)
     return tuple(name for name in frameworks if any(f"{folder}/{IMPORT_NAMES.get(name, name)}/" in maps for folder in folders))
 
 
 def imported(host: Host, names: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """Those of the modules that the kernel has imported, this process or the one whose cell started it; empty where there is none.
+    """Modules imported by the kernel: this process, or the one whose cell started it; empty without a kernel.
 
-    To be asked before files move: what is mapped from a file that moved has the new path.
+    Call it before files are moved: the mapping of a moved file shows its new path.
     """
     names = tuple(names)
-    here = imported_here(names, packages)
-    if here:
-        return here
+    in_this_process = imported_here(names, packages)
+    if in_this_process:
+        return in_this_process
     pid = kernel_above(host)
     return imported_by_kernel(host, pid, names, packages) if pid is not None else ()
 
 
 def kernel_is_near(host: Host) -> bool:
-    """True where this process is a notebook's kernel, or runs in a cell of one: `restart_kernel` can end it."""
+    """True if this process is a notebook kernel or runs in a cell, so that `restart_kernel` works."""
     return in_notebook() or kernel_above(host) is not None
 
 
 def restart_note(names: tuple[str, ...], *, notebook: bool) -> str | None:
-    """Why the kernel must be restarted that has imported these; None where it has none of them."""
+    """Why the kernel must be restarted if it has imported these modules; None without any."""
     if not names:
         return None
+    why = f"has already imported {', '.join(names)}, and keeps the old files loaded until it ends"
     if not notebook:
-        return f"this program has imported {', '.join(names)} already, and keeps the old files loaded until it ends: start it anew"
-    why = f"this kernel has imported {', '.join(names)} already, and keeps the old files loaded until it ends"
-    return f"{_ASKED}{why}; run the cell again afterwards, which then changes nothing{_BY_ITSELF}"
+        return f"restart this program: it {why}"
+    return f"{_REQUEST}this kernel {why}; run the cell again afterwards, which then changes nothing{_OPTION}"
 
 
-def restart(done: Execution, host: Host, what: Sequence[str]) -> Execution:
-    """The same, which says that the kernel is restarted where it is; it ends a moment later.
+def restart(execution: Execution, host: Host, command: Sequence[str]) -> Execution:
+    """Restart the kernel if needed, a moment after this returns, and say so in the result.
 
-    For `what` (an environment and the words of a command) it is restarted once: a notebook that is run from its beginning again, and asks
-    for a change each time, comes to its end.
+    For one `command` (the environment and the words) this happens once: otherwise a notebook that is run from the beginning after each
+    restart, and requests a change each time, would never finish.
     """
-    mark = _mark(what)
-    if done.restart is None:
-        return done
+    mark = _mark(command)
+    if execution.restart is None:
+        return execution
     if disk.kind(mark) is not None:
         disk.remove(mark)
-        return replace(done, restart=f"{done.restart.removesuffix(_BY_ITSELF)}; it was restarted for this once already, and is not again")
+        note = f"{execution.restart.removesuffix(_OPTION)}; it was already restarted for this command, and is not restarted again"
+        return replace(execution, restart=note)
     disk.make_folder(user_folders.private_folder(mark.rpartition("/")[0]))
     disk.write_whole(mark, b"")
     if not restart_kernel(host):
         disk.remove(mark)
-        return done
-    return replace(done, restart=done.restart.removesuffix(_BY_ITSELF).replace(_ASKED, "the runtime is restarted: ", 1))
+        return execution
+    return replace(execution, restart=execution.restart.removesuffix(_OPTION).replace(_REQUEST, "restarting the runtime: ", 1))
 
 
-def forget_restart(what: Sequence[str]) -> None:
-    """Let the next change restart the kernel: there was nothing to do."""
-    disk.remove(_mark(what))
+def forget_restart(command: Sequence[str]) -> None:
+    """Allow the next change by this command to restart the kernel: there was nothing to do."""
+    disk.remove(_mark(command))
 
 
-def _mark(what: Sequence[str]) -> str:
-    return f"{user_folders.state_folder()}/restarts/{sha256(chr(0).join(what).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+def _mark(command: Sequence[str]) -> str:
+    return f"{user_folders.state_folder()}/restarts/{sha256(chr(0).join(command).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
 
 
 def restart_kernel(host: Host) -> bool:
-    """True where a kernel was asked to end, so that its server starts it anew; the own one or the one whose cell this is.
+    """End the kernel (this process, or the one whose cell started it), so that its server starts a new one; False without a kernel.
 
-    Only where `kernel_is_near`.
+    Precondition: `kernel_is_near`.
     """
     if in_notebook():
         shell = modules()["IPython"].get_ipython()

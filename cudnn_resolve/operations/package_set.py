@@ -1,4 +1,4 @@
-"""A set of packages that somebody has: what a file says of them and of the machine, and what an installer adds to them."""
+"""A set of packages to judge: listed in a file or installed, completed by what an installer would add."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.errors import InputError
+from cudnn_resolve.errors import InputError, first_few
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.files import STDIN, absolute, read_bounded
 from cudnn_resolve.locking.foreign import LIMIT_BYTES, read_list
 from cudnn_resolve.locking.install_lines import pinned
 from cudnn_resolve.locking.package_list import BaseEnvironment, ListedPackage, LooseRequirement, PackageList, PartSelection
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, placed
-from cudnn_resolve.operations.request import SIZE
+from cudnn_resolve.operations.listed_versions import Wheels, builds_of, has_variants, is_framework, on_base
+from cudnn_resolve.operations.request import REQUIREMENTS_BYTES
 from cudnn_resolve.requirement.file import Reader
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target
@@ -34,15 +34,15 @@ from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.vendor import vendor_build
 
 LIVE = "environment"
-"""The kind of a set that is installed somewhere."""
-_ALL = PartSelection()
+"""Kind of a set that is installed somewhere."""
+_DEFAULT_CHOICE = PartSelection()
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
-"""Packages that install, need none, and decide nothing."""
+"""Installers and build tools, which need no framework and decide nothing."""
 _ROUNDS = 2000
 
 
 class Subject(Struct, frozen=True, kw_only=True):
-    """A set of packages, and where it comes from."""
+    """A set of packages and its origin."""
 
     name: str
     """The file, or the environment."""
@@ -50,34 +50,34 @@ class Subject(Struct, frozen=True, kw_only=True):
     packages: Mapping[str, str]
     requires: Mapping[str, tuple[str, ...]]
     lines: Mapping[str, int]
-    """Package to the line on which it is pinned."""
+    """Line of each package's pin."""
     files: Mapping[str, str] = {}
-    """Package to the file that names it, where that is another one."""
+    """File of each package's pin, if it is another one."""
     base: BaseEnvironment | None = None
-    """What the file says of the machine."""
+    """Facts about the machine in the file."""
     python: str | None = None
-    """Pythons that it is for."""
+    """Specifier of the Pythons that it supports."""
     added: Mapping[str, str] = {}
-    """Packages that it does not name, and that an installer brings."""
+    """Packages that are not named, and that an installer adds."""
     clash: str | None = None
-    """Why no installer finds what it asks for."""
+    """Why no installer can satisfy it."""
     conda: frozenset[str] = frozenset()
-    """Frameworks that are builds of conda, which brings what they load."""
+    """Frameworks that are conda builds, which bring the libraries that they load."""
     foreign: frozenset[str] = frozenset()
-    """Those of them that are not made as the wheel is."""
+    """Those conda builds that are not made from the wheel."""
     notes: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
-    """What could change the verdict and was not followed."""
+    """What was not resolved and could change the verdict."""
     partial: bool = False
-    """True where there may be more packages."""
+    """True if there may be more packages."""
     unfit: tuple[str, ...] = ()
-    """Packages of which the lock holds no file for the machine."""
+    """Packages without a file for the machine in the lock."""
 
 
 def subject_of_facts(facts: Facts, name: str | None) -> Subject:
-    """What is installed where the facts are from."""
+    """The packages installed in the environment of the facts."""
     packages = or_none(facts.packages.pip) or {}
-    gaps = tuple(f"{one.what}: {one.why}" for one in facts.problems if one.what == "packages.pip")
+    gaps = tuple(f"{problem.what}: {problem.why}" for problem in facts.problems if problem.what == "packages.pip")
     return Subject(
         name=name or "the environment",
         kind=LIVE,
@@ -90,189 +90,206 @@ def subject_of_facts(facts: Facts, name: str | None) -> Subject:
 
 
 def text_of(path: str) -> str:
-    """The text of a file to be judged, `-` for standard input."""
+    """Text of a file to judge, `-` for standard input."""
     return read_bounded(path, LIMIT_BYTES, "file to be judged")
 
 
-def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: PartSelection = _ALL) -> Subject:
-    """The packages that a file lists for a machine; InputError where it is none."""
+def subject_of_file(path: str, text: str, book: Book, machine: Machine, choice: PartSelection = _DEFAULT_CHOICE) -> Subject:
+    """The packages that a file lists for a machine; InputError for an unknown format."""
     name = "standard input" if path == STDIN else path
-    open_ = _files_beside("." if path == STDIN else os.path.dirname(path) or ".")
-    found = read_list(text, name, machine, choice, open_)
-    if found.base is not None and found.base.python is not None:  # markers are read for the Python that the file itself names
-        machine = placed(found.base, machine)
-        found = read_list(text, name, machine, choice, open_)
+    reader = _reader_beside("." if path == STDIN else os.path.dirname(path) or ".")
+    listing = read_list(text, name, machine, choice, reader)
+    if listing.base is not None and listing.base.python is not None:  # evaluate markers for the Python that the file itself names
+        machine = on_base(machine, listing.base)
+        listing = read_list(text, name, machine, choice, reader)
     wheels = Wheels(book)
-    packages = {one.name: version for one in found.packages if (version := wheels.version(one)) is not None}
-    here = replace(placed(found.base, machine), pip=packages, requires={})
-    own = [
-        name
-        for name, version in packages.items()
-        if not version.replace(".", "").isdigit() and (build := vendor_build(book, here, name)) is not None and build.delivery == "bundled"
+    packages = {package.name: version for package in listing.packages if (version := wheels.version(package)) is not None}
+    based_machine = replace(on_base(machine, listing.base), pip=packages, requires={})
+    wheels.gaps += [
+        f"{package} {packages[package]} is a vendor build: the CUDA and cuDNN of its image are not judged"
+        for package in _bundled_vendor_builds(packages, book, based_machine)
     ]
-    wheels.gaps += [f"{name} {packages[name]} is its maker's own build: the CUDA and cuDNN of its image are not judged" for name in own]
-    named: tuple[ListedPackage | LooseRequirement, ...] = (*found.loose, *found.packages)
-    is_all = bool(named) and not found.gaps and all(one.alone for one in named)  # nothing comes that is not named
+    named: tuple[ListedPackage | LooseRequirement, ...] = (*listing.loose, *listing.packages)
+    is_complete = bool(named) and not listing.gaps and all(item.alone for item in named)  # installed without dependencies
     subject = Subject(
         name=name,
-        kind=found.kind,
+        kind=listing.kind,
         packages=packages,
         requires={},
-        lines={one.name: one.line for one in named if one.line is not None},
-        files={one.name: one.file for one in named if one.file is not None},
-        base=wheels.base(found.base, packages),
-        python=found.python,
-        clash=found.clash,
-        conda=frozenset(one.name for one in found.packages if one.channel is not None or one.cuda is not None),
-        foreign=frozenset(one.name for one in found.packages if one.channel is not None),
-        notes=found.notes,
-        gaps=(*found.gaps, *wheels.gaps),
-        partial=found.partial and not is_all and not is_frozen(Context(book, here, OpenRequest(targets=()))),
-        unfit=tuple(_unfit(found.packages, machine)),
+        lines={item.name: item.line for item in named if item.line is not None},
+        files={item.name: item.file for item in named if item.file is not None},
+        base=wheels.base(listing.base, packages),
+        python=listing.python,
+        clash=listing.clash,
+        conda=frozenset(package.name for package in listing.packages if package.channel is not None or package.cuda is not None),
+        foreign=frozenset(package.name for package in listing.packages if package.channel is not None),
+        notes=listing.notes,
+        gaps=(*listing.gaps, *wheels.gaps),
+        partial=listing.partial and not is_complete and not is_frozen(Context(book, based_machine, OpenRequest(targets=()))),
+        unfit=tuple(_without_file(listing.packages, machine)),
     )
-    return _completed(subject, found, book, machine)
+    return _completed(subject, listing, book, machine)
 
 
-def _files_beside(folder: str) -> Reader:
-    """Reads files that a file names: of its own folder and of the current one, and of no other."""
-    allowed = [os.path.normpath(absolute(one, None)) for one in (folder, ".")]
+def _bundled_vendor_builds(packages: Mapping[str, str], book: Book, machine: Machine) -> Iterator[str]:
+    """Packages that are vendor builds and use the CUDA libraries of their image."""
+    for name, version in packages.items():
+        if version.replace(".", "").isdigit():
+            continue
+        build = vendor_build(book, machine, name)
+        if build is not None and build.delivery == "bundled":
+            yield name
+
+
+def _reader_beside(folder: str) -> Reader:
+    """Reader for files named in a file: only inside its folder and the current one."""
+    allowed = [os.path.normpath(absolute(root, None)) for root in (folder, ".")]
 
     def read(name: str, base: str | None) -> tuple[str, str]:
         if "://" in name:
-            raise InputError("it is an address", code="list-outside")
+            raise InputError("it is a URL", code="list-outside")
         path = os.path.normpath(os.path.join(os.path.dirname(base) if base and base != "standard input" else folder, name))
         where = os.path.normpath(absolute(path, None))
-        if not any(os.path.commonpath((one, where)) == one for one in allowed):
-            raise InputError("it lies outside of the folder", code="list-outside")
-        return path, read_bounded(path, SIZE, "requirements file")
+        if not any(os.path.commonpath((root, where)) == root for root in allowed):
+            raise InputError("it is outside of the folder", code="list-outside")
+        return path, read_bounded(path, REQUIREMENTS_BYTES, "requirements file")
 
     return read
 
 
-def _unfit(packages: Iterable[ListedPackage], machine: Machine) -> Iterator[str]:
-    """Packages whose every file in a lock is a wheel for other machines."""
+def _without_file(packages: Iterable[ListedPackage], machine: Machine) -> Iterator[str]:
+    """Packages of a lock all of whose files are wheels for other machines."""
     target = tag.TargetPython.of(machine)
-    for one in packages:
-        wheels = all(name.endswith(".whl") for name in one.files)
-        if one.files and wheels and tag.best_file((File(name, "", {}) for name in one.files), target) is None:
-            yield one.name
+    for package in packages:
+        has_only_wheels = all(name.endswith(".whl") for name in package.files)
+        files = (File(name, "", {}) for name in package.files)
+        if package.files and has_only_wheels and tag.best_file(files, target) is None:
+            yield package.name
 
 
-# ---- what an installer adds
+# ---- packages added by an installer
 
 
-def _completed(subject: Subject, found: PackageList, book: Book, machine: Machine) -> Subject:
-    """The set with what an installer brings for its frameworks: the versions that it chooses, and libraries by the wheels' own pins."""
-    loose = {one.name: one for one in found.loose}
-    mine = [one for one in found.packages if one.cuda is None and one.channel is None and not one.alone and is_framework(one.name, book)]
-    open_ones = [one for one in found.loose if is_framework(one.name, book)]
-    rest = sorted(loose.keys() - {one.name for one in open_ones} - _INSTALLERS)
-    gaps = (
-        (*subject.gaps, f"not pinned, so not judged: {', '.join(rest[:6])}" + (f" and {len(rest) - 6} more" if len(rest) > 6 else ""))
-        if rest
-        else subject.gaps
-    )
-    subject = replace(subject, gaps=gaps)
-    if not open_ones and not (subject.partial and mine):
-        if not subject.packages:
-            raise InputError(
-                f"{subject.name} pins no package, and asks for no framework ({subject.kind})",
-                code="list-empty",
-                context="; ".join(subject.gaps) or None,
-                hint="`cudnn-resolve plan -r FILE` resolves what is not pinned; `cudnn-resolve lock` pins it"
-                if subject.kind == "requirements file"
-                else "in the environment that it makes, `cudnn-resolve check` judges what is there",
-            )
+def _completed(subject: Subject, listing: PackageList, book: Book, machine: Machine) -> Subject:
+    """Add what an installer brings for the frameworks: the versions that it chooses, and libraries pinned by the wheels."""
+    pinned_frameworks = [
+        package
+        for package in listing.packages
+        if package.cuda is None and package.channel is None and not package.alone and is_framework(package.name, book)
+    ]
+    loose_frameworks = [requirement for requirement in listing.loose if is_framework(requirement.name, book)]
+    other_names = {requirement.name for requirement in listing.loose} - {requirement.name for requirement in loose_frameworks}
+    others = sorted(other_names - _INSTALLERS)
+    if others:
+        subject = replace(subject, gaps=(*subject.gaps, f"not pinned, so not judged: {first_few(others, 6)}"))
+    if loose_frameworks or (subject.partial and pinned_frameworks):
+        return _Installer(book, machine, subject, listing).completed(pinned_frameworks, loose_frameworks)
+    if subject.packages:
         return subject
-    return _Installer(book, machine, subject, found).completed(mine, open_ones)
+    raise InputError(
+        f"{subject.name} pins no package, and requires no framework ({subject.kind})",
+        code="list-empty",
+        context="; ".join(subject.gaps) or None,
+        hint="`cudnn-resolve plan -r FILE` resolves unpinned requirements; `cudnn-resolve lock` pins them"
+        if subject.kind == "requirements file"
+        else "create the environment, and run `cudnn-resolve check` in it",
+    )
 
 
-def _extras(asked: Requirement) -> tuple[str, ...]:
-    return tuple(sorted(map(canonicalize_name, asked.extras)))
+def _extras(requirement: Requirement) -> tuple[str, ...]:
+    return tuple(sorted(map(canonicalize_name, requirement.extras)))
 
 
-def _is_for_system(answer: Resolution) -> bool:
-    """True where an extra is for the CUDA of a system, which a list need not name."""
-    return any(one.delivery == "system" and one.extra is not None for one in answer.builds)
+def _needs_system_cuda(resolution: Resolution) -> bool:
+    """True if an extra is for the system's CUDA, which a list need not name."""
+    return any(build.delivery == "system" and build.extra is not None for build in resolution.builds)
 
 
 class _Installer:
-    """What pip or uv makes of a set of which not everything is said, as far as the tables know the packages."""
+    """Completes a set like pip or uv would, as far as the tables know the packages."""
 
-    def __init__(self, book: Book, machine: Machine, subject: Subject, found: PackageList) -> None:
+    def __init__(self, book: Book, machine: Machine, subject: Subject, listing: PackageList) -> None:
         self.book = book
         self.subject = subject
-        self.found = found
+        self.listing = listing
         self.machine = replace(
             machine, driver=None, driver_absent=False, native_cuda=None, gpus=(), pip={}, requires={}, toolkits=(), cudnn=(), compat=None
         )
-        """The machine as an installer sees it: it asks for no driver and no GPU."""
-        named: tuple[ListedPackage | LooseRequirement, ...] = (*found.packages, *found.loose)
-        self.is_open = bool(found.gaps) and any(one.alone for one in named)
-        """True where what a package needs and does not bring may lie in what nobody followed."""
+        """The machine as an installer sees it, without driver and GPU."""
+        named: tuple[ListedPackage | LooseRequirement, ...] = (*listing.packages, *listing.loose)
+        self.is_open = bool(listing.gaps) and any(item.alone for item in named)
+        """True if missing dependencies may be in a part that was not read."""
 
-    def completed(self, mine: Iterable[ListedPackage], open_ones: Iterable[LooseRequirement]) -> Subject:
-        """The set with what is added; what could not be found is said."""
+    def completed(self, pinned_frameworks: Iterable[ListedPackage], loose_frameworks: Iterable[LooseRequirement]) -> Subject:
+        """Add versions and libraries to the set; what cannot be determined becomes a gap."""
         targets: list[Requirement] = []
         others: list[Requirement] = []
         gaps: list[str] = []
         chosen = dict(self.subject.packages)
-        for one in mine:
-            asked = Requirement(f"{one.name}{one.extras}=={chosen.get(one.name, one.version)}")
-            (targets if self._brings(asked) else others).append(asked)
-        for loose in open_ones:
-            asked = self._variant(Requirement(loose.text), loose.variants)
-            if pinned(asked) is None and loose.variants and has_variants(self._versions(asked.name)):
-                gaps.append(f"{loose.text:.80} on the index of {', '.join(loose.variants)} is not known: judged as the plain wheel")
-            if self._brings(asked) and not loose.alone:
-                targets.append(asked)
-            elif (version := self._newest(asked) or pinned(asked)) is not None:
+        for package in pinned_frameworks:
+            requirement = Requirement(f"{package.name}{package.extras}=={chosen.get(package.name, package.version)}")
+            (targets if self._brings_libraries(requirement) else others).append(requirement)
+        for loose in loose_frameworks:
+            requirement = self._on_variant_index(Requirement(loose.text), loose.variants)
+            if pinned(requirement) is None and loose.variants and has_variants(self._versions(requirement.name)):
+                indexes = ", ".join(loose.variants)
+                gaps.append(f"{loose.text:.80} on the index of {indexes} is unknown: judged as the plain wheel")
+            if self._brings_libraries(requirement) and not loose.alone:
+                targets.append(requirement)
+            elif (version := self._newest(requirement) or pinned(requirement)) is not None:
                 chosen[loose.name] = version
-                others += [] if loose.alone else [Requirement(f"{asked.name}=={version}")]
+                others += [] if loose.alone else [Requirement(f"{requirement.name}=={version}")]
             else:
-                gaps.append(f"what an installer would choose for {loose.text:.80} is not known")
-        subject = replace(
-            self.subject, packages=chosen, added=dict(chosen.items() - self.subject.packages.items()), gaps=(*self.subject.gaps, *gaps)
-        )
+                gaps.append(f"the version that an installer would choose for {loose.text:.80} is unknown")
+        added = dict(chosen.items() - self.subject.packages.items())
+        subject = replace(self.subject, packages=chosen, added=added, gaps=(*self.subject.gaps, *gaps))
         if targets:
             return self._searched(subject, targets, others)
-        base = subject.base  # a file that tells the CUDA of its own image, and leaves nothing unread, is the whole of it
-        is_whole = base is not None and base.source == "apt" and base.cuda is not None and not subject.gaps
-        return replace(subject, notes=(*subject.notes, *self._chosen(subject.added)), partial=subject.partial and not is_whole)
+        base = subject.base
+        is_complete_image = base is not None and base.source == "apt" and base.cuda is not None and not subject.gaps
+        notes = (*subject.notes, *self._notes_on_chosen(subject.added))
+        return replace(subject, notes=notes, partial=subject.partial and not is_complete_image)
 
-    def _chosen(self, added: Mapping[str, str]) -> list[str]:
-        """What is said of versions that the file leaves open."""
-        loose = {one.name for one in self.found.loose}
+    def _notes_on_chosen(self, added: Mapping[str, str]) -> list[str]:
+        """Note on versions that the file leaves open."""
+        loose = {requirement.name for requirement in self.listing.loose}
         newest = [f"{name} {version}" for name, version in added.items() if name in loose]
-        return [f"not pinned, and judged as the newest that the tables know and the rest admits: {', '.join(newest)}"] if newest else []
+        return [f"not pinned, and judged as the newest known version that fits the rest: {', '.join(newest)}"] if newest else []
 
-    def _brings(self, asked: Requirement) -> bool:
-        """True where the libraries come along: with the wheel, or with the extra that is asked for."""
-        rows = builds_of(asked.name, self.book)
-        mine = (row for row in rows if row.cuda is not None and asked.specifier.contains(row.wheel_version))
-        bringing = {extra.strip() for row in mine for extra in (row.extra or "").split(",")}
-        return "" in bringing or any("cuda" in extra or extra in bringing for extra in _extras(asked))
+    def _brings_libraries(self, requirement: Requirement) -> bool:
+        """True if CUDA libraries are installed along: with the wheel, or with a requested extra."""
+        rows = (row for row in builds_of(requirement.name, self.book) if row.cuda is not None)
+        extras = {
+            extra.strip() for row in rows if requirement.specifier.contains(row.wheel_version) for extra in (row.extra or "").split(",")
+        }
+        return "" in extras or any("cuda" in extra or extra in extras for extra in _extras(requirement))
 
-    def _variant(self, asked: Requirement, variants: Iterable[str]) -> Requirement:
-        """The requirement on the index of a variant: its newest release there."""
-        ends = tuple(f"+{variant}" for variant in variants)
-        known = [text for text in self._versions(asked.name) if text.endswith(ends)] if ends else []
-        best = max((Version(one) for one in known if asked.specifier.contains(one)), default=None)
-        return Requirement(f"{asked.name}=={best}") if best is not None else asked
+    def _on_variant_index(self, requirement: Requirement, variants: Iterable[str]) -> Requirement:
+        """Pin a requirement to its newest release on a variant index, if one is known."""
+        suffixes = tuple(f"+{variant}" for variant in variants)
+        known = [version for version in self._versions(requirement.name) if version.endswith(suffixes)] if suffixes else []
+        best = max((Version(version) for version in known if requirement.specifier.contains(version)), default=None)
+        return Requirement(f"{requirement.name}=={best}") if best is not None else requirement
 
     def _versions(self, name: str) -> list[str]:
-        """The versions of a framework's wheels that the tables know."""
+        """Known wheel versions of a framework."""
         return [row.wheel_version for row in builds_of(name, self.book)]
 
-    def _newest(self, asked: Requirement) -> str | None:
-        """The release that an installer takes for a framework alone."""
-        answer = attempt(self.book, self.machine, self._request([self._target(asked)], ()), rounds=_ROUNDS)
-        return answer.builds[0].wheel_version if isinstance(answer, Resolution) else None
+    def _newest(self, requirement: Requirement) -> str | None:
+        """The release that an installer chooses for this framework alone."""
+        resolution = attempt(self.book, self.machine, self._request([self._target(requirement)], ()), rounds=_ROUNDS)
+        return resolution.builds[0].wheel_version if isinstance(resolution, Resolution) else None
 
-    def _target(self, asked: Requirement) -> Target:
-        framework = self.book.framework_of(asked.name)
+    def _target(self, requirement: Requirement) -> Target:
+        framework = self.book.framework_of(requirement.name)
         assert framework is not None
-        return Target(text=str(asked), framework=framework, specifier=asked.specifier, package=asked.name, extras=_extras(asked))
+        return Target(
+            text=str(requirement),
+            framework=framework,
+            specifier=requirement.specifier,
+            package=requirement.name,
+            extras=_extras(requirement),
+        )
 
     def _request(self, targets: Sequence[Target], limits: Iterable[str]) -> Request:
         return Request(
@@ -280,120 +297,133 @@ class _Installer:
             requirements=tuple(RequirementLine(text=text, origin=self.subject.name, constraint=True) for text in limits),
             channel="pip",
             strict_pins=True,
-            variant_indexes=any("+" in one.text for one in targets),
+            variant_indexes=any("+" in target.text for target in targets),
             prefer="newest",
             verb="lock",
         )
 
-    def _searched(self, subject: Subject, targets: Iterable[Requirement], others: Iterable[Requirement]) -> Subject:
-        """The set with the versions of one answer for all of them, or with why there is none."""
-        targets = list(targets)
-        names = {one.name for one in targets}
+    def _searched(self, subject: Subject, targets: Sequence[Requirement], others: Iterable[Requirement]) -> Subject:
+        """Add the versions of one resolution for all targets, or the reason that there is none."""
+        names = {target.name for target in targets}
         pins = (Requirement(f"{name}=={version}") for name, version in subject.packages.items())
-        declared = (one for asked in others for one in self._requirements(asked))  # though these bring no libraries
-        wanted = (*pins, *declared, *map(Requirement, self.found.constraints))
-        limits = [str(one) for one in wanted if one.name not in names and self._decides(one.name)]
-        answer = attempt(self.book, self.machine, self._request([self._target(one) for one in targets], limits), rounds=_ROUNDS)
+        declared = (requirement for other in others for requirement in self._requirements(other))  # though these bring no libraries
+        wanted = (*pins, *declared, *map(Requirement, self.listing.constraints))
+        limits = [str(requirement) for requirement in wanted if requirement.name not in names and self._decides(requirement.name)]
+        request = self._request([self._target(target) for target in targets], limits)
+        resolution = attempt(self.book, self.machine, request, rounds=_ROUNDS)
         shown = ", ".join(map(str, targets))
-        if not isinstance(answer, Resolution):
-            if (left := self._in_turn(subject, targets)) is not None:
-                note = f"what {shown} brings is taken from the tables; where commands exclude one another, the later one replaces"
-                return replace(left, notes=(*subject.notes, note))
-            clash = min(self._contradictions(targets), key=lambda text: "cudnn" not in text, default=None)
-            gap = f"what an installer would choose for {shown} is not known"
-            return replace(subject, clash=subject.clash or clash) if clash is not None else replace(subject, gaps=(*subject.gaps, gap))
-        parts = names | self._brought(answer, targets)
+        if not isinstance(resolution, Resolution):
+            return self._without_resolution(subject, targets, shown)
+        relevant = names | self._brought(resolution, targets)
         added = {
             pin.name: pin.version
-            for pin in answer.pip
-            if pin.version is not None and pin.name not in subject.packages and pin.name in parts
+            for pin in resolution.pip
+            if pin.version is not None and pin.name not in subject.packages and pin.name in relevant
         }
-        loose = {one.name for one in self.found.loose}
-        said = self._chosen({**subject.added, **added})
-        if brought := len(added.keys() - loose):
-            said.append(f"what {shown} brings is taken from the tables: {brought} packages")
+        loose = {requirement.name for requirement in self.listing.loose}
+        notes = self._notes_on_chosen({**subject.added, **added})
+        if count := len(added.keys() - loose):
+            notes.append(f"what {shown} brings is taken from the tables: {count} packages")
         return replace(
             subject,
             packages={**subject.packages, **added},
             added={**subject.added, **added},
-            notes=(*subject.notes, *said),
-            partial=self.is_open or _is_for_system(answer),
+            notes=(*subject.notes, *notes),
+            partial=self.is_open or _needs_system_cuda(resolution),
         )
 
-    def _in_turn(self, subject: Subject, targets: Iterable[Requirement]) -> Subject | None:
-        """What commands leave that install one after the other; None for a single one, and where one of them by itself finds no answer."""
-        asked: dict[str, Requirement] = {canonicalize_name(one.name): one for one in targets}
-        rows: tuple[ListedPackage | LooseRequirement, ...] = (*self.found.packages, *self.found.loose)
-        turns: dict[int, tuple[list[Requirement], list[str]]] = {}
+    def _without_resolution(self, subject: Subject, targets: Sequence[Requirement], shown: str) -> Subject:
+        """The set without a common resolution: after one install command after another, or with its contradiction."""
+        if (after_commands := self._installed_in_turn(subject, targets)) is not None:
+            note = f"what {shown} brings is taken from the tables; where commands contradict each other, the later one wins"
+            return replace(after_commands, notes=(*subject.notes, note))
+        clash = min(self._contradictions(targets), key=lambda text: "cudnn" not in text, default=None)
+        if clash is not None:
+            return replace(subject, clash=subject.clash or clash)
+        return replace(subject, gaps=(*subject.gaps, f"the versions that an installer would choose for {shown} are unknown"))
+
+    def _installed_in_turn(self, subject: Subject, targets: Iterable[Requirement]) -> Subject | None:
+        """The set after several install commands; None for a single one, and if one of them has no resolution by itself."""
+        targets_by_name: dict[str, Requirement] = {canonicalize_name(target.name): target for target in targets}
+        rows: tuple[ListedPackage | LooseRequirement, ...] = (*self.listing.packages, *self.listing.loose)
+        commands: dict[int, tuple[list[Requirement], list[str]]] = {}
         for row in rows:
-            mine, pins = turns.setdefault(row.command, ([], []))
-            if row.name in asked:
-                mine.append(asked[row.name])
+            requested, pins = commands.setdefault(row.command, ([], []))
+            if row.name in targets_by_name:
+                requested.append(targets_by_name[row.name])
             elif self._decides(row.name) and row.name in subject.packages:
                 pins.append(row.name)
+        if len(commands) < 2:
+            return None
         packages, is_partial = dict(subject.packages), self.is_open
-        for _, (mine, pins) in sorted(turns.items()) if len(turns) > 1 else ():
-            if mine:
-                limits = [*(f"{name}=={subject.packages[name]}" for name in pins), *self.found.constraints]
-                request = replace(self._request([self._target(one) for one in mine], limits), preferences=packages)
-                answer = attempt(self.book, self.machine, request, rounds=_ROUNDS)
-                if not isinstance(answer, Resolution):
+        for _, (requested, pins) in sorted(commands.items()):
+            if requested:
+                limits = [*(f"{name}=={subject.packages[name]}" for name in pins), *self.listing.constraints]
+                request = replace(self._request([self._target(target) for target in requested], limits), preferences=packages)
+                resolution = attempt(self.book, self.machine, request, rounds=_ROUNDS)
+                if not isinstance(resolution, Resolution):
                     return None
-                brought = self._brought(answer, mine) | {one.name for one in mine}
-                packages |= {pin.name: pin.version for pin in answer.pip if pin.version is not None and pin.name in brought}
-                is_partial |= _is_for_system(answer)
+                brought = self._brought(resolution, requested) | {target.name for target in requested}
+                packages |= {pin.name: pin.version for pin in resolution.pip if pin.version is not None and pin.name in brought}
+                is_partial |= _needs_system_cuda(resolution)
             packages |= {name: subject.packages[name] for name in pins}
-        return replace(subject, packages=packages, partial=is_partial) if len(turns) > 1 else None
+        return replace(subject, packages=packages, partial=is_partial)
 
     def _decides(self, name: str) -> bool:
         return self.book.component(name) is not None or self.book.framework_of(name) is not None or self.book.slot(name) is not None
 
-    def _requirements(self, asked: Requirement) -> Iterator[Requirement]:
-        """What the wheel of a pinned framework requires, with the extras that are asked for."""
-        row = next((one for one in builds_of(asked.name, self.book) if asked.specifier.contains(one.wheel_version)), None)
-        if row is not None and str(asked.specifier).startswith("=="):
-            yield from (one for one, extra in self._context.requirements_of(row) if extra is None or asked.extras)
+    def _requirements(self, pin: Requirement) -> Iterator[Requirement]:
+        """Requirements of the wheel of a pinned framework, including requested extras."""
+        row = next((row for row in builds_of(pin.name, self.book) if pin.specifier.contains(row.wheel_version)), None)
+        if row is not None and str(pin.specifier).startswith("=="):
+            yield from (requirement for requirement, extra in self._context.requirements_of(row) if extra is None or pin.extras)
 
     @cached_property
     def _context(self) -> Context:
         return Context(self.book, self.machine, OpenRequest(targets=()))
 
-    def _brought(self, answer: Resolution, targets: Iterable[Requirement]) -> set[str]:
-        """What decides of an answer, and comes with the targets: what their wheels declare, and not what a plan adds for them."""
-        asked = {one.name: _extras(one) for one in targets}
-        versions = {pin.name: pin.version for pin in answer.pip}
+    def _brought(self, resolution: Resolution, targets: Iterable[Requirement]) -> set[str]:
+        """Decisive packages that the targets' wheels declare, directly or indirectly, without those that a plan adds for them."""
+        target_extras = {target.name: _extras(target) for target in targets}
+        versions = {pin.name: pin.version for pin in resolution.pip}
         context, found = self._context, set[str]()
         waiting: list[Requirement] = []
-        for build in answer.builds:
-            extras = asked.get(build.package, ())
-            if not self.book.extras(build.package).issuperset(extras):  # nobody knows what they bring
+        for build in resolution.builds:
+            extras = target_extras.get(build.package, ())
+            if not self.book.extras(build.package).issuperset(extras):  # the contents of these extras are unknown
                 return {name for name in versions if self._decides(name)}
             release = context.release_of(build)
-            more = [one for one, _ in context.metadata.requirements(release, extras)] if release is not None else []
+            if release is not None:
+                waiting += [requirement for requirement, _ in context.metadata.requirements(release, extras)]
             of_build = list(context.requirements_of(build))
-            found |= {canonicalize_name(one.name) for one, extra in of_build if extra is not None}
-            waiting += [*more, *(one for one, _ in of_build)]
+            found |= {canonicalize_name(requirement.name) for requirement, extra in of_build if extra is not None}
+            waiting += [requirement for requirement, _ in of_build]
         seen = set[tuple[str, tuple[str, ...]]]()
         while waiting:
-            one = waiting.pop()
-            name, extras = canonicalize_name(one.name), _extras(one)
+            requirement = waiting.pop()
+            name, extras = canonicalize_name(requirement.name), _extras(requirement)
             if (name, extras) in seen or name not in versions:
                 continue
             seen.add((name, extras))
-            found |= {name} if self._decides(name) else set()
-            release = next((each for each in context.releases.of(name) if each.text == versions[name]), None)
-            waiting += [each for each, _ in context.metadata.requirements(release, extras)] if release is not None else []
+            if self._decides(name):
+                found.add(name)
+            release = next((release for release in context.releases.of(name) if release.text == versions[name]), None)
+            if release is not None:
+                waiting += [requirement for requirement, _ in context.metadata.requirements(release, extras)]
         return found & versions.keys()
 
     def _contradictions(self, targets: Iterable[Requirement]) -> Iterator[str]:
-        """Packages of which two frameworks each require one version, and not the same."""
+        """Packages of which two frameworks require different versions, or of which another version is pinned."""
         known: dict[str, tuple[str, Requirement]] = {}
-        for asked in targets:
-            for one in self._requirements(asked):
-                version = pinned(one)
-                listed = self.subject.packages.get(canonicalize_name(one.name))
-                if listed is not None and not one.specifier.contains(listed, prereleases=True):
-                    yield f"{asked} requires {one.name}{one.specifier}, and {one.name} {listed} is pinned"
-                who, other = known.setdefault(one.name, (str(asked), one)) if version is not None else ("", one)
-                if version is not None and pinned(other) != version:
-                    yield f"{who} requires {other.name}{other.specifier}, and {asked} {one.name}{one.specifier}"
+        for target in targets:
+            for requirement in self._requirements(target):
+                version = pinned(requirement)
+                listed = self.subject.packages.get(canonicalize_name(requirement.name))
+                if listed is not None and not requirement.specifier.contains(listed, prereleases=True):
+                    yield f"{target} requires {requirement.name}{requirement.specifier}, and {requirement.name} {listed} is pinned"
+                if version is None:
+                    continue
+                first_target, first = known.setdefault(requirement.name, (str(target), requirement))
+                if pinned(first) != version:
+                    conflict = f"{target} {requirement.name}{requirement.specifier}"
+                    yield f"{first_target} requires {first.name}{first.specifier}, and {conflict}"

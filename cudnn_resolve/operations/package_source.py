@@ -1,4 +1,4 @@
-"""Where packages come from: options and the target's configuration to a source of packages."""
+"""The source of packages: indexes and files, from the options and the target's configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cudnn_resolve.index.settings import Settings
 from cudnn_resolve.masking import shown
 from cudnn_resolve.operations.listener import Listener
 from cudnn_resolve.operations.options import Options
-from cudnn_resolve.operations.request import Wishes, wishes_of
+from cudnn_resolve.operations.request import Requirements, requirements_of
 from cudnn_resolve.requirement.file import Reference
 from cudnn_resolve.requirement.model import RequirementLine
 from cudnn_resolve.requirement.source import Contents, Direct, File
@@ -37,7 +37,7 @@ _RULES = {"first-index": "uv", "best-match": "pip"}
 
 
 def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> IndexClient:
-    """The indexes of the settings."""
+    """Client for the indexes in the settings."""
     began = clock.seconds()
 
     def progress(requests: int, received: int, what: str) -> None:
@@ -47,46 +47,46 @@ def open_packages(settings: Settings, listener: Listener, *, offline: bool) -> I
     return IndexClient(settings, cache_folder=cache_folder(), offline=offline, progress=progress)
 
 
-def settings_of(options: Options, wishes: Wishes, facts: Facts) -> Settings:
-    """Where packages come from, and with which credentials: what the options, the files and the target's configuration say."""
+def settings_of(options: Options, requirements: Requirements, facts: Facts) -> Settings:
+    """Index settings and credentials from the options, the requirements files, and the target's configuration."""
     path, version = facts.python.path, ".".join((facts.python.version or "").split(".")[:2])
-    prefix = os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None  # None for a machine elsewhere
+    prefix = os.path.dirname(os.path.dirname(path)) if path and os.path.isabs(path) else None  # None for another machine
     site = (os.path.join(prefix, "lib", f"python{version}", "site-packages"),) if prefix and version else ()
-    return read_settings(_said(options, wishes), environment(), prefix=prefix, import_path=site)
+    return read_settings(_index_options(options, requirements), environment(), prefix=prefix, import_path=site)
 
 
-def _said(options: Options, wishes: Wishes) -> IndexOptions:
-    """What the command line says, and below it what requirements files say."""
+def _index_options(options: Options, requirements: Requirements) -> IndexOptions:
+    """Index options of the command line, which override or extend those in requirements files."""
 
-    def of(option: str) -> Iterator[str]:
-        return (one.value for one in wishes.settings if one.option == option)
+    def in_files(option: str) -> Iterator[str]:
+        return (setting.value for setting in requirements.settings if setting.option == option)
 
     return IndexOptions(
-        index_url=options.index_url or next(of("--index-url"), None),
-        extra_index_urls=(*options.extra_index_url, *of("--extra-index-url")),
-        find_links=(*options.find_links, *of("--find-links")),
-        no_index=any(True for _ in of("--no-index")),
-        trusted_hosts=tuple(of("--trusted-host")),
+        index_url=options.index_url or next(in_files("--index-url"), None),
+        extra_index_urls=(*options.extra_index_url, *in_files("--extra-index-url")),
+        find_links=(*options.find_links, *in_files("--find-links")),
+        no_index=any(True for _ in in_files("--no-index")),
+        trusted_hosts=tuple(in_files("--trusted-host")),
         rule=_RULES.get(options.index_strategy or ""),
         exclude_newer=options.exclude_newer,
-        no_binary=(*options.no_binary, *of("--no-binary")),
-        only_binary=(*options.only_binary, *of("--only-binary")),
+        no_binary=(*options.no_binary, *in_files("--no-binary")),
+        only_binary=(*options.only_binary, *in_files("--only-binary")),
     )
 
 
-def direct_of(wishes: Wishes, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[RequirementLine, ...]]:
-    """What is behind the archives and folders that the wishes name, and the requirement that each of them is.
+def direct_of(requirements: Requirements, source: IndexClient) -> tuple[tuple[Direct, ...], tuple[RequirementLine, ...]]:
+    """Read the referenced archives and folders; also return each as a requirement.
 
-    InputError for one that cannot be used, IndexUnavailableError for one that cannot be had.
+    InputError for an unusable one, IndexUnavailableError for one that cannot be downloaded.
     """
-    found, extras = [], []
-    for reference in wishes.references:
-        one = _direct(reference, source)
-        inside = f"[{','.join(reference.extras)}]" if reference.extras else ""
+    packages, extras = [], []
+    for reference in requirements.references:
+        package = _direct(reference, source)
+        requested = f"[{','.join(reference.extras)}]" if reference.extras else ""
         marker = f"; {reference.marker}" if reference.marker else ""
-        found.append(one)
-        extras.append(RequirementLine(text=f"{one.name}{inside}=={one.offer.version}{marker}", origin=reference.origin))
-    return tuple(found), tuple(extras)
+        packages.append(package)
+        extras.append(RequirementLine(text=f"{package.name}{requested}=={package.offer.version}{marker}", origin=reference.origin))
+    return tuple(packages), tuple(extras)
 
 
 def _direct(reference: Reference, source: IndexClient) -> Direct:
@@ -96,31 +96,31 @@ def _direct(reference: Reference, source: IndexClient) -> Direct:
     scheme = place.partition("://")[0].lower() if "://" in place[:24] else ""
     if scheme not in ("", "http", "https", "file"):
         raise InputError(
-            f"{shown(place)} cannot be read: {scheme} is no way to a wheel or an archive",
+            f"{shown(place)} cannot be read: unsupported URL scheme {scheme}",
             code="reference-scheme",
             context=reference.origin,
-            hint="name a wheel or a source archive by https://… or by its path; a checkout by its folder",
+            hint="name a wheel or source archive by https://… or its path, and a checkout by its folder",
         )
-    local = not is_remote(place) and not place.startswith("file:")
-    where = absolute(place, reference.base) if local else place
+    is_path = not is_remote(place) and not place.startswith("file:")
+    where = absolute(place, reference.base) if is_path else place
     try:
-        read = read_direct(source, where)
+        package = read_direct(source, where)
     except InputError as error:
         raise InputError(error.message, code=error.code, context=error.context or reference.origin, hint=error.hint) from None
-    if reference.name is not None and canonicalize_name(reference.name) != read.name:
-        raise InputError(f"`{reference.name}` is asked for, and {read.name} is there", code="reference-name", context=reference.origin)
-    return replace(read, editable=reference.editable)
+    if reference.name is not None and canonicalize_name(reference.name) != package.name:
+        raise InputError(f"expected `{reference.name}`, found {package.name}", code="reference-name", context=reference.origin)
+    return replace(package, editable=reference.editable)
 
 
 @contextmanager
-def fetching(request: Options, facts: Facts, addresses: Iterable[str]) -> Iterator[_Fetching]:
-    """How what is behind these addresses is fetched while this lasts; a session is paid for once something is asked of an index."""
-    none = request.offline or all(map(is_local, addresses))
-    found = _Fetching(None if none else settings_of(request, wishes_of(request), facts))
+def fetching(request: Options, facts: Facts, addresses: Iterable[str]) -> Iterator[_Fetcher]:
+    """Fetcher for the files at these addresses; it opens a session only when an index is contacted."""
+    is_local_only = request.offline or all(map(is_local, addresses))
+    fetcher = _Fetcher(None if is_local_only else settings_of(request, requirements_of(request), facts))
     try:
-        yield found
+        yield fetcher
     finally:
-        found.close()
+        fetcher.close()
 
 
 def _session(settings: Settings) -> IndexSession:
@@ -129,15 +129,15 @@ def _session(settings: Settings) -> IndexSession:
     return IndexSession(settings)
 
 
-class _Fetching:
-    """Files of indexes, and of folders on this disk, which need not be copied."""
+class _Fetcher:
+    """Fetches files of indexes, and of local folders, where they need not be copied."""
 
     def __init__(self, settings: Settings | None) -> None:
         self._session = None if settings is None else Once(lambda: _session(settings))
 
     @property
     def is_online(self) -> bool:
-        """True where indexes may be asked."""
+        """True if indexes may be contacted."""
         return self._session is not None
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class _Fetching:
             self._session.value().close()
 
     def members(self, file: File) -> Contents | None:
-        """What is in a wheel; None where they cannot be had without the wheel."""
+        """List the contents of a wheel; None if that needs the whole wheel."""
         from cudnn_resolve.execution.fetch import local_members
 
         if is_local(file.url):
@@ -158,7 +158,7 @@ class _Fetching:
         return members_of(self._session.value(), file)
 
     def __call__(self, file: File, folder: str, progress: Callable[[int], None]) -> str:
-        """The path of the file in the folder."""
+        """Fetch a file into the folder, and return its path."""
         from cudnn_resolve.execution.fetch import download_local
 
         if is_local(file.url):
@@ -169,10 +169,10 @@ class _Fetching:
 
         before = 0
 
-        def told(name: str, there: int, total: int | None) -> None:
+        def on_progress(name: str, received: int, total: int | None) -> None:
             nonlocal before
             del name, total
-            progress(there - before)
-            before = there
+            progress(received - before)
+            before = received
 
-        return Downloads(self._session.value()).fetch(file, folder, told, resume=True)
+        return Downloads(self._session.value()).fetch(file, folder, on_progress, resume=True)

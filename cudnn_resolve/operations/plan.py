@@ -1,4 +1,4 @@
-"""`plan`: from a request, or from a lock, to the plan."""
+"""`plan`: from targets or from a lock to a plan."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host.files import folder_of, read_bounded
-from cudnn_resolve.operations.gather import Question, facts_meanwhile, gather_book, gather_question
-from cudnn_resolve.operations.listener import NOBODY, Listener, Steps
+from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
+from cudnn_resolve.operations.machine_facts import facts_meanwhile
 from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.question import Question, gather_book, gather_question
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import Plan, Warning
 from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
@@ -27,20 +28,20 @@ if TYPE_CHECKING:
 
 
 class PlanResult(Plan, Result, frozen=True, kw_only=True):
-    """What `plan` returns: the plan, or the conflict in the place of one."""
+    """Result of `plan`: the plan, or the conflict instead of one."""
 
     command: str | None = None
-    """The command line that carries it out; None where there is nothing to do, or no plan."""
+    """Command line that applies the plan; None without a plan, or with nothing to do."""
     ranges: tuple[Range, ...] = ()
-    """The versions that each party allows, where they were asked for."""
+    """Versions that each party allows, if requested."""
 
     @property
     def status(self) -> Literal["ok", "unsatisfiable"]:
-        """`unsatisfiable` where there is a conflict."""
+        """`unsatisfiable` for a conflict."""
         return "ok" if self.is_satisfiable else "unsatisfiable"
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `plan --format json` prints."""
+        """JSON object printed by `plan --format json`."""
         from cudnn_resolve.facts.codec import encode
         from cudnn_resolve.report.document import encode_plan
 
@@ -48,82 +49,85 @@ class PlanResult(Plan, Result, frozen=True, kw_only=True):
 
 
 BREAKS = "lock-breaks"
-"""Code of the warnings about a lock with which a framework will not run."""
+"""Code of warnings about a lock with which a framework will not run."""
 DOUBT = "lock-doubt"
-"""Code of the warnings about a lock of which something is not as it should be, or not known."""
+"""Code of warnings about a lock with a lesser or possible problem."""
 
 
 class LockMisfitError(CudnnResolveError):
-    """The lock is for other machines: the answer is no."""
+    """The lock does not fit this machine: the answer is no."""
 
     exit_code = ExitCode.NO
 
 
-def plan(request: PlanRequest, listener: Listener = NOBODY) -> PlanResult:
-    """The plan for the targets, or the one that leads to a lock; a conflict is a plan, too."""
+def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
+    """Plan for the targets, or for a lock; a conflict is returned as a plan, too."""
     if request.lock is not None:
-        found = plan_of_lock_file(request.lock, request)
-        return grown(PlanResult, found, command=command_of(found, request, None))
-    answer = answered(request, listener)
+        of_lock = plan_of_lock_file(request.lock, request)
+        return recast(PlanResult, of_lock, command=command_of(of_lock, request, None))
+    answer = plan_targets(request, listener)
     command = command_of(answer.plan, request, answer.outcome.request)
-    return grown(PlanResult, answer.plan, command=command, ranges=ranges_of(answer.question, answer.outcome) if request.ranges else ())
+    return recast(PlanResult, answer.plan, command=command, ranges=ranges_of(answer.question, answer.outcome))
 
 
 def ranges_of(question: Question, outcome: Resolution | Conflict) -> tuple[Range, ...]:
-    """The versions of driver, Python, CUDA and cuDNN that each party of an answer allows."""
+    """Versions of driver, Python, CUDA and cuDNN that each party of an answer allows, if the question asks for them."""
+    if not question.wants_ranges:
+        return ()
     from cudnn_resolve.resolution.party_ranges import ranges
 
     return ranges(question.book, outcome, question.source)
 
 
-def command_of(plan: Plan, request: PlanRequest, asked: Request | None) -> str | None:
-    """The command line that carries a plan out, or that writes the script of one for another machine."""
+def command_of(plan: Plan, request: PlanRequest, resolved_request: Request | None) -> str | None:
+    """Command line that applies a plan, or that writes its script for another machine."""
     from cudnn_resolve.resolution.proposal import command
 
     if not (plan.is_satisfiable and (plan.changes or plan.steps)) or request.given is not None:
         return None
-    elsewhere = request.is_elsewhere
-    if asked is not None:
-        words = command(replace(asked, verb="plan")).partition(" plan")[2]
+    if resolved_request is not None:
+        words = command(replace(resolved_request, verb="plan")).partition(" plan")[2]
     else:
-        named = ("--python", request.python), ("--facts", request.facts), ("--env", request.env), ("--kernel", request.kernel)
-        said = ((name, value) for name, value in named if value)
-        words = " " + shlex.join((request.lock or "", *(word for pair in said for word in pair)))
-    return f"cudnn-resolve plan{words} --format sh -o setup.sh" if elsewhere else f"cudnn-resolve apply{words}"
+        options = ("--python", request.python), ("--facts", request.facts), ("--env", request.env), ("--kernel", request.kernel)
+        given = [(option, value) for option, value in options if value]
+        words = " " + shlex.join((request.lock or "", *(word for pair in given for word in pair)))
+    return f"cudnn-resolve plan{words} --format sh -o setup.sh" if request.is_elsewhere else f"cudnn-resolve apply{words}"
 
 
-class Answered(Struct, frozen=True, kw_only=True):
-    """A plan, the question behind it, and what the resolution answered."""
+class PlannedTargets(Struct, frozen=True, kw_only=True):
+    """A plan for targets, with its question and the outcome of the resolution."""
 
     plan: Plan
     question: Question
     outcome: Resolution | Conflict
 
 
-def answered(options: Options, listener: Listener = NOBODY, verb: str = "plan", facts: Facts | None = None) -> Answered:
-    """The plan behind the options, or for other `facts` than they describe, with the question that it answers."""
-    asked = gather_question(options, verb=verb, listener=listener, facts=facts)
+def plan_targets(options: Options, listener: Listener = SILENT, verb: str = "plan", facts: Facts | None = None) -> PlannedTargets:
+    """Resolve the targets in the options, on the machine that they describe or on that of `facts`, and plan."""
+    question = gather_question(options, verb=verb, listener=listener, facts=facts)
     from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.resolve import resolve
 
-    outcome = resolve(asked.book, asked.machine, asked.request, asked.source, progress=Steps(listener))
-    plan = make_plan(asked.facts, outcome, asked.book, asked.source)
-    return Answered(plan=plan, question=asked, outcome=outcome)
+    outcome = resolve(question.book, question.machine, question.request, question.source, progress=SearchProgress(listener))
+    plan = make_plan(question.facts, outcome, question.book, question.source)
+    return PlannedTargets(plan=plan, question=question, outcome=outcome)
 
 
 def plan_of_lock_file(path: str, options: Options) -> Plan:
-    """The plan from the environment to a lock; InputError for a file that is none, LockMisfitError for a lock of other machines."""
+    """Plan from the environment to a lock; InputError for an invalid lock, LockMisfitError for one of other machines."""
     book = gather_book(options)
     facts = facts_meanwhile(options, book)
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read  # while the machine answers
+    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read  # during detection
     from cudnn_resolve.planning.from_lock import plan_of_lock
 
     text = read_bounded(path, LIMIT_BYTES, "lock")
     lock = read(text, path)
     plan, misfits = plan_of_lock(lock, folder_of(path), facts.result(), book, options.reinstall_package)
     if plan is None:
-        lines = "; ".join(f"{one.what}: the lock wants {one.locked}, here is {one.now}" for one in misfits[:5])
-        raise LockMisfitError(f"{path} is not for this machine: {lines}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that is")
+        reasons = "; ".join(f"{misfit.what}: the lock wants {misfit.locked}, here is {misfit.now}" for misfit in misfits[:5])
+        raise LockMisfitError(
+            f"{path} does not fit this machine: {reasons}", code="lock-misfit", hint="`cudnn-resolve lock` makes one that does"
+        )
     if isinstance(options, ApplyRequest) and plan.apt:
         from cudnn_resolve.operations.bundled_debs import from_bundle
 
@@ -132,49 +136,50 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
     if options.framework or options.cuda or options.cudnn:
         from cudnn_resolve.locking.check import unmet_request
 
-        for one in unmet_request(lock, options.framework, {"cuda": options.cuda, "cudnn": options.cudnn}, book):
-            said = f"{one.now} is asked for, and {path} holds {one.locked}: the lock counts; `cudnn-resolve lock` brings it up to date"
-            warnings.append(Warning(code="lock-settings", message=said))
+        for difference in unmet_request(lock, options.framework, {"cuda": options.cuda, "cudnn": options.cudnn}, book):
+            message = f"{path} holds {difference.locked}, but the settings ask for {difference.now}: "
+            message += "the lock counts; `cudnn-resolve lock` updates it"
+            warnings.append(Warning(code="lock-settings", message=message))
     if plan.changes:
-        warnings += breaks_installed(plan, options, book)
+        warnings += broken_installed(plan, options, book)
     if lock.tool is None:
-        warnings += _what_is_wrong(path, text, plan.facts, book)
+        warnings += _problems_of_foreign_lock(path, text, plan.facts, book)
     return replace(plan, warnings=(*warnings, *plan.warnings))
 
 
 def refuse_broken(plan: Plan, *, force: bool) -> None:
-    """LockMisfitError for a plan from a lock with which a framework will not run, unless it is forced."""
-    breaks = [one.message for one in plan.warnings if one.code == BREAKS]
-    if breaks and not force:
+    """Reject a plan from a lock with which a framework will not run, unless forced; raises LockMisfitError."""
+    broken = [warning.message for warning in plan.warnings if warning.code == BREAKS]
+    if broken and not force:
         raise LockMisfitError(
-            f"with this lock a framework will not run: {'; '.join(breaks)}",
+            f"with this lock a framework will not run: {'; '.join(broken)}",
             code=BREAKS,
-            hint="an environment of its own (--env DIR) leaves this one as it is; --force installs it all the same",
+            hint="use a separate environment (--env DIR), or --force to install anyway",
         )
 
 
-def breaks_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warning]:
-    """Installed frameworks that a lock does not speak of, and that no longer work once it is carried out."""
+def broken_installed(plan: Plan, options: Options, book: Book) -> Iterator[Warning]:
+    """Warnings about installed frameworks that the lock does not list and that its installation breaks."""
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.context import Context
     from cudnn_resolve.resolution.installed import InstalledFrameworks, broken_by
     from cudnn_resolve.resolution.open_request import OpenRequest
 
     machine = machine_of(plan.facts, book)
-    after = {**machine.pip, **{one.name: one.version for one in plan.pip}}
-    gone = {one.name for one in plan.pip if one.action == "remove"}
-    spoken = {one.name for one in plan.pip} - gone
-    for one in InstalledFrameworks(Context(book, machine, OpenRequest(targets=()))).protected:
-        because = broken_by(one, {name: version for name, version in after.items() if name not in gone})
-        if because is None or one.package in spoken:
+    after = {**machine.pip, **{action.name: action.version for action in plan.pip}}
+    removed = {action.name for action in plan.pip if action.action == "remove"}
+    locked = {action.name for action in plan.pip} - removed
+    for framework in InstalledFrameworks(Context(book, machine, OpenRequest(targets=()))).protected:
+        because = broken_by(framework, {name: version for name, version in after.items() if name not in removed})
+        if because is None or framework.package in locked:
             continue
-        allowed = book.framework_of(one.package) in options.allow_break
-        becomes = "will no longer import" if one.is_linked else "will no longer work as it did"
-        yield Warning(code="breaks-framework" if allowed else BREAKS, message=f"{one.who} {becomes}: {because}")
+        is_allowed = book.framework_of(framework.package) in options.allow_break
+        effect = "will no longer import" if framework.is_linked else "will no longer work as before"
+        yield Warning(code="breaks-framework" if is_allowed else BREAKS, message=f"{framework.who} {effect}: {because}")
 
 
 def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:
-    """What `check` says of a lock on the machine of the facts."""
+    """Verdict of `check` on a lock for the machine of the facts."""
     from cudnn_resolve.operations.package_set import subject_of_file
     from cudnn_resolve.operations.verdict import machine_name, verdict_on
     from cudnn_resolve.requirement.machine import machine_of
@@ -183,11 +188,15 @@ def verdict_of_lock(path: str, text: str, facts: Facts, book: Book) -> Verdict:
     return verdict_on(subject_of_file(path, text, book, machine), book, machine, machine_name(facts, None))
 
 
-def _what_is_wrong(path: str, text: str, facts: Facts, book: Book) -> Iterator[Warning]:
-    """What `check` says against a lock that another tool made: of our own, the resolution has said it."""
-    for one in verdict_of_lock(path, text, facts, book).findings:
-        because = f" ({one.evidence[0].text.partition(': ')[2] or one.evidence[0].text})" if one.evidence else ""
-        if one.severity == "error":
-            yield Warning(code=BREAKS, message=f"{one.summary}{because}: `cudnn-resolve check {shlex.quote(path)}` says what mends it")
-        elif one.severity == "warning":
-            yield Warning(code=DOUBT, message=f"{one.summary}{because}")
+def _problems_of_foreign_lock(path: str, text: str, facts: Facts, book: Book) -> Iterator[Warning]:
+    """Warnings from the verdict on a lock of another tool; our own locks were judged by the resolution."""
+    for finding in verdict_of_lock(path, text, facts, book).findings:
+        because = ""
+        if finding.evidence:
+            evidence = finding.evidence[0].text
+            because = f" ({evidence.partition(': ')[2] or evidence})"
+        if finding.severity == "error":
+            fix = f"`cudnn-resolve check {shlex.quote(path)}` shows how to fix it"
+            yield Warning(code=BREAKS, message=f"{finding.summary}{because}: {fix}")
+        elif finding.severity == "warning":
+            yield Warning(code=DOUBT, message=f"{finding.summary}{because}")

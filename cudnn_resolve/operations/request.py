@@ -1,4 +1,4 @@
-"""Options to the request that the resolution answers."""
+"""From options to the request that a resolution answers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.errors import InputError, UsageError, did_you_mean
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import exists, path_from, read_bounded
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.toml import decode
-from cudnn_resolve.operations.options import Options, said
+from cudnn_resolve.operations.options import Options, option_words
 from cudnn_resolve.requirement.model import Limit, Request, RequirementLine, Target
 from cudnn_resolve.requirement.source import Direct
 
@@ -29,20 +29,20 @@ _PROPOSED = (
     *("allow_break", "reinstall_package", "prefer", "matrix", "index_url", "extra_index_url", "find_links", "pre"),
     *("index_strategy", "exclude_newer", "no_binary", "only_binary", "offline"),
 )
-"""Options that a proposed command repeats, in its order; targets and limits are those of the request."""
-_FIRST = frozenset({"--index-url", "--pre"})
-"""Options of which the command line's own counts, else the first of the files."""
-_OF_FILES = frozenset({"--no-index", "--trusted-host"})
-"""Settings that only files have."""
-SPOKEN = "the command line"
-"""Origin of a requirement that stands in no file."""
+"""Options that a proposed command repeats, in this order; targets and limits come from the request."""
+_SINGLE = frozenset({"--index-url", "--pre"})
+"""Options of which one counts: that of the command line, else the first one in a file."""
+_ONLY_IN_FILES = frozenset({"--no-index", "--trusted-host"})
+"""Settings of requirements files without an option of ours."""
+COMMAND_LINE = "the command line"
+"""Origin of a requirement that is in no file."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-SIZE = 4 * 1024 * 1024
-"""Largest requirements file, in bytes."""
+REQUIREMENTS_BYTES = 4 * 1024 * 1024
+"""Size limit of a requirements file."""
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
-    """What files ask for besides the frameworks of the command line."""
+class Requirements(Struct, frozen=True, kw_only=True):
+    """Requirements of files and of the command line, except `--framework`, and settings in the files."""
 
     extras: tuple[RequirementLine, ...] = ()
     """Those of the command line first."""
@@ -50,17 +50,21 @@ class Wishes(Struct, frozen=True, kw_only=True):
     settings: tuple[Setting, ...] = ()
 
 
-def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Direct] = ()) -> Request:
-    """The request behind the options; UsageError or InputError where a wish cannot be read, or where there is none.
+def request_of(options: Options, book: Book, requirements: Requirements, direct: Sequence[Direct] = ()) -> Request:
+    """Build the request; UsageError or InputError for an invalid requirement, or without any target.
 
-    `direct` holds what is behind the references among the wishes.
+    `direct` holds the packages behind the references.
     """
     from cudnn_resolve.requirement.target import merge_targets, parse_target
 
-    pre = options.pre or any(one.option == "--pre" for one in wishes.settings)
-    targets = [parse_target(text, book) for text in options.framework if _companion(text, book) is None]
-    extras = [RequirementLine(text=text, origin=SPOKEN) for text in options.framework if _companion(text, book) is not None]
-    for extra in wishes.extras:
+    pre = options.pre or any(setting.option == "--pre" for setting in requirements.settings)
+    targets, extras = [], []
+    for text in options.framework:
+        if _companion(text, book) is None:
+            targets.append(parse_target(text, book))
+        else:
+            extras.append(RequirementLine(text=text, origin=COMMAND_LINE))
+    for extra in requirements.extras:
         target = None if extra.constraint else _framework(extra, book)
         if target is None:
             extras.append(extra)
@@ -69,60 +73,58 @@ def request_of(options: Options, book: Book, wishes: Wishes, direct: Sequence[Di
     if not targets:
         targets = list(_implied(extras, book))
     if not targets and not options.reinstall_package:
-        near = [one for text in options.packages for one in book.nearest(text)]
-        hint = f"did you mean {' or '.join(f'`{one}`' for one in dict.fromkeys(near))}? " if near else ""
-        raise UsageError(
-            "no framework is asked for",
-            code="no-target",
-            hint=f"{hint}name one: `-f tensorflow==2.15`; known: {', '.join(book.frameworks())}; other packages are planned beside one",
-        )
+        near = dict.fromkeys(f"`{name}`" for text in options.packages for name in book.nearest(text))
+        known = ", ".join(book.frameworks())
+        hint = f"{did_you_mean(near)} name one: `-f tensorflow==2.15`; known: {known}; other packages are planned together with one"
+        raise UsageError("no framework is asked for", code="no-target", hint=hint.strip())
     plain = request_without_targets(options)
-    spoken = (*(one.text for one in extras if one.origin == SPOKEN), *(one.place for one in wishes.references if one.origin == SPOKEN))
+    typed = [extra.text for extra in extras if extra.origin == COMMAND_LINE]
+    typed += [reference.place for reference in requirements.references if reference.origin == COMMAND_LINE]
     return replace(
         plain,
-        context=(*(("", text) for text in spoken), *plain.context),
-        allow_break=frozenset(_named(name, book) for name in options.allow_break),
-        targets=merge_targets(replace(one, pre=pre) for one in targets if one.marker is None),
-        conditional=tuple(replace(one, pre=pre) for one in targets if one.marker is not None),
+        context=(*(("", text) for text in typed), *plain.context),
+        allow_break=frozenset(_framework_named(name, book) for name in options.allow_break),
+        targets=merge_targets(replace(target, pre=pre) for target in targets if target.marker is None),
+        conditional=tuple(replace(target, pre=pre) for target in targets if target.marker is not None),
         pre=pre,
         requirements=tuple(extras),
-        direct={one.name: one for one in direct},
-        settings=tuple(_settings(wishes, options)),
+        direct={package.name: package for package in direct},
+        settings=tuple(_settings(requirements, options)),
     )
 
 
 def _companion(text: str, book: Book) -> str | None:
-    """The framework that a package goes with, `torch` for `torchvision>=0.21`; None for a framework and for any other text."""
+    """The framework that a companion package belongs to, `torch` for `torchvision>=0.21`; None for other packages and frameworks."""
     name = _NAME.match(text.strip())
     return book.companion_of(name[0]) if name is not None and not book.is_framework(name[0]) else None
 
 
 def _implied(extras: Iterable[RequirementLine], book: Book) -> Iterator[Target]:
-    """The frameworks that packages go with, for a request that names none."""
+    """Frameworks of companion packages, for a request that names no framework."""
     from packaging.specifiers import SpecifierSet
 
     for extra in extras:
         framework = None if extra.constraint else _companion(extra.text, book)
         if framework is not None:
-            yield Target(text=framework, framework=framework, specifier=SpecifierSet(), origin=f"`{extra.text}`, which goes with it")
+            yield Target(text=framework, framework=framework, specifier=SpecifierSet(), origin=f"`{extra.text}`, its companion")
 
 
-def _named(name: str, book: Book) -> str:
-    """The framework of a name; UsageError for one that nobody knows."""
+def _framework_named(name: str, book: Book) -> str:
+    """Normalized name of a framework; UsageError for an unknown one."""
     try:
         return book.framework(name).name
     except KeyError:
-        near = book.nearest(name)
+        suggestion = did_you_mean(f"`{near}`" for near in book.nearest(name))
         raise UsageError(
             f"no framework is called `{name}`",
             code="unknown-framework",
             context="--allow-break",
-            hint=(f"did you mean {' or '.join(f'`{one}`' for one in near)}? " if near else "") + f"known: {', '.join(book.frameworks())}",
+            hint=f"{suggestion} known: {', '.join(book.frameworks())}".strip(),
         ) from None
 
 
 def request_without_targets(options: Options) -> Request:
-    """How a plan is to be made, whatever for; UsageError where a limit cannot be read."""
+    """The part of a request that says how to plan, without targets; UsageError for an invalid limit."""
     return Request(
         targets=(),
         cuda=_limit(options.cuda, "--cuda"),
@@ -145,22 +147,22 @@ def _limit(text: str | None, option: str) -> Limit | None:
     return parse_limit(text, option)
 
 
-def wishes_of(options: Options) -> Wishes:
-    """What the files of `-r`, `-c` and `--group` ask for; InputError where one cannot be read."""
+def requirements_of(options: Options) -> Requirements:
+    """Read the packages of the command line, and the files of `-r`, `-c` and `--group`; InputError for an unreadable one."""
     if not (options.packages or options.requirement or options.constraint or options.group):
-        return Wishes()
+        return Requirements()
     from cudnn_resolve.requirement.file import Reference, Setting
 
     lines = list(_lines(options))
-    return Wishes(
-        extras=tuple(one for one in lines if isinstance(one, RequirementLine)),
-        references=tuple(one for one in lines if isinstance(one, Reference)),
-        settings=tuple(_placed(one) for one in lines if isinstance(one, Setting)),
+    return Requirements(
+        extras=tuple(line for line in lines if isinstance(line, RequirementLine)),
+        references=tuple(line for line in lines if isinstance(line, Reference)),
+        settings=tuple(_located(line) for line in lines if isinstance(line, Setting)),
     )
 
 
-def _placed(setting: Setting) -> Setting:
-    """A setting with its folder seen from here: pip reads `--find-links` relative to the file where that exists."""
+def _located(setting: Setting) -> Setting:
+    """Resolve `--find-links` as pip does: relative to its file if that exists, else to the current folder."""
     if setting.option != "--find-links" or "://" in setting.value or setting.value.startswith("file:"):
         return setting
     near = path_from(setting.value, setting.origin.rpartition(":")[0])
@@ -171,61 +173,64 @@ def _lines(options: Options) -> Iterator[Line]:
     from cudnn_resolve.requirement.file import read_requirements
     from cudnn_resolve.requirement.project import read_group, read_project
 
-    def read(path: str, base: str | None) -> tuple[str, str]:
-        where = path_from(path, base)
-        return where, read_bounded(where, SIZE, "requirements file")
-
-    def in_folder(path: str) -> str:
-        return os.path.join(path, "pyproject.toml") if disk.is_folder(path) else path
-
-    def project(path: str) -> dict[str, Any]:
-        try:
-            return decode(read_bounded(path, SIZE, "project file"))
-        except ValueError as error:
-            raise InputError(f"is not TOML: {error}", code="project-invalid", context=path) from None
-
-    spoken = "\n".join(" ".join(word.split()) for word in options.packages)
-    yield from (replace(line, origin=SPOKEN) for line in read_requirements(SPOKEN, lambda *_: (SPOKEN, spoken)))
+    typed = "\n".join(" ".join(word.split()) for word in options.packages)
+    yield from (replace(line, origin=COMMAND_LINE) for line in read_requirements(COMMAND_LINE, lambda *_: (COMMAND_LINE, typed)))
     for path in options.requirement:
-        file, _, inside = path.partition("[") if path.endswith("]") else (path, "", "]")
-        file = in_folder(file)
+        file, _, extras = path.partition("[") if path.endswith("]") else (path, "", "]")
+        file = _project_file(file)
         if os.path.basename(file) == "pyproject.toml":
-            yield from read_project(project(file), file, [extra.strip() for extra in inside[:-1].split(",") if extra.strip()])
+            yield from read_project(_project_table(file), file, [extra.strip() for extra in extras[:-1].split(",") if extra.strip()])
         else:
-            yield from read_requirements(path, read)
+            yield from read_requirements(path, _read_requirements_file)
     for word in options.group:
         where, _, name = word.rpartition(":")
-        where = in_folder(where) if where else "pyproject.toml"
-        yield from read_group(project(where), where, name)
+        file = _project_file(where) if where else "pyproject.toml"
+        yield from read_group(_project_table(file), file, name)
     for path in options.constraint:
-        yield from read_requirements(path, read, constraint=True)
+        yield from read_requirements(path, _read_requirements_file, constraint=True)
+
+
+def _read_requirements_file(path: str, base: str | None) -> tuple[str, str]:
+    where = path_from(path, base)
+    return where, read_bounded(where, REQUIREMENTS_BYTES, "requirements file")
+
+
+def _project_file(path: str) -> str:
+    return os.path.join(path, "pyproject.toml") if disk.is_folder(path) else path
+
+
+def _project_table(path: str) -> dict[str, Any]:
+    try:
+        return decode(read_bounded(path, REQUIREMENTS_BYTES, "project file"))
+    except ValueError as error:
+        raise InputError(f"is not TOML: {error}", code="project-invalid", context=path) from None
 
 
 def _framework(extra: RequirementLine, book: Book) -> Target | None:
-    """A further requirement that is a framework, which is then a target like the others."""
+    """The target for a requirement that names a framework; None for other packages."""
     from packaging.requirements import Requirement
 
     from cudnn_resolve.requirement.target import parse_target
 
     requirement = Requirement(extra.text)
-    spoken = extra.origin == SPOKEN
-    if book.framework_of(requirement.name) is None and not (spoken and book.is_framework(requirement.name)):
+    is_typed = extra.origin == COMMAND_LINE
+    if book.framework_of(requirement.name) is None and not (is_typed and book.is_framework(requirement.name)):
         return None
     marker, requirement.marker = requirement.marker, None
-    plain = parse_target(str(requirement) if marker else extra.text, book)
-    return replace(plain, origin=None if spoken else extra.origin, marker=str(marker) if marker else None, hashes=extra.hashes)
+    target = parse_target(str(requirement) if marker else extra.text, book)
+    return replace(target, origin=None if is_typed else extra.origin, marker=str(marker) if marker else None, hashes=extra.hashes)
 
 
 def _context(options: Options) -> tuple[tuple[str, str], ...]:
-    """The options that describe machine and environment, for the commands that are proposed; credentials left out."""
+    """Options about machine and environment, for proposed commands; credentials are left out."""
     if options.prefer == "installed":
         options = replace(options, prefer=None)
-    pairs = [(name, _redacted(name, value)) for name, value in said(options, _PROPOSED)]
+    pairs = [(name, _redacted(name, value)) for name, value in option_words(options, _PROPOSED)]
     return (*pairs, *options.repeated)
 
 
 def _redacted(option: str, value: str) -> str:
-    """The value of an option as it may be shown: an address without its login."""
+    """Value of an option, without the login in a URL."""
     if option not in _ADDRESSES:
         return value
     from cudnn_resolve.masking import redacted
@@ -233,10 +238,11 @@ def _redacted(option: str, value: str) -> str:
     return redacted(value)
 
 
-def _settings(wishes: Wishes, options: Options) -> Iterator[tuple[str, str]]:
-    """What files set of where packages come from, as options, credentials left out: for a command that leaves the files out."""
+def _settings(requirements: Requirements, options: Options) -> Iterator[tuple[str, str]]:
+    """Index settings in files as options, for a command that does not name the files; credentials are left out."""
     known = {name for name, _ in _context(options)}
-    for option, value in dict.fromkeys((one.option, one.value) for one in wishes.settings if one.option not in _OF_FILES):
-        if option not in _FIRST or option not in known:
+    settings = ((setting.option, setting.value) for setting in requirements.settings if setting.option not in _ONLY_IN_FILES)
+    for option, value in dict.fromkeys(settings):
+        if option not in _SINGLE or option not in known:
             known.add(option)
             yield option, _redacted(option, value)

@@ -1,4 +1,4 @@
-"""The manners of every result: attributes, JSON, and a drawing in a notebook."""
+"""Base class of all results (attributes, JSON, and HTML in a notebook), and conversion between kinds of structs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cudnn_resolve.facts.model import Facts
 
 
 class Result:
-    """The manners of every result; `result["status"]` is that of its JSON."""
+    """Base class of all results; also a read-only mapping of its JSON object, `result["status"]`."""
 
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `--format json` prints."""
+        """JSON object printed by `--format json`."""
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
@@ -29,11 +29,11 @@ class Result:
         return name in self.to_json()
 
     def keys(self) -> list[str]:
-        """The names of its JSON object, so that `dict(result)` is that object."""
+        """Keys of the JSON object, so that `dict(result)` works."""
         return list(self.to_json())
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One entry of its JSON object."""
+        """An entry of the JSON object."""
         return self.to_json().get(name, default)
 
     def _repr_html_(self) -> str:
@@ -42,19 +42,19 @@ class Result:
         return render(self.to_json())
 
 
-T = TypeVar("T", bound=Struct)
+S = TypeVar("S", bound=Struct)
 
 
-def grown(kind: type[T], value: Struct, **more: Any) -> T:
-    """The value as one of a kind that extends its own."""
-    return kind(**{name: getattr(value, name) for name in value.__struct_fields__}, **more)
+def recast(kind: type[S], value: Struct, **more: Any) -> S:
+    """Copy the fields that two kinds of struct share into a new struct; `more` replaces or adds fields."""
+    return kind(**{name: getattr(value, name) for name in kind.__struct_fields__ if hasattr(value, name)} | more)
 
 
 class FactsResult(Facts, Result, frozen=True, kw_only=True):
-    """What `detect` returns: the facts."""
+    """Result of `detect`: the facts."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `detect --format json` prints."""
+        """JSON object printed by `detect --format json`."""
         from cudnn_resolve.facts.codec import encode
 
         return encode(self)

@@ -1,4 +1,4 @@
-"""The verdict on a set of packages: a lock, a list or a requirements file that somebody has, or what is installed on a machine."""
+"""Verdict on a set of packages: of a lock, a list or a requirements file, or installed on a machine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Literal
 from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.faults import cause_of, found_in, names_of
-from cudnn_resolve.operations.listed_versions import placed
-from cudnn_resolve.operations.mend import mends
+from cudnn_resolve.operations.faults import cause_of, judge_subject, packages_in
+from cudnn_resolve.operations.listed_versions import on_base
+from cudnn_resolve.operations.mend import remedies
 from cudnn_resolve.operations.package_set import LIVE, Subject, subject_of_facts
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.fault import Fault, JudgedFramework, Judgement
@@ -21,40 +21,47 @@ from cudnn_resolve.resolution.model import Range
 from cudnn_resolve.resolution.party_ranges import ranges_of_builds
 from cudnn_resolve.resolution.unmet import unmet
 
-_JUDGED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files that packages share"
+_CHECKED = "driver, GPU code, CUDA and cuDNN libraries, NumPy and other bounds, companions, files shared by packages"
 
 
-def verdict_on(subject: Subject, book: Book, machine: Machine, where: str, facts: Facts | None = None, *, ranges: bool = False) -> Verdict:
-    """The verdict on the packages, for the machine that `where` names; `facts` are of the environment where they are installed.
+def verdict_on(
+    subject: Subject, book: Book, machine: Machine, machine_label: str, facts: Facts | None = None, *, ranges: bool = False
+) -> Verdict:
+    """Verdict on the packages for a machine; `facts` are given if they describe the environment where the packages are installed.
 
-    With `ranges` it has what each framework allows, for a picture.
+    With `ranges`, include the versions that each framework allows.
     """
-    here, machine = machine, placed(subject.base, machine)
-    if machine.python != here.python:
-        where = where.replace(f"Python {here.python_full}", f"Python {machine.python_full} of the file")
-    found, seen = found_in(subject, book, machine, facts)
-    findings = sorted((*(_finding(one, subject) for one in found.faults), *seen), key=lambda one: SEVERITIES.index(one.severity))
-    unknown = (*_unknown(machine, found), *subject.gaps)
+    original, machine = machine, on_base(machine, subject.base)
+    if machine.python != original.python:
+        machine_label = machine_label.replace(f"Python {original.python_full}", f"Python {machine.python_full} of the file")
+    judgement, seen = judge_subject(subject, book, machine, facts)
+    findings = sorted((*(_finding(fault, subject) for fault in judgement.faults), *seen), key=_severity_rank)
+    unknown = (*_unknown(machine, judgement), *subject.gaps)
+    status = _status(judgement.faults, known=not unknown and bool(judgement.frameworks))
+    is_live = subject.kind == LIVE
     return Verdict(
-        what=subject.name if subject.kind in (*subject.name.split("/"), LIVE) else f"{subject.name} ({subject.kind})",
-        machine=where,
-        status="breaks"
-        if any(one.severity == "error" for one in seen)
-        else _status(found.faults, known=not unknown and bool(found.frameworks)),
-        frameworks=tuple(_checked(one, found, seen, known=not unknown) for one in found.frameworks),
+        what=subject.name if is_live or subject.kind in subject.name.split("/") else f"{subject.name} ({subject.kind})",
+        machine=machine_label,
+        status="breaks" if any(finding.severity == "error" for finding in seen) else status,
+        frameworks=tuple(_checked(framework, judgement, seen, known=not unknown) for framework in judgement.frameworks),
         findings=tuple(findings),
-        remedy=tuple(mends(subject, book, machine, found, seen)),
-        judged=(f"{len(subject.packages)} packages: {_JUDGED}",),
+        remedy=tuple(remedies(subject, book, machine, judgement, seen)),
+        judged=(f"{len(subject.packages)} packages: {_CHECKED}",),
         not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
-        complaints=tuple(_complaints(subject, machine, found)) if subject.kind == LIVE else (),
-        ranges=_ranges(subject, book, machine, found.frameworks) if ranges else (),
+        complaints=tuple(_complaints(subject, machine, judgement)) if is_live else (),
+        ranges=_ranges(subject, book, machine, judgement.frameworks) if ranges else (),
     )
 
 
+def _severity_rank(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
 def ranges_of_facts(facts: Facts, book: Book) -> tuple[Range, ...]:
-    """What the frameworks of an environment allow of driver, CUDA and cuDNN, with what is there."""
+    """Versions of driver, CUDA and cuDNN that the frameworks of an environment allow, with the installed ones."""
     subject, machine = subject_of_facts(facts, None), machine_of(facts, book)
-    return _ranges(subject, book, machine, found_in(subject, book, machine, facts)[0].frameworks)
+    judgement, _ = judge_subject(subject, book, machine, facts)
+    return _ranges(subject, book, machine, judgement.frameworks)
 
 
 _CUDNN_WHEEL, _CUDA_WHEEL = re.compile(r"nvidia-cudnn-cu\d+"), re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
@@ -67,87 +74,85 @@ def _ranges(subject: Subject, book: Book, machine: Machine, frameworks: Iterable
             chosen[CUDNN] = version
         elif _CUDA_WHEEL.fullmatch(name):
             chosen[CUDA] = ".".join(version.split(".")[:2])
-    return ranges_of_builds(book, machine, (one.build for one in frameworks if one.build is not None), chosen)
+    builds = (framework.build for framework in frameworks if framework.build is not None)
+    return ranges_of_builds(book, machine, builds, chosen)
 
 
-def _complaints(subject: Subject, machine: Machine, found: Judgement) -> Iterator[str]:
-    """What installed packages declare of one another and do not find, where no fault tells it."""
-    told = {(name, fault.package) for fault in found.faults for name in fault.frameworks}
-    for one in unmet(subject.requires, subject.packages, machine):
-        if (one.by, one.name) not in told:
-            yield f"{one.text}; there is {f'{one.name} {one.found}' if one.found is not None else 'none'}"
+def _complaints(subject: Subject, machine: Machine, judgement: Judgement) -> Iterator[str]:
+    """Unmet requirements of installed packages that no fault covers."""
+    covered = {(name, fault.package) for fault in judgement.faults for name in fault.frameworks}
+    for requirement in unmet(subject.requires, subject.packages, machine):
+        if (requirement.by, requirement.name) not in covered:
+            installed = f"{requirement.name} {requirement.found} is installed" if requirement.found is not None else "it is not installed"
+            yield f"{requirement.text}; {installed}"
 
 
-def _unknown(machine: Machine, found: Judgement) -> Iterator[str]:
-    """What nobody knows of the machine or the packages, and that the verdict would hang on."""
-    if not found.frameworks:
+def _unknown(machine: Machine, judgement: Judgement) -> Iterator[str]:
+    """Unknown facts of the machine or the packages that the verdict depends on."""
+    if not judgement.frameworks:
         yield "no framework of the tables is among the packages"
     if machine.driver_absent:
         yield "a driver: this machine has none (--driver states one)"
     elif machine.driver is None:
-        yield f"whether the driver serves: none is known{f', and {found.driver} or newer is needed' if found.driver else ''} (--driver)"
+        needed = f", and {judgement.driver} or newer is needed" if judgement.driver else ""
+        yield f"whether the driver is new enough: its version is unknown{needed} (--driver)"
     if not machine.gpus:
-        yield "code for the GPU: none is known (--gpu)"
+        yield "GPU code: no GPU is known (--gpu)"
     for gpu in machine.gpus:
         if gpu.capability is None:
-            yield f"code for {gpu.label}: its compute capability is not known (--gpu)"
+            yield f"GPU code for {gpu.label}: its compute capability is unknown (--gpu)"
     if machine.python is None:
-        yield "the Python: none is known, and markers are read for 3.11 (--python-version)"
+        yield "the Python: its version is unknown, and markers are evaluated for 3.11 (--python-version)"
 
 
 def _status(faults: Iterable[Fault], *, known: bool) -> Literal["runs", "breaks", "unknown"]:
     faults = tuple(faults)
-    if any(one.severity == "error" for one in faults):
+    if any(fault.severity == "error" for fault in faults):
         return "breaks"
-    open_ones = any(one.kind in ("unknown", "missing", "cpu") and one.severity != "info" for one in faults)
-    return "runs" if known and not open_ones else "unknown"
+    is_open = any(fault.kind in ("unknown", "missing", "cpu") and fault.severity != "info" for fault in faults)
+    return "runs" if known and not is_open else "unknown"
 
 
-def _checked(one: JudgedFramework, found: Judgement, seen: Iterable[Finding], *, known: bool) -> CheckedFramework:
-    """The verdict on one framework; what is wrong with libraries of no framework's own is wrong for each that loads them."""
-    names = {each.package for each in found.frameworks}
-    loads = one.build is not None and one.build.delivery != "bundled"
-    errors = [set(fault.frameworks) for fault in found.faults if fault.severity == "error" and fault.kind in ("library", "files")]
-    errors += [set(names_of(finding)) for finding in seen if finding.severity == "error"]
-    is_hit = any(one.package in about if about & names else loads for about in errors)
-    status = _status((fault for fault in found.faults if one.package in fault.frameworks), known=known)
-    status = "breaks" if is_hit else status
-    return CheckedFramework(name=one.package, version=one.version, status=status)
+def _checked(framework: JudgedFramework, judgement: Judgement, seen: Iterable[Finding], *, known: bool) -> CheckedFramework:
+    """Verdict on one framework; an error in libraries that belong to no framework affects each framework that loads them."""
+    names = {other.package for other in judgement.frameworks}
+    loads_libraries = framework.build is not None and framework.build.delivery != "bundled"
+    affected = [set(fault.frameworks) for fault in judgement.faults if fault.severity == "error" and fault.kind in ("library", "files")]
+    affected += [set(packages_in(finding)) for finding in seen if finding.severity == "error"]
+    is_broken = any(framework.package in packages if packages & names else loads_libraries for packages in affected)
+    own_faults = (fault for fault in judgement.faults if framework.package in fault.frameworks)
+    status = "breaks" if is_broken else _status(own_faults, known=known)
+    return CheckedFramework(name=framework.package, version=framework.version, status=status)
 
 
 def _finding(fault: Fault, subject: Subject) -> Finding:
-    about = next((name for name in (fault.package, *fault.frameworks) if name in subject.lines), "")
-    line = subject.lines.get(about)
-    source = (
-        f"{subject.files.get(about, subject.name)}:{line}"
-        if line is not None
-        else f"packages.pip.{fault.package}"
-        if fault.package
-        else "machine"
-        if fault.kind == "machine"
-        else subject.name
-    )
+    package = next((name for name in (fault.package, *fault.frameworks) if name in subject.lines), "")
+    line = subject.lines.get(package)
+    if line is not None:
+        source = f"{subject.files.get(package, subject.name)}:{line}"
+    elif fault.package:
+        source = f"packages.pip.{fault.package}"
+    else:
+        source = "machine" if fault.kind == "machine" else subject.name
     version = subject.packages.get(fault.package)
-    shown = f"{fault.package}=={version}" if version is not None else fault.package
+    pin = f"{fault.package}=={version}" if version is not None else fault.package
     return Finding(
         cause=cause_of(fault),
         severity=fault.severity,
         summary=fault.text,
-        evidence=(Evidence(source=source, line=line, text=f"{shown}: {fault.because}" if shown else fault.because),),
+        evidence=(Evidence(source=source, line=line, text=f"{pin}: {fault.because}" if pin else fault.because),),
         confidence=0.9,
     )
 
 
 def machine_name(facts: Facts, path: str | None) -> str:
-    """The machine in few words: the file that describes it, else its GPU and driver."""
-    gpus = ", ".join(
-        dict.fromkeys(gpu.name or f"sm_{(gpu.compute_capability or '?').replace('.', '')}" for gpu in or_none(facts.gpus) or ())
-    )
+    """Short description of a machine: the file with its facts, its GPUs, driver and Python."""
+    gpus = dict.fromkeys(gpu.name or f"sm_{(gpu.compute_capability or '?').replace('.', '')}" for gpu in or_none(facts.gpus) or ())
     driver = or_none(facts.driver)
     parts = [
-        gpus,
+        ", ".join(gpus),
         f"driver {driver.version}" if driver and driver.version else "",
         f"Python {facts.python.version}" if facts.python.version else "",
     ]
-    said = ", ".join(part for part in parts if part)
-    return f"{os.path.basename(path)}: {said}" if path and path != "-" and said else path or said or "a machine of which nothing is known"
+    summary = ", ".join(part for part in parts if part)
+    return f"{os.path.basename(path)}: {summary}" if path and path != "-" and summary else path or summary or "an unknown machine"

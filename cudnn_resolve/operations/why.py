@@ -1,4 +1,4 @@
-"""`why`: the chain of reasons behind one pin of a plan or of a lock, or behind its absence."""
+"""`why`: the chain of reasons behind one pin of a plan or a lock, or behind its absence."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
-from cudnn_resolve.errors import UsageError
-from cudnn_resolve.operations.gather import Question
-from cudnn_resolve.operations.listener import NOBODY, Listener
+from cudnn_resolve.errors import UsageError, did_you_mean
+from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.options import WhyRequest
-from cudnn_resolve.operations.plan import PlanResult, answered, ranges_of
-from cudnn_resolve.operations.results import Result, grown
+from cudnn_resolve.operations.plan import PlanResult, plan_targets, ranges_of
+from cudnn_resolve.operations.question import Question
+from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.resolution.chain import Chain, chain
 from cudnn_resolve.resolution.model import Conflict, Range, Resolution
 
 
 class WhyResult(Struct, Result, frozen=True, kw_only=True):
-    """What `why` returns: the chain behind a pin, and the plan that has it."""
+    """Result of `why`: the chain behind a pin, and the plan that contains it."""
 
     plan: PlanResult
     chain: Chain | None = None
-    """None where there is no plan."""
+    """None without a plan."""
     ranges: tuple[Range, ...] = ()
-    """The versions that each party allows, where they were asked for: of the thing itself, or of all where it is a package."""
+    """Versions that each party allows, if requested: for a package those of driver, Python, CUDA and cuDNN, for one of these its own."""
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `why --format json` prints."""
+        """JSON object printed by `why --format json`."""
         from cudnn_resolve.report.document import WhyDocument, document
 
         if self.chain is None:
@@ -37,38 +37,38 @@ class WhyResult(Struct, Result, frozen=True, kw_only=True):
 
     @property
     def overlays(self) -> tuple[str, ...]:
-        """Tables that lie over the shipped ones, in words."""
-        return tuple(one.message for one in self.plan.warnings if one.code == "overlay")
+        """Remarks on tables that override the shipped ones."""
+        return tuple(warning.message for warning in self.plan.warnings if warning.code == "overlay")
 
 
-def why(request: WhyRequest, listener: Listener = NOBODY) -> WhyResult:
-    """The chain of reasons behind a package, and the plan; no chain where that is a conflict.
+def why(request: WhyRequest, listener: Listener = SILENT) -> WhyResult:
+    """Chain of reasons behind a package, and the plan; without a chain if there is a conflict.
 
-    UsageError for a package that neither the plan nor the tables nor an index know.
+    UsageError for a package that the plan, the tables and the indexes do not know.
     """
     if request.lock is None:
-        answer = answered(request, listener)
+        answer = plan_targets(request, listener)
     else:
-        from cudnn_resolve.operations.lock import plan_behind
+        from cudnn_resolve.operations.lock import plan_behind_lock
 
-        answer = plan_behind(request.lock, request, listener)
-    found, question, outcome = grown(PlanResult, answer.plan), answer.question, answer.outcome
-    every = ranges_of(question, outcome) if request.ranges else ()
-    ranges = tuple(one for one in every if one.name.casefold() == request.package.casefold()) or every
+        answer = plan_behind_lock(request.lock, request, listener)
+    plan, question, outcome = recast(PlanResult, answer.plan), answer.question, answer.outcome
+    all_ranges = ranges_of(question, outcome)
+    ranges = tuple(row for row in all_ranges if row.name.casefold() == request.package.casefold()) or all_ranges
     if isinstance(outcome, Conflict):
-        return WhyResult(plan=replace(found, ranges=every), ranges=ranges)
+        return WhyResult(plan=replace(plan, ranges=all_ranges), ranges=ranges)
     reasons = chain(outcome, request.package, question.book)
     if reasons.chosen is None and not _is_known(request.package, outcome, question):
         raise _unknown(request.package, outcome, question)
-    return WhyResult(plan=found, chain=reasons, ranges=ranges)
+    return WhyResult(plan=plan, chain=reasons, ranges=ranges)
 
 
 _PARTS = ("cuda", "cudnn", "driver", "python")
-"""What has a version and is no package."""
+"""Parts of the stack with a version that are not packages."""
 
 
 def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
-    """True for a package that something is known of: by the tables, the environment or an index."""
+    """True if the tables, the environment or an index know the package."""
     name, book = canonicalize_name(word), question.book
     if book.is_framework(name) or book.component(name) is not None or book.package(name) is not None or book.slot(name) is not None:
         return True
@@ -83,6 +83,6 @@ def _unknown(word: str, resolution: Resolution, question: Question) -> UsageErro
 
     known = [*(pin.name for pin in resolution.pip), *question.book.frameworks(), *_PARTS]
     near = get_close_matches(word.lower(), known, n=2, cutoff=0.7)
-    where = "the plan, the tables and the cache know" if question.source.offline else "the plan, the tables and the indexes know"
-    hint = f"did you mean {' or '.join(near)}?" if near else "`cudnn-resolve plan -v` lists the packages of the plan"
-    return UsageError(f"{where} no package {word!r}", code="unknown-package", hint=hint)
+    where = "the plan, the tables and the cache" if question.source.offline else "the plan, the tables and the indexes"
+    hint = did_you_mean(near) or "`cudnn-resolve plan -v` lists the packages of the plan"
+    return UsageError(f"{where} know no package {word!r}", code="unknown-package", hint=hint)

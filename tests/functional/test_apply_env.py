@@ -111,7 +111,7 @@ def test_an_environment_is_made_brought_up_to_date_and_removed(making: Making) -
 
     gone = making.env("--undo")
     assert gone.returncode == 0, gone
-    assert "which it made, is gone" in " ".join(gone.stdout.split())
+    assert "which it created, was removed" in " ".join(gone.stdout.split())
     assert not making.made.exists()
     assert not making.kernel.parent.exists()
     assert "nothing to undo" in making.env("--undo").stdout
@@ -169,7 +169,7 @@ def test_what_others_put_into_its_folder_stays(making: Making) -> None:
 
     gone = making.env("--undo")
 
-    assert "but for what others put there: src, thesis.tex" in " ".join(gone.stdout.split())
+    assert "except files of others: src, thesis.tex" in " ".join(gone.stdout.split())
     assert sorted(one.name for one in making.made.iterdir()) == ["src", "thesis.tex"]
     assert making.env().returncode == 2
 
@@ -364,7 +364,7 @@ def test_another_python_is_taken_where_the_own_one_cannot_do_it(making: Making, 
 
     first = plan["steps"][0]
     assert first["argv"] == ["uv", "venv", "--seed", "--python", "3.11", str(making.made)]
-    assert "cannot be had with Python 3.12.1" in first["why"]
+    assert "cannot be installed with Python 3.12.1" in first["why"]
     assert plan["facts"]["python"]["version"] == "3.11"
 
 

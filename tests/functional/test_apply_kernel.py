@@ -114,7 +114,7 @@ def test_a_kernel_is_restarted_when_told_to_and_the_cell_is_a_no_op_then(kernel:
     first, applied, _, again, last = json.loads(done.stdout)
     assert (first, last) == ("2.5.0\n", "2.6.0\n")
     assert "done: the environment matches the plan" in applied
-    assert "this kernel has imported torch already" in applied
+    assert "this kernel has already imported torch" in applied
     assert "nothing to do: the environment already matches the plan" in again
 
 

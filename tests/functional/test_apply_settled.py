@@ -84,8 +84,8 @@ def touched_alike(bench: Settled) -> None:
 CHANGES: dict[str, tuple[Callable[[Settled], object], str]] = {
     "a file": (altered, "files of demo 1.0 are changed"),
     "a file, with its time": (touched_alike, "files of demo 1.0 are changed"),
-    "a file that goes": (lambda bench: (bench.site / "demo/__init__.py").unlink(), "it was laid down again"),
-    "a file that is empty": (lambda bench: (bench.site / "demo/__init__.py").write_text(""), "it was laid down again"),
+    "a file that goes": (lambda bench: (bench.site / "demo/__init__.py").unlink(), "the package was reinstalled"),
+    "a file that is empty": (lambda bench: (bench.site / "demo/__init__.py").write_text(""), "the package was reinstalled"),
     "a package that goes": (lambda bench: shutil.rmtree(bench.site / "demo-1.0.dist-info"), "1 package installed"),
     "a program": (lambda bench: (bench.venv / "bin/demo").write_text("#!/bin/sh\n"), NOTHING),
     "the lock": (lambda bench: bench.lock(("demo", "1.1"), ("other", "2.0")), "1 package installed"),

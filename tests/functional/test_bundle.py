@@ -173,7 +173,7 @@ def test_a_bundle_names_what_it_does_not_read(bench: Bundling) -> None:
 
     done = json.loads(bench.make("--check", "b", "--format", "json").stdout)
 
-    assert done["notes"] == ["wheels/extra.whl is no part of the bundle: nothing reads it"]
+    assert done["notes"] == ["wheels/extra.whl is not part of the bundle, and is ignored"]
     assert done["locks"] == ["pylock.toml"]
 
 

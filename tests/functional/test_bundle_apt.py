@@ -286,7 +286,7 @@ def test_without_asking_anybody_a_bundle_says_what_it_lacks(bench: Bundling) -> 
     done = bench.say("bundle", "-o", "b", "--offline", "--format", "json", "--matrix", str(bench.tables))
 
     (note,) = json.loads(done.stdout)["notes"]
-    assert note.startswith("packages of the system are not in the bundle (with --offline)")
+    assert note.startswith("system packages are not in the bundle (with --offline)")
     assert not (bench.base / "b" / INSIDE).exists()
 
 

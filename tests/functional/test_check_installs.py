@@ -43,7 +43,7 @@ def test_a_package_for_the_cpu_beside_a_framework_with_a_gpu() -> None:
 @pytest.mark.parametrize("version", ["2.6.0a0+ecf3bae40a.nv25.01", "2.6.0+mine1"])
 def test_a_makers_own_build_without_its_image_is_no_yes(version: str) -> None:
     done = run("check", "-", *T4, text=f"torch=={version}\n")
-    assert f"torch {version} is its maker's own build" in " ".join(done.stdout.split())
+    assert f"torch {version} is a vendor build" in " ".join(done.stdout.split())
     assert status(f"torch=={version}\n") == "unknown"
 
 

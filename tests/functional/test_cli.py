@@ -55,7 +55,7 @@ def is_explained(done: Done | subprocess.CompletedProcess[str], code: int, *word
         (["plan", "--format", "jsom"], "did you mean json?"),
         (["detect", "--facts"], "expected one argument"),
         (["detect", "torch"], "does not take 'torch'"),
-        (["plan", "-f", "torch", "--facts", "a", "--python", "b"], "contradict"),
+        (["plan", "-f", "torch", "--facts", "a", "--python", "b"], "cannot be combined with"),
         (["plan", "-f", "torch", "--cuda", "new"], "is not a version specifier"),
         (["plan", "-f", "torch", "--python-version", "eleven"], "is not a Python version"),
         (["plan", "-f", "torch", "--python-version", "3.11", "--driver", "12.4"], "the driver's version is meant"),

@@ -21,5 +21,5 @@ def test_a_plan_for_this_environment_keeps_them_and_one_for_another_machine_does
     monkeypatch.setenv("PIP_CONSTRAINT", "constraint.txt")
     assert main(PLAN) == 1
     conflict = json.loads(capsys.readouterr().out)["conflict"]
-    assert "constraint.txt:1, which PIP_CONSTRAINT names" in json.dumps(conflict)
+    assert "constraint.txt:1, named by PIP_CONSTRAINT" in json.dumps(conflict)
     assert main([*PLAN, "--python-version", "3.11", "--platform", "linux_x86_64"]) == 0

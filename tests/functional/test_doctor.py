@@ -37,7 +37,7 @@ def log(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (gzip.compress(MISSING.encode()), "is packed"),
+        (gzip.compress(MISSING.encode()), "is compressed"),
         (Path(sys.executable).resolve().read_bytes()[:9000], "is not text"),
         (bytes(number * number % 251 for number in range(5000)), "is not text"),
     ],
@@ -149,7 +149,8 @@ def test_what_cannot_be_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "--facts names the machine")]
+    ("words", "said"),
+    [(["-", "--facts", "-"], "standard input"), (["-", "--no-facts", "--facts", "x.json"], "cannot be combined with --facts")],
 )
 def test_options_that_contradict_one_another_are_refused(words: list[str], said: str) -> None:
     from cudnn_resolve.cli import doctor
@@ -162,7 +163,7 @@ def test_options_that_contradict_one_another_are_refused(words: list[str], said:
 def test_fix_says_what_helps_where_apply_cannot(log: str) -> None:
     done = run("doctor", log, "--fix")
     assert done.returncode == 1
-    assert "what helps is:" in done.stderr
+    assert "these commands help:" in done.stderr
     assert "pip list" in done.stderr or "nvidia-cudnn-cu" in done.stderr  # a toolkit here tells which CUDA the wheel is to be of
     assert is_explained(run("doctor", log, "--no-facts", "--fix"), 2, "--fix changes this machine")
 
@@ -189,7 +190,7 @@ def test_fix_hands_the_remedy_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (asked[0].device, asked[0].find_links, asked[0].offline, asked[0].cuda) == ("cpu", ["/a b", "-c"], True, None)
     assert doctor.fix(found, Namespace(yes=False, framework=["torch>=2.7"]), Output(), set()) == 4
     assert (asked[1].framework, asked[1].yes) == (["torch>=2.7"], False)
-    assert doctor.mend(Diagnosis(), Namespace(yes=True), Output()) == 0
+    assert doctor.fix_all(Diagnosis(), Namespace(yes=True), Output()) == 0
 
 
 def test_a_package_that_is_laid_anew_keeps_its_version_and_the_rest(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_a_package_that_is_laid_anew_keeps_its_version_and_the_rest(tmp_path: Pa
 def test_an_environment_of_the_system_is_not_laid_anew() -> None:
     done = run("plan", f"--facts={MACHINES / 'workstation.json'}", "--offline", "--reinstall-package=torch")
     assert done.returncode == 2
-    assert "managed by the system" in done.stderr
+    assert "the system manages this environment" in done.stderr
 
 
 def test_help_says_what_fix_does() -> None:

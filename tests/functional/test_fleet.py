@@ -20,7 +20,7 @@ from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Outcome
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.operations.clean import clean
 from cudnn_resolve.operations.fleet_bundles import in_use
-from cudnn_resolve.operations.fleet_facts import FleetResult
+from cudnn_resolve.operations.fleet_classes import FleetResult
 from cudnn_resolve.operations.options import CleanRequest, FleetRequest
 from tests.fleet_maker import CARDS, told, write
 from tests.lock_project import TARGET, Project
@@ -127,7 +127,7 @@ def test_a_host_that_wrote_something_else_loses_no_other_of_the_same_file(tmp_pa
     assert [(one["host"], one["why"]) for one in found["faults"]] == [
         ("n8", "no facts: bash: line 1: cudnn-resolve: command not found"),
         ("srun", "no facts: error: n8: task 3"),
-        ("n9", "no facts: nothing was written"),
+        ("n9", "no facts: no output"),
     ]
 
 
@@ -260,7 +260,7 @@ def test_a_lock_for_each_class_and_its_check(project: Project, nodes: Path) -> N
     checked = by_name(answer("check", nodes, "locks"))
     assert checked["a100sxm4-r550-py311"]["lock"].endswith(OLD_A100)
     assert (checked["a100sxm4-r550-py311"]["status"], checked["k80-r470-py311"]["status"]) == ("ok", "no")
-    assert checked["k80-r470-py311"]["message"].startswith("none of 2 locks is for these hosts")
+    assert checked["k80-r470-py311"]["message"].startswith("none of 2 locks fits these hosts")
 
 
 def test_what_is_said_of_an_index_is_said_of_locks_too(project: Project, nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +322,7 @@ def test_hosts_that_fail_decide_the_exit_code(
 def test_many_classes_are_planned_in_processes_as_in_one(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = FleetRequest(verb="plan", from_folder=(str(nodes),), framework=("torch==2.7.0",), offline=True)
     one = cudnn_resolve.api.fleet(request).to_json()
-    monkeypatch.setattr("cudnn_resolve.operations.fleet_facts._SEVERAL", 1)
+    monkeypatch.setattr("cudnn_resolve.operations.fleet_classes._PARALLEL_CLASSES", 1)
     assert cudnn_resolve.api.fleet(request).to_json() == one
     nowhere = replace(request, offline=False, index_url="http://127.0.0.1:1/simple")
     told = cudnn_resolve.api.fleet(nowhere).to_json()["classes"]
@@ -372,7 +372,7 @@ def test_drift(project: Project, tmp_path: Path) -> None:
     (found,) = answer("check", folder)["classes"]
     assert {one["host"]: one["detail"] for one in found["outcomes"]} == {
         "n2": "numpy 2.0.0 instead of 1.26.4",
-        "n4": "nothing of the lock is installed",
+        "n4": "no package of the lock is installed",
     }
 
     (folder / "n3.json").unlink()

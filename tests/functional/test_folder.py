@@ -76,12 +76,12 @@ def test_the_wheel_of_a_folder_is_fetched_where_all_else_lies_on_this_disk(bench
 def test_check_tells_that_nothing_loads_the_folder_any_more(bench: Bench, index: IndexServer, gone: str) -> None:
     locked(bench, index)
     assert bench("-q", "--no-validate").returncode == 0
-    said = "lies in a folder of its own, and nothing loads it"
+    said = "is in a separate folder, and nothing loads it"
     whole = run("check", "--python", str(bench.venv / "bin/python"), environ=bench.environ, cwd=bench.base)
     assert said not in whole.stdout
     (library(bench).parents[4] / gone).unlink()
     torn = run("check", "--python", str(bench.venv / "bin/python"), environ=bench.environ, cwd=bench.base)
-    assert (torn.returncode, f"{said}: {gone} is gone" in " ".join(torn.stdout.split())) == (1, True), torn
+    assert (torn.returncode, f"{said}: {gone} is missing" in " ".join(torn.stdout.split())) == (1, True), torn
     assert bench("-q", "--no-validate").stdout.startswith("done: ")  # as the remedy says
     assert (library(bench).parents[4] / gone).exists()
 

@@ -97,10 +97,10 @@ def test_a_loaded_numpy_that_is_replaced_is_restarted_for_once(tmp_path: Path) -
 
     _, before, applied, _, _, after, nothing, last = run(cells)
     assert (before, after, last) == ("1.26.4\n", "2.0.0\n", "2.0.0\n")
-    assert "the runtime is restarted: this kernel has imported numpy already" in applied
+    assert "restarting the runtime: this kernel has already imported numpy" in applied
     assert "nothing to do" in nothing
     # what asks for a change each time is restarted for once: the second run of "Run all" comes to its end
     _, _, applied, _, _, _, second, last = run(again)
-    assert "the runtime is restarted" in applied
-    assert "restarted for this once already" in second
+    assert "restarting the runtime" in applied
+    assert "already restarted for this command" in second
     assert last == "2.0.0\n"

@@ -144,7 +144,7 @@ def test_figures_that_nothing_confirms_are_told_as_such(capsys: pytest.CaptureFi
     [
         (("show",), "matrix show needs a name"),
         (("show", "torhc"), "did you mean torch?"),
-        (("show", "zzz"), "there are"),
+        (("show", "zzz"), "the names are"),
         (("show", "torch", "9.9"), "no release of torch is 9.9"),
         (("show", "torch", "latest"), "'latest' is neither a version nor a version specifier"),
         (("show", "cudnn", "12"), "the matrix knows no cuDNN 12"),

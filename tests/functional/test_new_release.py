@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.codec import from_mapping
-from cudnn_resolve.operations.gather import Question, gather_question, share
 from cudnn_resolve.operations.options import PlanRequest
+from cudnn_resolve.operations.question import Question, gather_question, share
 from tests.index_server import IndexServer
 from tests.program import run
 

@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.diagnose import diagnose_facts
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.operations.check import check
-from cudnn_resolve.operations.gather import read_facts
+from cudnn_resolve.operations.machine_facts import read_facts
 from cudnn_resolve.operations.options import CheckRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, plan
 

@@ -96,7 +96,7 @@ def test_a_lock_as_a_page_goes_beside_the_lock(tmp_path: Path) -> None:
     done = run("lock", "-f", "torch==2.6.0", *MACHINE, "--format", "html", "-o", "-", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "-o - and --format html would both go to standard output" in done.stderr
+    assert "-o - and --format html would both print to standard output" in done.stderr
 
 
 @pytest.fixture(scope="module")

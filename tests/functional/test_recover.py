@@ -19,7 +19,7 @@ from cudnn_resolve.execution.journal import RECOVER
 from cudnn_resolve.execution.journals import free_lost
 from cudnn_resolve.execution.recover import mark_path, repair, undo
 from cudnn_resolve.host import disk
-from cudnn_resolve.operations.apply import stopped_of
+from cudnn_resolve.operations.apply import stopped_in
 from tests.apply_world import NEW, ApplyWorld, work_in
 from tests.index_server import IndexServer, cut
 from tests.kill_world import KillWorld
@@ -196,7 +196,7 @@ def test_an_undo_marks_the_environment_while_it_is_neither(world: ApplyWorld, tm
         with pytest.raises(WorldError, match="half changed"):
             undo(other, None)
         with pytest.raises(WorldError, match="half changed"):
-            stopped_of(other.journals)
+            stopped_in(other.journals)
         other.hold.release()
 
     assert RECOVER in said[0]

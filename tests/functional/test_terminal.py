@@ -126,7 +126,7 @@ messages = Messages(Output())
 for host in ("n1", "n2", "n3"):
     messages.state(host, "ok", "facts")
 for name in ("t4", "a100"):
-    messages.state(name, "waits")
+    messages.state(name, "waiting")
 messages.state("t4", "no: \x1b[2J[/bold]")
 clear_status(is_over=True)
 """

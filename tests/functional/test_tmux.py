@@ -143,7 +143,7 @@ def test_a_long_log_is_told_with_rate_and_time_left_and_leaves_no_line(terminal:
 def test_a_table_of_classes_stands_while_they_are_worked_on_and_ctrl_c_ends_it_at_once(terminal: Callable[..., Terminal]) -> None:
     shown = terminal(80)
     shown.program("fleet", "plan", "torch", "tensorflow", "jax", "--offline", "--from", str(ROOT / "tests/machines"))
-    lines = shown.wait("  waits")
+    lines = shown.wait("  waiting")
     assert any("working on the classes" in line for line in lines), lines
     assert any(re.fullmatch(r"\d+ of \d+", line.strip()) for line in lines), lines
     shown.press("C-c")
@@ -152,7 +152,7 @@ def test_a_table_of_classes_stands_while_they_are_worked_on_and_ctrl_c_ends_it_a
 
     # The terminal itself echoes ^C, before or after the table is wiped away.
     assert lines[lines.index("code=130") - 1].removeprefix("^C") == "interrupted"
-    assert not any("waits" in line for line in lines)
+    assert not any("waiting" in line for line in lines)
     assert "Traceback" not in "".join(lines)
     assert shown.has_cursor()
 
@@ -167,7 +167,7 @@ def test_ctrl_c_at_the_question_of_apply_changes_nothing(terminal: Callable[...,
     (tmp_path / "pylock.toml").write_text("\n".join([*lock, ""]))
     shown = terminal(60, XDG_STATE_HOME=str(tmp_path / "state"))
     shown.program("apply", "--python", str(environment), after="")
-    shown.wait("Carry this out? [y/N]")
+    shown.wait("Apply this plan? [y/N]")
     shown.press("C-c")
 
     lines = shown.wait("code=130")

@@ -35,12 +35,12 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     """The options that a plan is asked with."""
     found: list[Options] = []
 
-    def answered(options: Options, listener: object) -> None:
+    def plan_targets(options: Options, listener: object) -> None:
         del listener
         found.append(options)
         raise SeenError
 
-    monkeypatch.setattr(plan, "answered", answered)
+    monkeypatch.setattr(plan, "plan_targets", plan_targets)
     return found
 
 
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_said_of_the_argument(seen: list[Options]) -> None:
         cudnn_resolve.plan("torch", channel="ftp")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="driver cannot be 550: expected a text, found int"):
         cudnn_resolve.plan("torch", driver=550)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="device cpu and gpu contradict each other"):
+    with pytest.raises(UsageError, match="device cpu cannot be combined with gpu"):
         cudnn_resolve.plan("torch", device="cpu", gpu="T4")
     with pytest.raises(UsageError) as caught:
         cudnn_resolve.plan("torch", facts="f.json", python="python")
@@ -158,8 +158,8 @@ def test_what_is_wrong_is_said_of_the_argument(seen: list[Options]) -> None:
         (lambda: cudnn_resolve.apply(undo=0), "undo cannot be 0"),
         (lambda: cudnn_resolve.apply("torch", undo=True), "undo takes no framework"),
         (lambda: cudnn_resolve.apply(undo=3, lock="pylock.toml"), "undo takes no lock"),
-        (lambda: cudnn_resolve.apply("torch", lock="pylock.toml"), "a lock and targets contradict each other"),
-        (lambda: cudnn_resolve.lock("torch", check=True, upgrade=True), "^check changes nothing, and upgrade asks for changes"),
+        (lambda: cudnn_resolve.apply("torch", lock="pylock.toml"), "a lock cannot be combined with targets"),
+        (lambda: cudnn_resolve.lock("torch", check=True, upgrade=True), "^check changes nothing, but upgrade asks for changes"),
         (lambda: cudnn_resolve.matrix_show("torhc"), "the matrix knows no framework 'torhc'"),
     ],
 )

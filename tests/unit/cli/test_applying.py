@@ -19,7 +19,7 @@ from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations import apply as operation
 from cudnn_resolve.operations import validate
-from cudnn_resolve.operations.apply import Stopped, seen_at_work, stopped
+from cudnn_resolve.operations.apply import Stopped, stopped, validation_failures
 from cudnn_resolve.operations.options import ApplyRequest
 from cudnn_resolve.validation.model import Check, Validation
 
@@ -29,7 +29,7 @@ WITH_GPU = Facts(driver=Driver(version="550.54.15"), gpus=(Gpu(name="Tesla T4"),
 
 @pytest.mark.parametrize("facts", [Facts(), Facts(driver=None, gpus=()), Facts(driver=None, gpus=WITH_GPU.gpus)])
 def test_without_a_gpu_nothing_is_tested(facts: Facts) -> None:
-    assert seen_at_work(TASK, facts) == ()
+    assert validation_failures(TASK, facts) == ()
 
 
 @pytest.mark.parametrize(("status", "said"), [("passed", ()), ("failed", ("validation: torch/conv2d: no kernel image",))])
@@ -43,7 +43,7 @@ def test_with_a_gpu_the_stack_is_seen_at_work(monkeypatch: pytest.MonkeyPatch, s
 
     monkeypatch.setattr(validate, "validation_of", validation_of)
 
-    assert seen_at_work(TASK, WITH_GPU) == said
+    assert validation_failures(TASK, WITH_GPU) == said
     assert [facts for _, facts in asked] == [WITH_GPU]
 
 
@@ -64,7 +64,7 @@ def parsed(*words: str) -> argparse.Namespace:
 def test_the_words_of_a_command_line_ask_for_the_same(words: tuple[str, ...]) -> None:
     first = parsed(*words)
 
-    again = parsed(*request_of(ApplyRequest, first).again())
+    again = parsed(*request_of(ApplyRequest, first).command_words())
 
     for name in ("framework", "requirement", "cuda", "python", "lock", "installer", "offline", "no_hashes", "gpu"):
         assert getattr(again, name) == getattr(first, name)
@@ -79,11 +79,11 @@ def test_what_is_said_with_resume_holds(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(apply, "run", asked.append)
     found = Stopped(words=("--installer=pip", "--no-hashes", "--framework=torch"), folder=str(tmp_path / "then"), python="/env/bin/python")
 
-    apply.again(found, parsed("--resume", "--no-validate", "--installer", "uv", "--dry-run", "-o", "said.txt"))
+    apply.run_again(found, parsed("--resume", "--no-validate", "--installer", "uv", "--dry-run", "-o", "said.txt"))
 
     assert vars(asked[0]).items() >= {"installer": "uv", "no_validate": True, "no_hashes": True, "dry_run": True, "resume": False}.items()
     assert (asked[0].output, asked[0].python, Path.cwd()) == (str(tmp_path / "said.txt"), "/env/bin/python", tmp_path / "then")
-    apply.again(found, parsed("--resume"))
+    apply.run_again(found, parsed("--resume"))
     assert (asked[1].installer, asked[1].no_validate, asked[1].output) == ("pip", False, None)
 
 

@@ -70,7 +70,7 @@ def test_no_verb_shows_the_help_as_an_error(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["plann"], "did you mean plan"), (["zzz"], "the commands are detect"), (["--offline"], "is an option, and no command")],
+    [(["plann"], "did you mean plan"), (["zzz"], "the commands are detect"), (["--offline"], "is an option, but no command")],
 )
 def test_an_unknown_verb_is_answered_with_the_nearest(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
@@ -144,7 +144,7 @@ def test_memory_that_ends_is_no_bug(
     assert main(["detect"]) == 3
     err = capsys.readouterr().err
     assert err.startswith(
-        "error: not enough memory: the system gave this process no more\nhint: free memory, or let this process have more"
+        "error: not enough memory: the system gave this process no more\nhint: free memory, or raise the limit of this process"
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.codec import encode
 from cudnn_resolve.facts.model import UNKNOWN, Facts
-from cudnn_resolve.operations.gather import read_facts
+from cudnn_resolve.operations.machine_facts import read_facts
 from tests.program import shipped
 
 OUTPUTS = Path(__file__).parents[2] / "outputs"

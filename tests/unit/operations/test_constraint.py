@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cudnn_resolve.operations.constraint import configured
+from cudnn_resolve.operations.constraint import configured_constraints
 
 
 def test_limits_are_read_with_who_names_them_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -23,17 +23,17 @@ def test_limits_are_read_with_who_names_them_and_the_rest_is_told(tmp_path: Path
         "utf-8",
     )
     notes: list[str] = []
-    found = list(configured([(file.as_uri(), "PIP_CONSTRAINT"), ("-", "UV_CONSTRAINT")], notes))
+    found = list(configured_constraints([(file.as_uri(), "PIP_CONSTRAINT"), ("-", "UV_CONSTRAINT")], notes))
 
     assert [(one.text, one.constraint) for one in found] == [("numpy==1.26.4", True), ("scipy==1.11.4", True), ("protobuf<5", True)]
-    assert found[0].origin == f"{file}:1, which PIP_CONSTRAINT names"
-    server = "limits on a server are not read; fetch the file, and name it with --constraint"
+    assert found[0].origin == f"{file}:1, named by PIP_CONSTRAINT"
+    server = "constraints on a server are not read; download the file, and name it with --constraint"
     assert notes == [
-        f"PIP_CONSTRAINT: {file}:3 pins torch to an address, which does not count here",
-        f"PIP_CONSTRAINT: there is no file {tmp_path / 'sub@dir'}/../none.txt: no limits of it count",
-        f"PIP_CONSTRAINT: {file}:6: an option does not count here",
+        f"PIP_CONSTRAINT: {file}:3 pins torch to a URL, which is ignored here",
+        f"PIP_CONSTRAINT: there is no file {tmp_path / 'sub@dir'}/../none.txt: its constraints are ignored",
+        f"PIP_CONSTRAINT: {file}:6: options are ignored here",
         f"PIP_CONSTRAINT: {server}",
-        f"PIP_CONSTRAINT: {file}:8 is no requirement",
-        f"3 limits of {file.as_uri()} count (PIP_CONSTRAINT)",
+        f"PIP_CONSTRAINT: {file}:8 is not a valid requirement",
+        f"applied 3 constraints from {file.as_uri()} (PIP_CONSTRAINT)",
         f"UV_CONSTRAINT: {server}",
     ]

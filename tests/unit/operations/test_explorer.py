@@ -97,13 +97,13 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_computed(
     assert main(["matrix", "html", "-o", str(tmp_path / "file" / "site")]) == 3
     monkeypatch.setattr(disk, "writable", lambda _: False)
     assert main(["matrix", "html", "-o", str(tmp_path / "site")]) == 3
-    assert "cannot write into" in capsys.readouterr().err
+    assert "cannot write to" in capsys.readouterr().err
 
 
 def test_a_page_of_something_else_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "index.html").write_text("mine")
     assert main(["matrix", "html", "-o", str(tmp_path)]) == 2
-    assert "holds an index.html of something else" in capsys.readouterr().err
+    assert "holds an unrelated index.html" in capsys.readouterr().err
     assert (tmp_path / "index.html").read_text() == "mine"
 
 

@@ -33,7 +33,7 @@ def test_every_host_is_known_to_wait_before_the_first_answers(
 
     work(classes, FleetRequest(verb="undo", env="/opt/dl", inventory=("hosts",)), heard)
 
-    assert heard.states == [("n1", "waits", "t4"), ("n2", "waits", "t4"), ("n2", "changed", "t4")]
+    assert heard.states == [("n1", "waiting", "t4"), ("n2", "waiting", "t4"), ("n2", "changed", "t4")]
 
 
 def test_what_is_asked_of_the_targets_counts_for_every_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

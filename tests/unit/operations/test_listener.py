@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.host import clock
-from cudnn_resolve.operations.listener import Steps, pace
+from cudnn_resolve.operations.listener import SearchProgress, pace
 from tests.listening import Heard
 
 
@@ -19,7 +19,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_search_is_told_of_after_a_second_and_then_four_times_each(now: list[float]) -> None:
     heard = Heard()
-    step = Steps(heard)
+    step = SearchProgress(heard)
     for _ in range(24):
         now[0] += 0.125
         step(lambda: "conflict between a<1, a>=1")
@@ -31,7 +31,7 @@ def test_a_search_is_told_of_after_a_second_and_then_four_times_each(now: list[f
 
 def test_what_a_search_is_at_is_only_asked_where_it_is_told(now: list[float]) -> None:
     heard = Heard()
-    step = Steps(heard)
+    step = SearchProgress(heard)
     step(lambda: pytest.fail("nobody listens yet"))
     now[0] += 2
     step(lambda: "")

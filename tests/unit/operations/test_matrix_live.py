@@ -69,7 +69,7 @@ def test_rows_are_told_with_rate_and_time_left(tmp_path: Path, index: IndexServe
     [
         ({"requires": ["numpy>=2"], "yanked": "broken", "tag": TAG}, "the index has withdrawn it"),
         ({"requires": ["numpy>=2"], "tag": "cp312-cp312-manylinux_2_28_x86_64"}, "does not have its wheel cp311-cp311-x86_64"),
-        ({"requires": ["numpy>=2"], "tag": "cp312-cp312-manylinux_2_28_x86_64"}, "a wheel that the row does not know, cp312-cp312-x86_64"),
+        ({"requires": ["numpy>=2"], "tag": "cp312-cp312-manylinux_2_28_x86_64"}, "a wheel that is not in the row, cp312-cp312-x86_64"),
         ({"requires": ["numpy>=1"], "tag": TAG}, "the row requires numpy>=2"),
         ({"requires": ["numpy>=2", "pandas"], "tag": TAG}, "its metadata requires pandas"),
         ({"requires": ["numpy>=2"], "tag": TAG, "requires_python": ">=3.11"}, "Requires-Python is >=3.8 in the row, >=3.11 on the index"),

@@ -53,7 +53,7 @@ def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
     assert imported(host, ("tensorflow", "torch")) == ("torch",)
     assert imported(host, ("torch",), ("/elsewhere/lib/python3.11/site-packages",)) == (), "it is the kernel's own, and stays"
     assert imported(machine("python3\0train.py", maps), ("torch",)) == ()
-    assert "this kernel has imported torch already" in (restart_note(("torch",), notebook=True) or "")
+    assert "this kernel has already imported torch" in (restart_note(("torch",), notebook=True) or "")
     assert "runtime" not in (restart_note(("torch",), notebook=False) or "runtime"), "there is none"
     assert restart_note((), notebook=True) is None
 
@@ -66,10 +66,10 @@ def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, t
 
     said = notebook_kernel.restart(done, FakeHost(), ("/env", "torch")).restart or ""
 
-    assert said.startswith("the runtime is restarted: this kernel" if ends else "restart the runtime: this kernel")
-    assert said.endswith("changes nothing" if ends else "(--restart does it by itself)")
+    assert said.startswith("restarting the runtime: this kernel" if ends else "restart the runtime: this kernel")
+    assert said.endswith("changes nothing" if ends else "(--restart does it automatically)")
     again = notebook_kernel.restart(done, FakeHost(), ("/env", "torch")).restart or ""
-    assert again.endswith("for this once already, and is not again" if ends else "(--restart does it by itself)")
+    assert again.endswith("for this command, and is not restarted again" if ends else "(--restart does it automatically)")
     third = notebook_kernel.restart(done, FakeHost(), ("/env", "torch")).restart
     assert third == said
 

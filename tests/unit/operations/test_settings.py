@@ -11,7 +11,7 @@ from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import add_arguments
 from cudnn_resolve.errors import ExitCode, InputError, UsageError
 from cudnn_resolve.operations.options import LockRequest, Options, PlanRequest
-from cudnn_resolve.operations.settings import KEYS, project_settings, this_machine, with_settings
+from cudnn_resolve.operations.settings import KEYS, for_this_machine, project_settings, with_settings
 
 
 @pytest.fixture
@@ -210,18 +210,18 @@ def test_several_platforms_are_for_a_lock() -> None:
 
 
 def test_a_lock_takes_the_platforms_of_the_project(tmp_path: Path, here: pytest.MonkeyPatch) -> None:
-    from cudnn_resolve.operations.lock_memory import with_memory
+    from cudnn_resolve.operations.lock_settings import with_lock_settings
 
     project(tmp_path, "[tool.cudnn-resolve]\nplatform = ['linux_x86_64', 'linux_aarch64']\npython-version = '3.11'\n")
     here.chdir(tmp_path)
 
-    assert with_memory(LockRequest(), None).platforms == ("linux_x86_64", "linux_aarch64")
-    assert with_memory(LockRequest(platforms=("linux_aarch64",)), None).platforms == ("linux_aarch64",)
-    assert with_memory(LockRequest(python="p"), None) == LockRequest(python="p")
+    assert with_lock_settings(LockRequest(), None).platforms == ("linux_x86_64", "linux_aarch64")
+    assert with_lock_settings(LockRequest(platforms=("linux_aarch64",)), None).platforms == ("linux_aarch64",)
+    assert with_lock_settings(LockRequest(python="p"), None) == LockRequest(python="p")
 
 
 def test_a_target_elsewhere_is_not_this_machine() -> None:
-    assert this_machine({"python-version": "3.11", "facts": "f", "gpu": ["T4"], "cuda": "12", "python": "p"}) == {
+    assert for_this_machine({"python-version": "3.11", "facts": "f", "gpu": ["T4"], "cuda": "12", "python": "p"}) == {
         "cuda": "12",
         "python": "p",
     }

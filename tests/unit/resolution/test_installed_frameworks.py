@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.operations.options import PlanRequest
-from cudnn_resolve.operations.plan import breaks_installed
+from cudnn_resolve.operations.plan import broken_installed
 from cudnn_resolve.planning.model import PipAction, Plan
 from cudnn_resolve.report.plan import render
 from cudnn_resolve.resolution.chain import chain
@@ -339,13 +339,13 @@ def test_a_lock_that_takes_an_installed_framework_its_cudnn_says_so_and_stops() 
     cudnn = PipAction(name="nvidia-cudnn-cu12", version="8.9.7.29", action="downgrade", installed="9.1.0.70")
     found = Plan(targets=("south==1.1",), facts=here, pip=(cudnn,))
 
-    (said,) = breaks_installed(found, PlanRequest(), BOOK)
+    (said,) = broken_installed(found, PlanRequest(), BOOK)
     assert said.code == "lock-breaks"
     assert said.message.startswith("north 2.0 will no longer import: north 2.0 is built with cuDNN 9.1")
-    assert [one.code for one in breaks_installed(found, PlanRequest(allow_break=("north",)), BOOK)] == ["breaks-framework"]
+    assert [one.code for one in broken_installed(found, PlanRequest(allow_break=("north",)), BOOK)] == ["breaks-framework"]
     north = PipAction(name="north", version="2.0", action="keep", installed="2.0")
-    assert not list(breaks_installed(replace(found, pip=(cudnn, north)), PlanRequest(), BOOK)), "the lock speaks of it"
-    assert not list(breaks_installed(replace(found, pip=(replace(cudnn, version="9.3.0.75"),)), PlanRequest(), BOOK))
+    assert not list(broken_installed(replace(found, pip=(cudnn, north)), PlanRequest(), BOOK)), "the lock speaks of it"
+    assert not list(broken_installed(replace(found, pip=(replace(cudnn, version="9.3.0.75"),)), PlanRequest(), BOOK))
 
 
 def test_why_names_what_an_installed_framework_holds_and_that_it_stays() -> None:

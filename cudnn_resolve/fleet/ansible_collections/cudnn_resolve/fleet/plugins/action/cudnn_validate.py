@@ -1,11 +1,11 @@
-"""The action behind the module cudnn_validate: it runs on the controller."""
+"""Action plugin of the module cudnn_validate, run on the controller."""
 
 from __future__ import annotations
 
-from ..plugin_utils.work import Work  # noqa: TID252 - the name of the collection is given by Ansible
+from ..plugin_utils.work import Work  # noqa: TID252 - Ansible decides the name of the package
 
 
 class ActionModule(Work):
-    """Does the work of `cudnn_validate`."""
+    """Implements `cudnn_validate`."""
 
     work = "validate"

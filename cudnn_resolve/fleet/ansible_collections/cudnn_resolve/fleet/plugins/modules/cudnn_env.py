@@ -1,55 +1,55 @@
-"""Documentation of an action plugin: see plugins/action of the same name."""
+"""Documentation of the action plugin of the same name in plugins/action."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: cudnn_env
-short_description: Turns an environment of a host into that of a lock
+short_description: Makes an environment on a host match a lock
 version_added: "1.0.0"
 description:
-  - Makes the virtual environment O(path) hold the packages of a lock, or of what is resolved for the host from targets.
-  - The files are fetched once, by the controller, and carried to the host, which needs no network, and Python 3.6 or newer.
-  - What was there is moved aside before, and moved back where anything fails, the validation of the new environment included.
-    A run that was cut off is put back by the next one.
+  - Installs in the virtual environment O(path) the packages of a lock, or of a resolution of targets for the host.
+  - The controller downloads the files once and copies them to the host, which needs no network, but Python 3.6 or newer.
+  - The old environment is moved aside first, and moved back if anything fails, including the validation of the new environment.
+    The next run puts back what an interrupted run has moved.
 options:
   path:
-    description: The environment on the host, by its full path.
+    description: Full path of the environment on the host.
     type: path
     required: true
   state:
     description:
       - V(present) for the packages of O(lock), O(bundle) or O(targets).
-      - V(previous) for what was there before the last change.
+      - V(previous) for the state before the last change.
     type: str
     choices: [present, previous]
     default: present
   lock:
-    description: A lock on the controller, C(pylock.toml), or the folder of a bundle.
+    description: A lock on the controller, such as C(pylock.toml), or the folder of a bundle.
     type: path
   bundle:
-    description: The folder of a bundle on the controller that C(cudnn-resolve bundle) made.
+    description: The folder of a bundle on the controller, made by C(cudnn-resolve bundle).
     type: path
   targets:
-    description: What is resolved for the host where there is no lock, such as C(torch>=2.4).
+    description: Requirements to resolve for the host instead of a lock, such as C(torch>=2.4).
     type: list
     elements: str
   python:
-    description: The interpreter of which a new environment is made; the default is one of the lock's version on PATH.
+    description: Interpreter for a new environment; the default is one on PATH with the version of the lock.
     type: str
   fetch:
     description:
-      - V(controller) fetches the files once and carries them to every host, which then needs no network.
-      - V(host) lets the host fetch them with its own pip, from the index that it is configured for.
+      - V(controller) downloads the files once and copies them to every host, which then needs no network.
+      - V(host) lets the host download them with its own pip, from its configured index.
     type: str
     choices: [controller, host]
     default: controller
   replace:
-    description: Replace or undo an environment even where it holds packages which the lock does not; they are lost.
+    description: Replace or undo an environment even if it holds packages that are not in the lock, which are lost.
     type: bool
     default: false
   validate:
-    description: Test the new environment, and put it back where it fails.
+    description: Test the new environment, and put the old one back if that fails.
     type: bool
     default: true
 requirements:
@@ -58,7 +58,7 @@ author:
   - The cudnn-resolve authors (@cudnn-resolve)
 attributes:
   check_mode:
-    description: Says what would change, and changes nothing.
+    description: Reports what would change, without changing anything.
     support: full
   diff_mode:
     description: Lists the packages before and after.
@@ -66,17 +66,17 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: The environment of the lock
+- name: Match the lock
   cudnn_resolve.fleet.cudnn_env:
     path: /opt/dl
     lock: pylock.toml
 
-- name: What fits this host
+- name: Resolve for this host
   cudnn_resolve.fleet.cudnn_env:
     path: /opt/dl
     targets: [torch, jax]
 
-- name: What was there before
+- name: Undo the last change
   cudnn_resolve.fleet.cudnn_env:
     path: /opt/dl
     state: previous
@@ -89,12 +89,12 @@ path:
   type: str
   sample: /opt/dl
 said:
-  description: What was put back of a run that was cut off.
+  description: What was put back after an interrupted run.
   returned: success
   type: list
   elements: str
 reverted:
-  description: True where the environment was put back because its validation failed.
+  description: True if the old environment was put back because validation failed.
   returned: failure
   type: bool
 """

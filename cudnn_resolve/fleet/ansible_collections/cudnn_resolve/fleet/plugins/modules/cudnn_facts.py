@@ -1,4 +1,4 @@
-"""Documentation of an action plugin: see plugins/action of the same name."""
+"""Documentation of the action plugin of the same name in plugins/action."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ module: cudnn_facts
 short_description: Detects driver, GPUs, CUDA, cuDNN and frameworks of a host
 version_added: "1.0.0"
 description:
-  - Detects what C(cudnn-resolve detect) detects, on a host that needs Python 3.6 or newer and nothing else.
+  - Detects the same as C(cudnn-resolve detect), on a host that needs only Python 3.6 or newer.
   - Changes nothing.
 options:
   python:
     description:
-      - The interpreter or the environment to look at, by its path, its name or its version.
+      - The interpreter or environment to inspect, by path, name or version.
       - The default is chosen as by C(cudnn-resolve detect) on the host.
     type: str
 requirements:
@@ -30,7 +30,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask what the host is
+- name: Detect the host
   cudnn_resolve.fleet.cudnn_facts:
     python: /opt/dl
   register: machine
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 facts:
-  description: The facts as C(cudnn-resolve detect --format json) prints them; C(--facts) reads them.
+  description: The facts, as printed by C(cudnn-resolve detect --format json) and read by C(--facts).
   returned: success
   type: dict
 """

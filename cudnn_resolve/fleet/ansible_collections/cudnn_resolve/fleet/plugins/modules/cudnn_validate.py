@@ -1,25 +1,25 @@
-"""Documentation of an action plugin: see plugins/action of the same name."""
+"""Documentation of the action plugin of the same name in plugins/action."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
 module: cudnn_validate
-short_description: Loads the frameworks of an environment on a host and computes with them
+short_description: Tests the frameworks of an environment on a host
 version_added: "1.0.0"
 description:
-  - Does what C(cudnn-resolve validate) does, on a host that needs Python 3.6 or newer and nothing else.
-  - Fails where a check fails. Changes nothing.
+  - Does the same as C(cudnn-resolve validate), on a host that needs only Python 3.6 or newer.
+  - Fails if a check fails. Changes nothing.
 options:
   python:
-    description: The interpreter or the environment to test, by its path, its name or its version.
+    description: The interpreter or environment to test, by path, name or version.
     type: str
   frameworks:
-    description: Which frameworks to test; the default is each that is installed.
+    description: Frameworks to test; the default is all installed ones.
     type: list
     elements: str
   require_gpu:
-    description: Fail on a host on which programs see no GPU.
+    description: Fail on a host without a visible GPU.
     type: bool
     default: false
 requirements:
@@ -45,12 +45,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 status:
-  description: Whether the checks passed, failed, or could not be made.
+  description: Whether the checks passed, failed, or were skipped.
   returned: success
   type: str
   sample: passed
 validation:
-  description: The checks as C(cudnn-resolve validate --format json) prints them.
+  description: The checks, as printed by C(cudnn-resolve validate --format json).
   returned: success
   type: dict
 """

@@ -1,14 +1,14 @@
-"""What `validate` holds what it sees against: a lock, which also takes in what was proven, or a plan in JSON."""
+"""The stack that `validate` expects: from a lock, into which passed validations are recorded, or from a plan in JSON."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
 
-from cudnn_resolve.errors import InputError, UsageError
+from cudnn_resolve.errors import ContradictionError, InputError, UsageError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host.clock import today
 from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
@@ -19,6 +19,7 @@ from cudnn_resolve.locking.select import applies
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.operations.lock_file import read_lock
 from cudnn_resolve.planning.preload import IMPORT_NAMES
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.validation.against_lock import PinnedEnvironment, PinnedLibrary, records_of
@@ -30,70 +31,67 @@ _SCHEMA = "cudnn-resolve/plan/1"
 _HINT = "`cudnn-resolve plan --format json -o FILE` writes one"
 
 
-class Held(Struct, frozen=True, kw_only=True):
-    """A lock that was read, and where from."""
+class ExpectedLock(Struct, frozen=True, kw_only=True):
+    """A lock to compare with, and its path."""
 
     path: str
     lock: Lock
     record: bool
-    """What passes goes into it."""
+    """True if passed validations are recorded in it."""
 
 
-def held_lock(lock: str | None, record: str | None) -> Held | None:
-    """The lock that the options name; InputError where it cannot be used, before anything has been tested."""
+def expected_lock(lock: str | None, record: str | None) -> ExpectedLock | None:
+    """Read the lock of `--lock` or `--record`, before anything is tested; InputError for an unusable one."""
     if lock and record and lock != record:
-        raise UsageError(
-            "--lock and --record name two locks: what is proven of one would be written into the other",
-            code="usage-contradiction",
-            hint="leave --lock out: --record compares, too",
+        raise ContradictionError(
+            "--lock and --record name two locks: results for one would be recorded in the other",
+            hint="leave --lock out: --record compares as well",
         )
     path = record or lock
     if path is None:
         return None
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-
     if record == "-":
-        raise UsageError("--record writes into a file, which - is not", code="usage-path", hint="name the lock: --record pylock.toml")
-    found = read(read_bounded(path, LIMIT_BYTES, "lock"), path)
+        raise UsageError("--record needs a file to write to, not -", code="usage-path", hint="name the lock: --record pylock.toml")
+    found = read_lock(path)
     if record and found.tool is None:
         raise InputError(
-            f"{path} was written by another program: there is no room in it for what was proven",
+            f"{path} was written by another program: it has no place for validation records",
             code="lock-foreign",
-            hint="`cudnn-resolve lock` writes one",
+            hint="`cudnn-resolve lock` writes one that has",
         )
-    return Held(path=path, lock=found, record=bool(record))
+    return ExpectedLock(path=path, lock=found, record=bool(record))
 
 
-def pinned_of(held: Held, facts: Facts) -> PinnedEnvironment:
-    """What the lock pins for this machine and interpreter."""
+def pinned_by_lock(expected: ExpectedLock, facts: Facts) -> PinnedEnvironment:
+    """Pins of the lock for this machine and interpreter."""
     book = open_book(())
-    lock, machine = held.lock, machine_of(facts, book)
+    lock, machine = expected.lock, machine_of(facts, book)
     stack = lock.stack(machine.platform) or (lock.stacks[0] if len(lock.stacks) == 1 else None)
-    found = ((one.name, one.version) for one in lock.packages if one.version is not None and applies(one.marker, lock, machine))
-    packages: dict[str, str] = {name: str(version) for name, version in found}
+    versions = ((package.name, package.version) for package in lock.packages if applies(package.marker, lock, machine))
+    packages: dict[str, str] = {name: str(version) for name, version in versions if version is not None}
     return PinnedEnvironment(
         packages=packages,
         cudnn=stack.cudnn if stack else None,
         cudnns=bundled_cudnns(lock, stack, book) if stack else {},
-        apt={one.name: one.version for one in stack.apt} if stack else {},
+        apt={package.name: package.version for package in stack.apt} if stack else {},
         driver_min=stack.driver_min if stack else None,
-        libraries=tuple(libraries_of(packages.items(), book)),
-        preload=preloaded(stack.environment) if stack else (),
-        preload_command=shlex.join(["cudnn-resolve", "apply", held.path]),
+        libraries=tuple(_libraries_of(packages, book)),
+        preload=_preloaded_modules(stack.environment) if stack else (),
+        preload_command=shlex.join(["cudnn-resolve", "apply", expected.path]),
     )
 
 
-def write_record(held: Held, validation: Validation, python: str | None) -> str:
-    """Write a record into the lock for each card on which everything passed; what was recorded, or why nothing was."""
+def write_record(expected: ExpectedLock, validation: Validation, python: str | None) -> str:
+    """Record in the lock each GPU on which everything passed; returns a note on what was recorded, or why nothing was."""
     records = records_of(validation, today(), python)
     if not records:
         why = "not everything passed" if validation.status == "failed" else "nothing was computed on a GPU"
-        return f"{held.path} is left as it is: {why}"
-    lock = held.lock
+        return f"{expected.path} is unchanged: {why}"
+    lock = expected.lock
     for record in records:
         lock = add_record(lock, record)
-    write_atomic(held.path, write(lock))
-    return f"recorded in {held.path}: {', '.join(str(record['gpu']) for record in records)}"
+    write_atomic(expected.path, write(lock))
+    return f"recorded in {expected.path}: {', '.join(str(record['gpu']) for record in records)}"
 
 
 class _Package(Struct):
@@ -139,12 +137,12 @@ class _Plan(Struct):
 
 
 def pinned_by_plan(path: str) -> PinnedEnvironment:
-    """What the plan in that file (`-`: standard input) says of packages and libraries; InputError where it is no plan."""
+    """Pins of the plan in a JSON file, `-` for standard input; InputError if it is no plan."""
     return read_plan(read_bounded(path, LIMIT_BYTES, "plan"), "standard input" if path == STDIN else path, open_book(()))
 
 
 def read_plan(text: str, where: str, book: Book) -> PinnedEnvironment:
-    """What a plan in JSON says; InputError where the text holds none, or one that found no stack."""
+    """Pins of a plan in JSON; InputError if the text holds none, or one without a stack."""
     try:
         plan = msgspec.json.decode(text, type=_Plan)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -152,39 +150,39 @@ def read_plan(text: str, where: str, book: Book) -> PinnedEnvironment:
     if plan.schema != _SCHEMA:
         raise InputError(f"{where} is not a plan", code="plan-invalid", context=f'"schema" must be "{_SCHEMA}"', hint=_HINT)
     if plan.status == "unsatisfiable":
-        raise InputError(f"{where} holds no plan but why there is none", code="plan-unsatisfiable", hint="see its `conflict`")
+        raise InputError(f"{where} holds a conflict instead of a plan", code="plan-unsatisfiable", hint="see its `conflict`")
     if plan.status != "ok" or not plan.pip:
         context = '"status" must be "ok"' if plan.status != "ok" else "`pip` is empty"
         raise InputError(f"{where} is not a plan", code="plan-invalid", context=context, hint=_HINT)
     stack = plan.stack or _Stack()
-    packages = _kept(plan.pip)
+    packages = _versions(plan.pip)
     return PinnedEnvironment(
         source="plan",
         packages=packages,
-        removed=tuple(one.name for one in plan.pip if one.name not in packages),
-        apt=_kept(plan.apt),
+        removed=tuple(package.name for package in plan.pip if package.name not in packages),
+        apt=_versions(plan.apt),
         cudnn=stack.cudnn,
-        cudnns={one.name: one.cudnn for one in stack.frameworks if one.cudnn is not None},
+        cudnns={framework.name: framework.cudnn for framework in stack.frameworks if framework.cudnn is not None},
         driver_min=stack.driver_min,
-        libraries=tuple(libraries_of(packages.items(), book)),
-        preload=preloaded(plan.environment),
+        libraries=tuple(_libraries_of(packages, book)),
+        preload=_preloaded_modules(plan.environment),
     )
 
 
-def preloaded(environment: Iterable[_Step | Environment]) -> tuple[str, ...]:
-    """The modules whose libraries a preload must load."""
-    names = (name for one in environment if one.kind in ("preload", "folder") for name in one.value.split())
+def _preloaded_modules(environment: Iterable[_Step | Environment]) -> tuple[str, ...]:
+    """Modules whose libraries a preload must load."""
+    names = (name for step in environment if step.kind in ("preload", "folder") for name in step.value.split())
     return tuple(IMPORT_NAMES.get(name, name) for name in names)
 
 
-def _kept(rows: Iterable[_Package]) -> dict[str, str]:
-    """Name to version of what is there once the plan is carried out."""
-    return {one.name: one.version for one in rows if one.version is not None and one.action != "remove"}
+def _versions(packages: Iterable[_Package]) -> dict[str, str]:
+    """Versions after the plan is applied, by name."""
+    return {package.name: package.version for package in packages if package.version is not None and package.action != "remove"}
 
 
-def libraries_of(packages: Iterable[tuple[str, str]], book: Book) -> Iterator[PinnedLibrary]:
-    """The libraries that come out of these packages."""
-    for name, version in packages:
+def _libraries_of(packages: Mapping[str, str], book: Book) -> Iterator[PinnedLibrary]:
+    """Libraries that come from these packages."""
+    for name, version in packages.items():
         component = book.component(name)
         if component is not None:
             yield PinnedLibrary(name=component.library.casefold(), package=name, version=version)

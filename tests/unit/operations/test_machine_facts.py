@@ -12,8 +12,8 @@ from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Python
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Architecture, Card
-from cudnn_resolve.operations import gather
-from cudnn_resolve.operations.gather import facts_of_place, gather_facts
+from cudnn_resolve.operations import machine_facts
+from cudnn_resolve.operations.machine_facts import facts_of_place, gather_facts
 from cudnn_resolve.operations.options import Options, PlanRequest
 from cudnn_resolve.operations.settings import project_settings, with_settings
 from cudnn_resolve.version import Capability, CudaVersion
@@ -51,12 +51,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
         found.append(options)
         return HERE
 
-    monkeypatch.setattr(gather, "detect_facts", detect)
+    monkeypatch.setattr(machine_facts, "detect_facts", detect)
     return found
 
 
 def facts(**words: Any) -> Facts:
-    return gather.gather_facts(Options(**words), BOOK)
+    return machine_facts.gather_facts(Options(**words), BOOK)
 
 
 def test_this_machine_is_asked_once(asked: list[Options]) -> None:
@@ -140,10 +140,10 @@ def test_the_gpu_of_a_jetson_is_in_no_x86_64_machine() -> None:
     from cudnn_resolve.host.tables import open_book
 
     book = open_book(())
-    with pytest.raises(UsageError, match="Arm processors alone") as caught:
-        gather.gather_facts(Options(gpu=("Jetson Orin",), platform="linux_x86_64"), book)
+    with pytest.raises(UsageError, match="only on Arm boards") as caught:
+        machine_facts.gather_facts(Options(gpu=("Jetson Orin",), platform="linux_x86_64"), book)
     assert "linux_aarch64" in (caught.value.hint or "")
-    assert gather.gather_facts(Options(gpu=("Jetson Orin",), python_version="3.10"), book).gpus
+    assert machine_facts.gather_facts(Options(gpu=("Jetson Orin",), python_version="3.10"), book).gpus
 
 
 @pytest.mark.parametrize(
