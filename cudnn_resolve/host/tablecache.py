@@ -19,7 +19,7 @@ SHIPPED = "_compiled"
 """The folder of the copies in an installed package."""
 FOLDER = "tables-v2"
 _LARGEST_BYTES = 128 * 1024 * 1024
-_MAKERS = ("column", "message", "parse", "row", "symptom", "table", "value", "wheel_content")
+_MAKERS = ("anchor", "column", "message", "parse", "row", "symptom", "table", "value", "wheel_content")
 """Modules of `matrix` of which what is compiled comes."""
 
 

@@ -2,6 +2,9 @@
 
 from typing import Annotated, Literal
 
+from msgspec.structs import force_setattr
+
+from cudnn_resolve.matrix.anchor import literals_of
 from cudnn_resolve.matrix.column import SINGLE, Comparison, Count, Identifier, Lines, Pattern, Percent, Specifier, Text
 from cudnn_resolve.matrix.row import Row
 
@@ -22,8 +25,11 @@ class Symptom(Row, frozen=True, kw_only=True):
     """`effect` comes after another fault."""
     sample: Annotated[tuple[Lines, ...], SINGLE]
     """Messages that it must find."""
-    anchor: Annotated[tuple[Text, ...], SINGLE]
-    """Texts in lower case, one of which is in every line that a pattern finds; a line without any of them is not looked at."""
+    anchor: Annotated[tuple[Text, ...], SINGLE] = ()
+    """Lower-case texts, one of which is in every line that a pattern matches; lines without any of them are skipped.
+
+    A row without the column gets the longest literal of each alternative of its patterns.
+    """
     cause: Identifier | None = None
     weight: Percent = 50
     """How much it speaks for its cause, up to 100."""
@@ -47,6 +53,11 @@ class Symptom(Row, frozen=True, kw_only=True):
     """The framework or tool that prints it; None = any."""
     versions: Specifier | None = None
     """The versions of it for which the message means this."""
+
+    def __post_init__(self) -> None:
+        """Derive the anchors that the row leaves out."""
+        if not self.anchor:
+            force_setattr(self, "anchor", tuple(dict.fromkeys(text for pattern in self.pattern for text in literals_of(pattern))))
 
 
 class Cause(Row, frozen=True, kw_only=True):
