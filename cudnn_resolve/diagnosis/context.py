@@ -24,7 +24,7 @@ _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pi
 """Causes whose lines name a cuDNN that is wanted, not one that is there."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 """Symptoms whose lines name both."""
-_SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major",))
+_SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name a cuDNN that is there; and those that do it as what was found."""
 FILES_LISTED = "files-listed"
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
@@ -232,10 +232,10 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches))
     if any(re.match(_COMPOSED, one.text) for one in matches):
-        features.add("docker")
+        features.add("composed")
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
-    if features & {"docker", "wsl"}:
+    if features & {"docker", "composed", "wsl"}:
         features.add("docker-or-wsl")
     if features & _GPU_THERE:
         features.add("gpu-wanted")

@@ -322,7 +322,7 @@ def _part_setting(found: Suspects, case: Case) -> Suspects:
         return found
     seen = [found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found]
     unseen = max((one for one in seen if _is_vague(one)), key=lambda one: one.weight, default=None)
-    if unseen is None or told is not None:
+    if unseen is None or told is not None or any(one.weight > unseen.weight for one in found.values()):
         return found
     setting = _setting(unseen, case, in_container=in_container)
     if setting is None:
@@ -344,11 +344,13 @@ def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, s
         return "container_gpu_not_passed", _NOT_ASKED
     if "hosted-notebook" in features and "gpu-seen" not in features:
         return "no_gpu_runtime", "this hosted notebook runs without a GPU"
-    if in_container and "docker" in features:
-        return "container_gpu_not_passed", "the program runs in a container that was started without access to the GPU"
     is_framework = bool(case.frames) or any(re.search(_PYTHON_FRAMEWORK, one.text) for one in unseen.matches)
-    if "windows" in features and "wsl" not in features and is_framework and all(one.symptom.last for one in unseen.matches):
-        return "cpu_only_build", "the framework sees no GPU: on Windows, pip installs builds without CUDA unless told otherwise"
+    if "windows" in features and "wsl" not in features:
+        if is_framework and all(one.symptom.last for one in unseen.matches):
+            return "cpu_only_build", "the framework sees no GPU: on Windows, pip installs builds without CUDA unless told otherwise"
+        return None
+    if in_container and features & {"docker", "composed"}:
+        return "container_gpu_not_passed", "the program runs in a container that was started without access to the GPU"
     return None
 
 
