@@ -24,7 +24,7 @@ _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pi
 """Causes whose lines name a cuDNN that is wanted, not one that is there."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 """Symptoms whose lines name both."""
-_SHOWS = (("context-cudnn-package", "context-upgraded"), ("pip-cudnn-other-major",))
+_SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name a cuDNN that is there; and those that do it as what was found."""
 FILES_LISTED = "files-listed"
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
@@ -32,7 +32,11 @@ _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """How `ls -l` begins a line with a file or a link."""
 _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
 """How a message names a file that the user is to provide."""
+_COMPOSED = r"(?!(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
+"""How `docker compose` begins a line: the container's name."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
+_CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
+"""Symptoms of TensorFlow's notice that it finds no CUDA runtime."""
 _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
 """With any of these a GPU is there, or is meant to be."""
 
@@ -227,6 +231,12 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches))
+    if any(re.match(_COMPOSED, one.text) for one in matches):
+        features.add("composed")
+    if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
+        features.add("hosted-notebook")
+    if features & {"docker", "composed", "wsl"}:
+        features.add("docker-or-wsl")
     if features & _GPU_THERE:
         features.add("gpu-wanted")
     if _is_cpu_machine(matches, features):
@@ -295,6 +305,8 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
     no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
     no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
-    # Where the facts know of no GPU, the words of TensorFlow, which goes on without one, are enough.
-    no_driver |= "no-driver" in features and not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
+    # TensorFlow goes on without a GPU: its notice is enough where the facts know of none, or nothing else in the log asks for one.
+    is_noted = not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
+    asks = {one.symptom.id for one in matches if one.symptom.role in ("proves", "suggests") and one.symptom.id not in _CUDART_ALONE}
+    no_driver |= is_noted and ("no-driver" in features or (missing == {"cudart"} and not asks and not features & _GPU_THERE))
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names

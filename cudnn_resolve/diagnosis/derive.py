@@ -35,9 +35,11 @@ _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
 _PROVIDER = "onnxruntime"
 _GENERAL = 60
-"""Symptoms of no more weight do not say why no GPU is found."""
+"""Symptoms up to this weight do not say why no GPU is found."""
 _STARTED = 88
 """The weight of a container without its GPU where the command that started it is there to see."""
+_NOT_ASKED = "the program sees no GPU, and the command that started its container does not request one"
+_PYTHON_FRAMEWORK = r"(?i)\b(?:torch|tensorflow|tf\.|keras|jax|onnxruntime|paddle)"
 _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})
 """With any of these the container has a GPU, or is not meant to have one."""
 _BARE = ("tensorflow", "jax", "jaxlib")
@@ -312,17 +314,44 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
     return found
 
 
-def _part_container(found: Suspects, case: Case) -> Suspects:
-    """A GPU that is not there for a program in a container whose command, which the log shows, does not ask for one."""
-    unseen, told = found.get("driver_not_loaded"), found.get("container_gpu_not_passed")
-    if "container-start" not in case.features or case.features & _GPU_IN_CONTAINER:
+def _part_setting(found: Suspects, case: Case) -> Suspects:
+    """Decide by where the program runs why it sees no GPU: in a container, in a hosted notebook, or on Windows."""
+    told, in_container = found.get("container_gpu_not_passed"), not case.features & _GPU_IN_CONTAINER
+    if told is not None and in_container and "container-start" in case.features:
+        found["container_gpu_not_passed"] = replace(told, weight=max(told.weight, _STARTED), summary=told.summary or _NOT_ASKED)
         return found
-    text = "the program finds no GPU, and the command that started its container does not ask for one"
-    if told is not None:
-        found["container_gpu_not_passed"] = replace(told, weight=max(told.weight, _STARTED), summary=told.summary or text)
-    elif unseen is not None and unseen.weight <= _GENERAL:
-        return _strengthened(found, "container_gpu_not_passed", unseen, 8, text)
-    return found
+    seen = [found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found]
+    unseen = max((one for one in seen if _is_vague(one)), key=lambda one: one.weight, default=None)
+    if unseen is None or told is not None or any(one.weight > unseen.weight for one in found.values()):
+        return found
+    setting = _setting(unseen, case, in_container=in_container)
+    if setting is None:
+        return found
+    cause, text = setting
+    return _strengthened(found, cause, replace(unseen, weight=max(unseen.weight, _GENERAL)), 12, text)
+
+
+def _is_vague(unseen: Suspect) -> bool:
+    """True if no symptom says why there is no GPU."""
+    weight = unseen.matches[0].symptom.weight
+    return weight <= _GENERAL if unseen.cause == "driver_not_loaded" else weight < _GENERAL
+
+
+def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, str] | None:
+    """Return the cause that the setting of a program makes likely, and the sentence for it."""
+    features = case.features
+    if in_container and "container-start" in features:
+        return "container_gpu_not_passed", _NOT_ASKED
+    if "hosted-notebook" in features and "gpu-seen" not in features:
+        return "no_gpu_runtime", "this hosted notebook runs without a GPU"
+    is_framework = bool(case.frames) or any(re.search(_PYTHON_FRAMEWORK, one.text) for one in unseen.matches)
+    if "windows" in features and "wsl" not in features:
+        if is_framework and all(one.symptom.last for one in unseen.matches):
+            return "cpu_only_build", "the framework sees no GPU: on Windows, pip installs builds without CUDA unless told otherwise"
+        return None
+    if in_container and features & {"docker", "composed"}:
+        return "container_gpu_not_passed", "the program runs in a container that was started without access to the GPU"
+    return None
 
 
 def _part_collected(found: Suspects, case: Case) -> Suspects:
@@ -464,7 +493,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_on_disk,
     _part_linked,
     _part_driver,
-    _part_container,
+    _part_setting,
     _part_collected,
     _part_kernel_image,
     _part_ggml,

@@ -19,7 +19,7 @@ SHIPPED = "_compiled"
 """Folder of the copies in an installed package."""
 FOLDER = "tables-v2"
 _LARGEST_BYTES = 128 * 1024 * 1024
-_COMPILER_MODULES = ("column", "message", "parse", "row", "symptom", "table", "value", "wheel_content")
+_COMPILER_MODULES = ("anchor", "column", "message", "parse", "row", "symptom", "table", "value", "wheel_content")
 """Modules of `matrix` that determine what is compiled."""
 
 

@@ -2,6 +2,9 @@
 
 from typing import Annotated, Literal
 
+from msgspec.structs import force_setattr
+
+from cudnn_resolve.matrix.anchor import literals_of
 from cudnn_resolve.matrix.column import SINGLE, Comparison, Count, Identifier, Lines, Pattern, Percent, Specifier, Text
 from cudnn_resolve.matrix.row import Row
 
@@ -22,8 +25,11 @@ class Symptom(Row, frozen=True, kw_only=True):
     """`effect`: follows from another fault."""
     sample: Annotated[tuple[Lines, ...], SINGLE]
     """Messages that the patterns must match."""
-    anchor: Annotated[tuple[Text, ...], SINGLE]
-    """Lower-case strings; every line that a pattern matches contains one, and lines without any are skipped."""
+    anchor: Annotated[tuple[Text, ...], SINGLE] = ()
+    """Lower-case strings; every line that a pattern matches contains one, and lines without any are skipped.
+
+    The default is the longest literal of each alternative of the patterns.
+    """
     cause: Identifier | None = None
     weight: Percent = 50
     """Strength of the evidence for the cause, up to 100."""
@@ -47,6 +53,11 @@ class Symptom(Row, frozen=True, kw_only=True):
     """Framework or tool that prints it; None = any."""
     versions: Specifier | None = None
     """Versions of the framework in which the message has this meaning."""
+
+    def __post_init__(self) -> None:
+        """Derive the anchors from the patterns if the row has none."""
+        if not self.anchor:
+            force_setattr(self, "anchor", tuple(dict.fromkeys(text for pattern in self.pattern for text in literals_of(pattern))))
 
 
 class Cause(Row, frozen=True, kw_only=True):

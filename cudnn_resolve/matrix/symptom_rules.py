@@ -16,7 +16,19 @@ from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
 DERIVED = frozenset(
     {
         *("cpu-machine", "tf-cpu-on-windows", "other-framework-works", "gpu-newer", "gpu-older", "gpu-ampere", "gpu-named"),
-        *("build-drops-old", "build-lacks-new", "docker", "wsl", "windows", "no-driver", "driver-seen", "driver-idle", "hosted-notebook"),
+        *(
+            "build-drops-old",
+            "build-lacks-new",
+            "docker",
+            "wsl",
+            "docker-or-wsl",
+            "composed",
+            "windows",
+            "no-driver",
+            "driver-seen",
+            "driver-idle",
+            "hosted-notebook",
+        ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),

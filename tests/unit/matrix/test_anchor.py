@@ -13,6 +13,7 @@ import pytest
 from cudnn_resolve.diagnosis.log_lines import Index, Scanner
 from cudnn_resolve.matrix.anchor import key_of, literals_of
 from cudnn_resolve.matrix.message import expand
+from cudnn_resolve.matrix.symptom import Symptom
 from tests.written_logs import book
 
 if sys.version_info >= (3, 11):
@@ -147,3 +148,9 @@ def test_what_a_pattern_finds_holds_its_literal() -> None:
     assert literals_of(r"\bCUDA[_ ]error: (?:lost|found) {name:word}") == ("error: ",)
     assert literals_of("one|other") == ("one", "other")
     assert literals_of(r"one|(?:two|three)") == ("",)
+
+
+def test_a_row_without_anchors_takes_the_literals_of_its_patterns() -> None:
+    patterns = ("GPU (?:is|was) lost|Fallen off {bus:word}", "fallen off ")
+    row = Symptom(id="lost", pattern=patterns, role="context", sample=("GPU is lost",), source=("own",))
+    assert row.anchor == (" lost", "fallen off ")
