@@ -114,14 +114,20 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     return _by_message(lib, majors, absent, case, is_looked_for=is_looked_for)
 
 
-def _by_message(lib: str, majors: set[int], absent: Suspect, case: Case, *, is_looked_for: bool) -> tuple[str, float, str, list[Present]] | None:
+def _by_message(
+    lib: str, majors: set[int], absent: Suspect, case: Case, *, is_looked_for: bool
+) -> tuple[str, float, str, list[Present]] | None:
     """The same where no cuDNN is seen: what the message, and who prints it, make likely."""
     printed_by, wanted = {one.symptom.id for one in absent.matches}, " or ".join(map(str, sorted(majors)))
     if "hosted-notebook" in case.features and wanted:
         text = f"(cuDNN {wanted}) is needed; hosted notebooks come with cuDNN, so the installed one is of another major version"
         return "cudnn_major_mismatch", 2, text, []
     toolkit = next((one.fields["nvcc"] for one in case.matches if one.symptom.id == "context-nvcc"), None)
-    if toolkit is not None and majors and not any(one.soname in majors and one.cuda_major == toolkit.major for one in case.book.cudnn_builds()):
+    if (
+        toolkit is not None
+        and majors
+        and not any(one.soname in majors and one.cuda_major == toolkit.major for one in case.book.cudnn_builds())
+    ):
         text = f"(cuDNN {wanted}) is needed, and there is no cuDNN {wanted} for CUDA {toolkit.major}, which is installed"
         return "cudnn_major_mismatch", 4, text, []
     if lib.startswith(_OPENED_BY_GRAPH):

@@ -40,7 +40,7 @@ def test_an_error_that_was_not_is_one(log: str) -> None:
 def test_a_kill_is_a_lack_of_memory_of_the_machine(log: str) -> None:
     found = judged(log).findings[0]
     assert found.cause == "unrecognised"  # of the GPU's stack nothing failed
-    assert "memory of the machine" in found.summary
+    assert "system memory" in found.summary
     assert not any(remedy.command == "nvidia-smi" for remedy in found.remedy)
 
 

@@ -18,8 +18,8 @@ NOISE = "I tensorflow/core: could not open file to read NUMA node: /sys/bus/pci\
 def test_another_major_is_a_finding_and_the_same_one_is_none(line: str) -> None:
     told = judged(NOISE + line.format("8.9.7.29") + NOISE).findings[0]
     assert (told.cause, told.severity, told.undecided) == ("cudnn_major_mismatch", "error", None)
-    assert "wants cuDNN 9." in told.summary
-    assert "the wheel of cuDNN 8.9.7.29 is installed" in told.summary
+    assert "needs cuDNN 9." in told.summary
+    assert "the cuDNN 8.9.7.29 wheel is installed" in told.summary
     assert told.evidence[0].line == 2
     assert not loud(judged(NOISE + line.format("9.5.0.50") + NOISE))
 
