@@ -11,10 +11,10 @@ from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
-from cudnn_resolve.diagnosis.stated import majors_of
+from cudnn_resolve.diagnosis.stated import majors_of, toolkit_without
 from cudnn_resolve.diagnosis.weigh import FINDING
-from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
+from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -111,25 +111,19 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
         seen = other[0].version or other[0].major if other else min(brought)
         text = f"(cuDNN {wanted}) is needed, but cuDNN {seen} is installed"
         return "cudnn_major_mismatch", 8, text, other
-    return _by_message(lib, majors, absent, case, is_looked_for=is_looked_for)
+    toolkit = toolkit_without(majors, case)
+    if toolkit is not None:
+        text = f"(cuDNN {wanted}) is needed, but there is no cuDNN {wanted} for CUDA {toolkit}, whose toolkit is installed"
+        return "cudnn_major_mismatch", 4, text, []
+    return _by_message(lib, wanted, absent, case, is_looked_for=is_looked_for)
 
 
-def _by_message(
-    lib: str, majors: set[int], absent: Suspect, case: Case, *, is_looked_for: bool
-) -> tuple[str, float, str, list[Present]] | None:
+def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked_for: bool) -> tuple[str, float, str, list[Present]] | None:
     """The same where no cuDNN is seen: what the message, and who prints it, make likely."""
-    printed_by, wanted = {one.symptom.id for one in absent.matches}, " or ".join(map(str, sorted(majors)))
+    printed_by = {one.symptom.id for one in absent.matches}
     if "hosted-notebook" in case.features and wanted:
         text = f"(cuDNN {wanted}) is needed; hosted notebooks come with cuDNN, so the installed one is of another major version"
         return "cudnn_major_mismatch", 2, text, []
-    toolkit = next((one.fields["nvcc"] for one in case.matches if one.symptom.id == "context-nvcc"), None)
-    if (
-        toolkit is not None
-        and majors
-        and not any(one.soname in majors and one.cuda_major == toolkit.major for one in case.book.cudnn_builds())
-    ):
-        text = f"(cuDNN {wanted}) is needed, and there is no cuDNN {wanted} for CUDA {toolkit.major}, which is installed"
-        return "cudnn_major_mismatch", 4, text, []
     if lib.startswith(_OPENED_BY_GRAPH):
         text = "is needed but not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
         return "lib_not_on_path", 4, text, []

@@ -127,6 +127,15 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
     return frozenset(major for major, soname in rows if soname == library.file)
 
 
+def toolkit_without(cudnn: Collection[int], case: Case) -> int | None:
+    """Major CUDA version of the toolkit that a log shows, if no cuDNN of these major versions was built for it."""
+    toolkit = next((one.fields["nvcc"] for one in case.matches if one.symptom.id == "context-nvcc"), None)
+    if toolkit is None or not cudnn:
+        return None
+    is_built = any(one.soname in cudnn and one.cuda_major == toolkit.major for one in case.book.cudnn_builds())
+    return None if is_built else toolkit.major
+
+
 def cuda_named(libraries: Iterable[Library]) -> str | None:
     """The CUDA that the missing libraries are of, as exactly as their names say it: `10.1` of cudart64_101.dll, `12` of libcudart.so.12."""
     versions = [
