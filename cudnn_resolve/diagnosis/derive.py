@@ -393,7 +393,7 @@ def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
 
 def _is_of_torch(suspect: Suspect, case: Case) -> bool:
     """True where PyTorch prints the message, or the log shows it."""
-    words = ("RuntimeError: CUDA error", "AcceleratorError", "torch")
+    words = ("RuntimeError: CUDA error", "AcceleratorError", "torch", "enforce fail at")
     return any(name == "torch" for name, _ in case.context.frameworks) or any(
         word in match.text for match in (*suspect.matches, *case.frames) for word in words
     )
