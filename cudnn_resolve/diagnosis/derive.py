@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
+from cudnn_resolve.diagnosis.gpu_code import part_kernel_image
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
@@ -23,8 +24,6 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 _OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
 """Of these nothing tells whether the others are there."""
 _DRIVER_TOLD, _NAMES_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen"), {"driver", "driver2", "driver3"}
-_DROP_OLD = r"onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|rapids|cudf|cuml"
-"""Programs that most people have as a package: its new releases have dropped old GPUs."""
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
 """Where files lie that no program is to load: stand-ins for the linker, and of another system."""
@@ -373,36 +372,6 @@ def _part_too_old(found: Suspects, case: Case) -> Suspects:
     return found
 
 
-def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
-    """No code for a card that the log does not name: by what the build holds, else by the age of PyTorch that its words tell.
-
-    The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8: between them the cards that builds did not know were mostly
-    new ones (Hopper, Blackwell), from 2.8 on the usual build knows those and has dropped old ones. What somebody compiled himself has
-    code for the cards of its day, and the usual reason is a newer one.
-    """
-    old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
-    if old and new and max(old.weight, new.weight) <= 66:
-        if "build-lacks-new" in case.features:
-            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
-        elif "build-drops-old" in case.features:
-            found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
-        elif "torch-2.8" not in case.features and ("torch-2" in case.features or not (_is_of_torch(old, case) or _drops_old(old))):
-            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
-    return found
-
-
-def _is_of_torch(suspect: Suspect, case: Case) -> bool:
-    """True where PyTorch prints the message, or the log shows it."""
-    words = ("RuntimeError: CUDA error", "AcceleratorError", "torch", "enforce fail at")
-    return any(name == "torch" for name, _ in case.context.frameworks) or any(
-        word in match.text for match in (*suspect.matches, *case.frames) for word in words
-    )
-
-
-def _drops_old(suspect: Suspect) -> bool:
-    return any(re.search(_DROP_OLD, match.text, re.IGNORECASE) for match in suspect.matches)
-
-
 def _part_ggml(found: Suspects, _: Case) -> Suspects:
     """A GPU that llama.cpp has no code for, by the whole list of what it was compiled for: older than that, newer, or between."""
     new = found.get("gpu_arch_too_new_for_build")
@@ -503,7 +472,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_driver,
     _part_setting,
     _part_too_old,
-    _part_kernel_image,
+    part_kernel_image,
     _part_ggml,
     _part_loaded,
     _part_outdated,
