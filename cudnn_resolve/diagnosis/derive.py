@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
+from cudnn_resolve.diagnosis.gpu_code import part_kernel_image
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
@@ -22,6 +23,7 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 """Parts of cuDNN 9 that libcudnn_graph opens once it is loaded itself."""
 _OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
 """Of these nothing tells whether the others are there."""
+_DRIVER_TOLD, _NAMES_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen"), {"driver", "driver2", "driver3"}
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
 """Where files lie that no program is to load: stand-ins for the linker, and of another system."""
@@ -358,45 +360,20 @@ def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, s
     return None
 
 
-def _part_collected(found: Suspects, case: Case) -> Suspects:
-    """PyTorch with CUDA that sees none, in a report which tells the driver too: that driver may be older than the build needs."""
-    unseen = found.get("driver_not_loaded")
-    match = next((one for one in unseen.matches if one.symptom.id == "torch-built-with-cuda-sees-none"), None) if unseen else None
-    told = next((one for one in case.matches if one.symptom.id == "context-driver-collected"), None)
-    if unseen is None or match is None or told is None or "toolkit" not in match.fields:
+def _part_too_old(found: Suspects, case: Case) -> Suspects:
+    """A framework that sees no CUDA, in a log which shows the driver too: that driver may be older than the build needs."""
+    unseen = next((found[one] for one in ("driver_not_loaded", "cpu_only_build") if one in found and _is_vague(found[one])), None)
+    told = next((one for one in case.matches if one.symptom.id in _DRIVER_TOLD and (_NAMES_OF_DRIVER & one.fields.keys())), None)
+    named = [CudaVersion(text) for one in case.matches for name in ("toolkit", "told") if "." in (text := str(one.fields.get(name, "")))]
+    cuda = max([*named, *(one.cuda for one in case.context.builds if one.cuda is not None)], default=None)
+    if unseen is None or told is None or cuda is None:
         return found
-    cuda, driver = CudaVersion(match.fields["toolkit"]), told.fields["driver"]
+    driver = next(told.fields[name] for name in sorted(_NAMES_OF_DRIVER) if name in told.fields)
     least = case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
     if least is not None and driver < least:
-        text = f"PyTorch is built for CUDA {cuda}, which needs driver {least} or newer, and the driver is {driver}"
+        text = f"the program uses CUDA {cuda}, which needs driver {least} or newer, but the driver is {driver}"
         return _strengthened(found, "driver_too_old", unseen, 24, text, [told])
     return found
-
-
-def _part_kernel_image(found: Suspects, case: Case) -> Suspects:
-    """No code for a card that the log does not name: by what the build holds, else by the age of PyTorch that its words tell.
-
-    The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8: between them the cards that builds did not know were mostly
-    new ones (Hopper, Blackwell), from 2.8 on the usual build knows those and has dropped old ones. What somebody compiled himself has
-    code for the cards of its day, and the usual reason is a newer one.
-    """
-    old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
-    if old and new and max(old.weight, new.weight) <= 66:
-        if "build-lacks-new" in case.features:
-            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
-        elif "build-drops-old" in case.features:
-            found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
-        elif "torch-2.8" not in case.features and ("torch-2" in case.features or not _is_of_torch(old, case)):
-            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
-    return found
-
-
-def _is_of_torch(suspect: Suspect, case: Case) -> bool:
-    """True where PyTorch prints the message, or the log shows it."""
-    words = ("RuntimeError: CUDA error", "AcceleratorError", "torch")
-    return any(name == "torch" for name, _ in case.context.frameworks) or any(
-        word in match.text for match in (*suspect.matches, *case.frames) for word in words
-    )
 
 
 def _part_ggml(found: Suspects, _: Case) -> Suspects:
@@ -498,8 +475,8 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _part_linked,
     _part_driver,
     _part_setting,
-    _part_collected,
-    _part_kernel_image,
+    _part_too_old,
+    part_kernel_image,
     _part_ggml,
     _part_loaded,
     _part_outdated,
