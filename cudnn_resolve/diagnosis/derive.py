@@ -13,8 +13,8 @@ from cudnn_resolve.diagnosis.pip import part_of_others, part_pip, part_wheel
 from cudnn_resolve.diagnosis.place import carries, is_default, is_searched, missing, place_of, wheel_component
 from cudnn_resolve.diagnosis.stated import majors_of
 from cudnn_resolve.diagnosis.weigh import FINDING
+from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
-from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
