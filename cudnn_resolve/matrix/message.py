@@ -136,7 +136,11 @@ KINDS: dict[str, FieldKind] = {
     "tick": FieldKind(pattern=r"[`']", take=str),
     "mangled": FieldKind(pattern=r"\w{1,400}", take=str),
     "torchsymbol": FieldKind(
-        pattern=r"(?:_ZNK?(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60})", take=str
+        pattern=(
+            r"(?:_Z(?:T[ISVC])?N[KRO]{0,2}(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60}"
+            r"|(?:aoti_torch|torch_(?:library|dispatcher|call|get|new|delete|exception|list|set|string|dtype))_\w{1,80}|THPVariable\w{1,60})"
+        ),
+        take=str,
     ),
     "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
     "numpyalias": FieldKind(

@@ -58,7 +58,7 @@ def listed(requirement: str, versions: str) -> str:
             "hint: You're on Linux (`manylinux_2_17_x86_64`), but `torch` (v2.7.0) only has wheels for the following platform: `x`\n",
             None,
             None,
-            "torch has no wheel for this system",
+            "torch has no wheel for this platform",
         ),
         (
             REFUSED.format("torch-1.8.1-cp38-cp38-linux_x86_64.whl"),
@@ -79,7 +79,7 @@ def listed(requirement: str, versions: str) -> str:
             "ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n",
             None,
             None,
-            "six is made for Python >=3.12, and this is Python 3.8.18",
+            "six requires Python >=3.12, but this is Python 3.8.18",
         ),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_remedy_is_one_that_can_work(log: str, has: str, lacks: str) -> None:
         (JAX.format("CUPTI", 18, 20), "CUPTI (number 18 of its interface) is loaded, and JAX was built against (number 20"),
         ("no device code compatible with CUDA arch 720. ggml-cuda.cu was compiled for: 500,610,800\n", "nothing of that serves the GPU"),
         ("no device code compatible with CUDA arch 890. ggml-cuda.cu was compiled for: 500,610,800\n", "890, which is newer"),
-        ("ImportError: libtensorflow_framework.so.2: cannot open shared object file\n", "a library of TensorFlow"),
+        ("ImportError: libtensorflow_framework.so.2: cannot open shared object file\n", "a TensorFlow library"),
     ],
 )
 def test_the_sentence_is_true(log: str, said: str) -> None:
