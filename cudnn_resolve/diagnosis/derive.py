@@ -270,7 +270,7 @@ def _part_on_disk(found: Suspects, case: Case) -> Suspects:
     places = [place_of(one, case.facts, case.book) for one in libraries]
     if runtime and places and all(places):
         text = (
-            f"{libraries[0].file} is needed but not found, although an installed package has it in {places[0]}: "
+            f"{libraries[0].file} is needed but not found, although what is installed has it in {places[0]}: "
             "the loader does not search that directory"
         )
         return _strengthened(found, "lib_not_on_path", runtime, 9, text)

@@ -31,7 +31,7 @@ HOST: Tree = {
     "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
     "loader": {"ld_library_path": [], "ldconfig": ["/usr/lib/x86_64-linux-gnu/libcuda.so.1"]},
     "cudnn": [],
-    "toolkits": [],
+    "cuda_toolkits": [],
     "container": None,
     "packages": {"pip": {"onnxruntime-gpu": "1.18.0"}},
 }
@@ -127,8 +127,39 @@ def _runtime_and_its_like() -> list[Given]:
         out += [
             Given("cuda_runtime_missing", log, {}),
             Given("lib_not_on_path", log, {"packages": {"pip": {"onnxruntime-gpu": "1.18.0", wheel: "12.4.5.8"}}}),
+            *_toolkit_and_its_like(log),
         ]
     return out
+
+
+def _toolkit_and_its_like(log: str) -> list[Given]:
+    """A toolkit with the library is searched or not; one that is searched has parts of it only, or is of another CUDA."""
+    cvmfs, local = "/cvmfs/soft/cuda/12.4.1", "/usr/local/cuda-12.4"
+    cached = {"ld_library_path": [], "ldconfig": [f"{local}/lib64/libcudart.so.12"]}
+    return [
+        Given("lib_not_on_path", log, {"cuda_toolkits": [{"version": "12.4", "path": cvmfs, "source": "other"}]}),
+        Given("lib_not_on_path", log, {"cuda_toolkits": [{"version": "12.4.1", "path": "/conda/envs/x", "source": "conda"}]}),
+        Given("cuda_runtime_missing", log, {"cuda_toolkits": [{"version": "12.4", "path": "/conda/envs/x", "source": "conda"}]}),
+        Given("cuda_runtime_missing", log, {"cuda_toolkits": [{"version": "10.2", "path": "/usr/local/cuda-10.2", "source": "other"}]}),
+        Given("cuda_runtime_missing", log, {"cuda_toolkits": [{"version": "12.4", "path": local, "source": "apt"}], "loader": cached}),
+        Given(
+            "cuda_runtime_missing",
+            log,
+            {
+                "cuda_toolkits": [{"version": "12.4", "path": local, "source": "apt"}],
+                "loader": {"ld_library_path": [f"{local}/lib64"], "ldconfig": []},
+            },
+        ),
+    ]
+
+
+def _build_and_its_like() -> list[Given]:
+    """A package without CUDA beside a framework that has it: what the log says of the one is not of the other."""
+    log = (
+        "CUDAExecutionProvider not found in onnxruntime.available_providers : "
+        "['AzureExecutionProvider', 'CPUExecutionProvider'], use CPU instead. Check onnxruntime-gpu is installed\n"
+    )
+    return [Given("cpu_only_build", log, {"packages": {"pip": {"onnxruntime": "1.16.3", "torch": "2.4.1"}}})]
 
 
 def _code_and_its_like() -> list[Given]:
@@ -140,7 +171,14 @@ def _code_and_its_like() -> list[Given]:
     ]
 
 
-CASES = [*_missing_and_its_like(), *_old_and_its_like(), *_driver_and_its_like(), *_runtime_and_its_like(), *_code_and_its_like()]
+CASES = [
+    *_missing_and_its_like(),
+    *_old_and_its_like(),
+    *_driver_and_its_like(),
+    *_runtime_and_its_like(),
+    *_build_and_its_like(),
+    *_code_and_its_like(),
+]
 
 
 def test_there_are_enough_of_them() -> None:
