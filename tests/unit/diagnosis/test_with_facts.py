@@ -110,9 +110,24 @@ def _driver_and_its_like() -> list[Given]:
             Given("no_gpu_runtime", log, torch | none | {"container": {"kind": "colab"}}),
         ]
     mismatch = "Error 803: system has unsupported display driver / cuda driver combination\n"
-    out.append(
-        Given("driver_library_mismatch", mismatch, {"driver": {"version": "550.90.07", "cuda": "12.4", "kernel_module": "550.54.15"}})
+    compat = "/usr/local/cuda-12.6/compat"
+    out += [
+        Given("driver_library_mismatch", mismatch, {"driver": {"version": "550.90.07", "cuda": "12.4", "kernel_module": "550.54.15"}}),
+        Given("ld_path_shadowing", mismatch, {"loader": {"ld_library_path": [compat], "ldconfig": []}}),
+        Given("ld_path_shadowing", mismatch, {"loader": {"ld_library_path": [], "ldconfig": [f"{compat}/libcuda.so.1"]}}),
+    ]
+    not_loaded = (
+        "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+        "kernel driver does not appear to be running on this host (h): /proc/driver/nvidia/version does not exist\n"
+        "Attempting to fetch value instead of handling error Not found: no CUDA devices found\n"
     )
+    module = {"what": "NVIDIA kernel module", "why": "is not loaded and there is no device, although the driver's libraries exist"}
+    idle: Tree = torch | {"gpus": [], "driver": {"version": "550.54.15", "cuda": "12.4"}, "problems": [module]}
+    out += [
+        Given("driver_not_loaded", not_loaded, idle),
+        Given("no_gpu_runtime", not_loaded, idle | {"container": {"kind": "colab"}}),
+        Given("container_gpu_not_passed", not_loaded, idle | {"container": {"kind": "docker"}}),
+    ]
     return out
 
 
@@ -153,6 +168,19 @@ def _toolkit_and_its_like(log: str) -> list[Given]:
     ]
 
 
+def _symbol_and_its_like() -> list[Given]:
+    """A library that lacks a symbol was found: another copy of it may be there, but none is out of the loader's sight."""
+    log = (
+        "ImportError: /conda/envs/x/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: "
+        "undefined symbol: cudaGraphInstantiateWithFlags, version libcudart.so.11.0\n"
+    )
+    conda: Tree = {"cuda_toolkits": [{"version": "11.3.1", "path": "/conda/envs/x", "source": "conda"}]}
+    return [
+        Given("ld_path_shadowing", log, conda | {"packages": {"pip": {"torch": "1.13.1", "nvidia-cuda-runtime-cu11": "11.7.99"}}}),
+        Given("cuda_runtime_missing", log, conda | {"packages": {"pip": {"torch": "1.13.1"}}}),
+    ]
+
+
 def _build_and_its_like() -> list[Given]:
     """A package without CUDA beside a framework that has it: what the log says of the one is not of the other."""
     log = (
@@ -176,6 +204,7 @@ CASES = [
     *_old_and_its_like(),
     *_driver_and_its_like(),
     *_runtime_and_its_like(),
+    *_symbol_and_its_like(),
     *_build_and_its_like(),
     *_code_and_its_like(),
 ]
