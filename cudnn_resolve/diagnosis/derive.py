@@ -274,9 +274,13 @@ def _part_on_disk(found: Suspects, case: Case) -> Suspects:
     runtime = found.get("cuda_runtime_missing")
     libraries = list(dict.fromkeys(missing(runtime.matches))) if runtime else []
     places = [place_of(one, case.facts, case.book) for one in libraries]
+    symbol = next((one.fields["symbol"] for one in runtime.matches if "symbol" in one.fields), None) if runtime else None
+    if runtime and symbol is not None:  # it was found, in another copy than that of the wheel
+        text = f"{symbol} is not in the {libraries[0].file} that is found, but another one is in {places[0]}" if libraries else ""
+        return _strengthened(found, "ld_path_shadowing", runtime, 9, text) if any("/nvidia/" in (one or "") for one in places) else found
     if runtime and places and all(places):
         text = (
-            f"{libraries[0].file} is needed but not found, although an installed package has it in {places[0]}: "
+            f"{libraries[0].file} is needed but not found, although what is installed has it in {places[0]}: "
             "the loader does not search that directory"
         )
         return _strengthened(found, "lib_not_on_path", runtime, 9, text)
@@ -312,9 +316,11 @@ def _part_driver(found: Suspects, case: Case) -> Suspects:
         del found["forward_compat_hw"]
     elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
         loader = or_none(case.facts.loader) if case.facts is not None else None
-        place = next((one for one in (loader.ld_library_path if loader is not None else ()) if is_compat(one)), None)
+        searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
+        place = next((one for one in searched if is_compat(one)), None)
         if place is not None and not any(one.symptom.id in _OF_NVML for one in mismatch.matches):
-            text = f"the driver {driver.version} fits its module, and libcuda is looked for in {place}, on LD_LIBRARY_PATH, before that"
+            told = "the linker cache" if place.rpartition("/")[2].startswith("lib") and ".so" in place else "LD_LIBRARY_PATH"
+            text = f"the driver {driver.version} fits its module, and by {told} libcuda is looked for in {place} before that"
             found = _strengthened(found, "ld_path_shadowing", mismatch, 0, text)
             del found["driver_library_mismatch"]
     return found

@@ -30,6 +30,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...]
     cudnn: tuple[CudnnCopy, ...]
     toolkits: tuple[Toolkit, ...]
+    """Without the runtime of NVIDIA's wheels, of which `pip` tells."""
     pip: Mapping[str, str]
     loader: Loader
 
@@ -68,7 +69,7 @@ def inspect(facts: Facts, book: Book) -> Inspection:
         driver_absent=facts.driver is None,
         gpus=or_none(facts.gpus) or (),
         cudnn=or_none(facts.cudnn) or (),
-        toolkits=or_none(facts.cuda_toolkits) or (),
+        toolkits=tuple(one for one in or_none(facts.cuda_toolkits) or () if one.source != "pip"),
         pip=or_none(facts.packages.pip) or {},
         loader=or_none(facts.loader) or Loader(),
     )

@@ -16,6 +16,8 @@ from cudnn_resolve.version import CudnnVersion
 UNLOADED = " does not load: "
 """How it is said of a framework that something stops it before it asks for its cuDNN."""
 _STOPPED = r"\S+ (?:needs|cannot load) (lib[\w.+-]*?)[,:]? "
+_ELSEWHERE = "; nothing leads to the one in "
+"""How the probe says that a library is there and not searched for."""
 _READ_ONCE = "the loader reads LD_LIBRARY_PATH once, when a process starts"
 
 
@@ -52,9 +54,8 @@ def _absent(machine: Inspection, one: Installed, built: CudnnVersion, shown: Evi
     because = one.would_load.because if one.would_load is not None else ""
     stopped = re.match(_STOPPED, because or "")
     if stopped is not None and "cudnn" not in stopped[1]:
-        yield finding(
-            "cuda_runtime_missing", "warning" if machine.driver_absent else "error", 0.9, f"{one.label}{UNLOADED}{because}", shown
-        )
+        cause = "lib_not_on_path" if _ELSEWHERE in (because or "") else "cuda_runtime_missing"
+        yield finding(cause, "warning" if machine.driver_absent else "error", 0.9, f"{one.label}{UNLOADED}{because}", shown)
         return
     cause, where = _whereabouts(machine, built.major)
     if cause:

@@ -71,7 +71,7 @@ def _refused(machine: Inspection) -> Iterator[Finding]:
         elif problem.what == "driver/library version mismatch" and not _is_mismatched(machine):
             cause, said = "driver_library_mismatch", problem.why
         elif problem.what == "NVIDIA kernel module" or (problem.what == "libcuda.so.1" and problem.why.startswith("is nowhere")):
-            cause, severity = ("container_gpu_not_passed" if in_container else "driver_not_loaded"), "warning"
+            cause, severity = _PLACES.get(str(machine.facts.container), _MACHINE)[0], "warning"
         elif problem.what == "libcuda.so.1" and ", where the loader does not look" in problem.why:
             cause = "lib_not_on_path"
         if cause is not None:

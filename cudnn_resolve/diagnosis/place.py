@@ -117,7 +117,7 @@ def missing(matches: Iterable[Match]) -> Iterator[Library]:
 def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
     """A directory that has a library of that very name and that the loader does not search by itself, as far as the facts tell.
 
-    None for parts that are missing from it, and for toolkits, of which nobody knows what was installed.
+    None for parts that are missing from it.
     """
     if facts is None or library.windows:
         return None
@@ -125,13 +125,35 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
         # A wheel has no name without a version.
         same = [one for one in or_none(facts.cudnn) or () if one.soname == library.major or (library.major is None and one.source != "pip")]
         return next((one.path for one in same if not faults_of(one, book) and not is_searched(one.path, facts)), None)
-    site = _site(facts)
-    if library.family != "cuda" or site is None:
+    if library.family != "cuda":
         return None
+    site = _site(facts)
+    return (_wheel_place(library, site, facts, book) if site else None) or _toolkit_place(library, facts, book)
+
+
+def _wheel_place(library: Library, site: str, facts: Facts, book: Book) -> str | None:
     gone = {one.what.removeprefix("packages.pip.") for one in facts.problems if one.why.startswith("removed: ")}
     rows = [row for name in or_none(facts.packages.pip) or {} if name not in gone and (row := book.component(name)) is not None]
     of_name = (row for row in rows if row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, book))
     return next((f"{site}/{row.lib_dir}" for row in of_name), None)
+
+
+def _toolkit_place(library: Library, facts: Facts, book: Book) -> str | None:
+    """The directory of a toolkit whose release has a library of that very name, where neither the cache nor LD_LIBRARY_PATH leads to it."""
+    loader = or_none(facts.loader)
+    cached = {one.rpartition("/")[2] for one in loader.ldconfig} if loader else set()
+    for one in (or_none(facts.cuda_toolkits) or ()) if loader else ():
+        # A conda environment may have the compiler's runtime alone: its version has two numbers.
+        if one.path is None or one.version is None or one.source == "pip" or (one.source == "conda" and one.version.count(".") < 2):
+            continue
+        cuda, place = CudaVersion(one.version), f"{one.path}/lib{'' if one.source == 'conda' else '64'}"
+        own = (f"{one.path}/", "/usr/local/cuda/")
+        is_told = any(f"{entry}/".startswith(own) for entry in loader.ld_library_path) if loader else True
+        name = book.soname(library.component, cuda)
+        is_its = name is not None and (library.version is None or name == library.file)
+        if is_its and not is_told and not is_default(place) and book.soname("cudart", cuda) not in cached:
+            return place
+    return None
 
 
 def wheel_component(library: Library) -> str:

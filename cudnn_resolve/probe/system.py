@@ -43,7 +43,7 @@ _KAGGLE_CLIENT = frozenset({"KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR"
 
 
 def find_container(host: Host) -> tuple[str | None, str]:
-    """Identify `colab`, `kaggle`, `docker`, `wsl` or None, with the evidence. Any OCI container counts as `docker`."""
+    """Identify `colab`, `kaggle`, `docker`, `wsl` or None, with the evidence. Any container of an image counts as `docker`."""
 
     def exist(*files: str) -> bool:
         return all(host.stat(file) is not None for file in files)
@@ -57,7 +57,7 @@ def find_container(host: Host) -> tuple[str | None, str]:
         return "kaggle", f"environment variable {kaggle[0]} and /kaggle"
     if exist("/var/colab") or exist("/datalab", "/opt/google/drive"):
         return "colab", "files of the Colab image"
-    for file in ("/.dockerenv", "/run/.containerenv"):  # Docker, Podman
+    for file in ("/.dockerenv", "/run/.containerenv", "/.singularity.d"):  # Docker, Podman, Singularity and Apptainer
         if exist(file):
             return "docker", file
     found = re.search(_CGROUP, host.read_text("/proc/1/cgroup") or "")

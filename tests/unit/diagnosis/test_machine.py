@@ -133,6 +133,7 @@ DECLARED = ["nvidia-cublas-cu12==12.1.3.1", "nvidia-cudnn-cu12==9.1.0.70; platfo
         ({"cuda_toolkits": [], "driver": None}, "warning"),
         ({"cuda_toolkits": [{"version": "12.1", "path": "/usr/local/cuda-12.1", "source": "apt"}]}, "info"),
         ({"cuda_toolkits": [{"version": "11.8", "path": "/usr/local/cuda-11.8", "source": "apt"}]}, "error"),
+        ({"cuda_toolkits": [{"version": "12.1", "path": "/venv/site-packages/nvidia/cuda_runtime", "source": "pip"}]}, "error"),
     ],
 )
 def test_every_declared_wheel_that_is_lacking_is_named(facts: dict[str, Any], severity: str) -> None:
@@ -140,6 +141,22 @@ def test_every_declared_wheel_that_is_lacking_is_named(facts: dict[str, Any], se
     [one] = [one for one in findings(packages=packages, **facts) if one.cause == "cuda_runtime_missing"]
     assert one.severity == severity
     assert "torch 2.4.1 declares 2 NVIDIA packages that are not installed: nvidia-cublas-cu12, nvidia-cudnn-cu12" in one.summary
+
+
+@pytest.mark.parametrize(
+    ("where", "cause"),
+    [("", "cuda_runtime_missing"), ("; nothing leads to the one in /venv/site-packages/nvidia/cublas/lib", "lib_not_on_path")],
+)
+def test_a_library_that_a_framework_does_not_load_lies_elsewhere_or_nowhere(where: str, cause: str) -> None:
+    because = f"libonnxruntime_providers_cuda.so needs libcublasLt.so.12, which is not found{where}"
+    row = {"name": "onnxruntime-gpu", "version": "1.20.2", "cudnn_built": "9", "would_load": {"cudnn": None, "because": because}}
+    assert cause in causes("error", frameworks=[row], packages={"pip": {"onnxruntime-gpu": "1.20.2"}})
+
+
+def test_the_runtime_of_a_wheel_is_no_toolkit() -> None:
+    pip = {"torch": "2.4.1", "nvidia-cuda-runtime-cu12": "12.1.105"}
+    runtime = {"version": "12.1", "path": "/venv/site-packages/nvidia/cuda_runtime", "source": "pip"}
+    assert not [one for one in findings(packages={"pip": pip}, cuda_toolkits=[runtime]) if "plays no part" in one.summary]
 
 
 def test_every_declared_wheel_that_is_lacking_is_in_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

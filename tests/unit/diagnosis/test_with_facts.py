@@ -31,7 +31,7 @@ HOST: Tree = {
     "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
     "loader": {"ld_library_path": [], "ldconfig": ["/usr/lib/x86_64-linux-gnu/libcuda.so.1"]},
     "cudnn": [],
-    "toolkits": [],
+    "cuda_toolkits": [],
     "container": None,
     "packages": {"pip": {"onnxruntime-gpu": "1.18.0"}},
 }
@@ -110,9 +110,24 @@ def _driver_and_its_like() -> list[Given]:
             Given("no_gpu_runtime", log, torch | none | {"container": {"kind": "colab"}}),
         ]
     mismatch = "Error 803: system has unsupported display driver / cuda driver combination\n"
-    out.append(
-        Given("driver_library_mismatch", mismatch, {"driver": {"version": "550.90.07", "cuda": "12.4", "kernel_module": "550.54.15"}})
+    compat = "/usr/local/cuda-12.6/compat"
+    out += [
+        Given("driver_library_mismatch", mismatch, {"driver": {"version": "550.90.07", "cuda": "12.4", "kernel_module": "550.54.15"}}),
+        Given("ld_path_shadowing", mismatch, {"loader": {"ld_library_path": [compat], "ldconfig": []}}),
+        Given("ld_path_shadowing", mismatch, {"loader": {"ld_library_path": [], "ldconfig": [f"{compat}/libcuda.so.1"]}}),
+    ]
+    not_loaded = (
+        "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+        "kernel driver does not appear to be running on this host (h): /proc/driver/nvidia/version does not exist\n"
+        "Attempting to fetch value instead of handling error Not found: no CUDA devices found\n"
     )
+    module = {"what": "NVIDIA kernel module", "why": "is not loaded and there is no device, although the driver's libraries exist"}
+    idle: Tree = torch | {"gpus": [], "driver": {"version": "550.54.15", "cuda": "12.4"}, "problems": [module]}
+    out += [
+        Given("driver_not_loaded", not_loaded, idle),
+        Given("no_gpu_runtime", not_loaded, idle | {"container": {"kind": "colab"}}),
+        Given("container_gpu_not_passed", not_loaded, idle | {"container": {"kind": "docker"}}),
+    ]
     return out
 
 
@@ -127,8 +142,52 @@ def _runtime_and_its_like() -> list[Given]:
         out += [
             Given("cuda_runtime_missing", log, {}),
             Given("lib_not_on_path", log, {"packages": {"pip": {"onnxruntime-gpu": "1.18.0", wheel: "12.4.5.8"}}}),
+            *_toolkit_and_its_like(log),
         ]
     return out
+
+
+def _toolkit_and_its_like(log: str) -> list[Given]:
+    """A toolkit with the library is searched or not; one that is searched has parts of it only, or is of another CUDA."""
+    cvmfs, local = "/cvmfs/soft/cuda/12.4.1", "/usr/local/cuda-12.4"
+    cached = {"ld_library_path": [], "ldconfig": [f"{local}/lib64/libcudart.so.12"]}
+    return [
+        Given("lib_not_on_path", log, {"cuda_toolkits": [{"version": "12.4", "path": cvmfs, "source": "other"}]}),
+        Given("lib_not_on_path", log, {"cuda_toolkits": [{"version": "12.4.1", "path": "/conda/envs/x", "source": "conda"}]}),
+        Given("cuda_runtime_missing", log, {"cuda_toolkits": [{"version": "12.4", "path": "/conda/envs/x", "source": "conda"}]}),
+        Given("cuda_runtime_missing", log, {"cuda_toolkits": [{"version": "10.2", "path": "/usr/local/cuda-10.2", "source": "other"}]}),
+        Given("cuda_runtime_missing", log, {"cuda_toolkits": [{"version": "12.4", "path": local, "source": "apt"}], "loader": cached}),
+        Given(
+            "cuda_runtime_missing",
+            log,
+            {
+                "cuda_toolkits": [{"version": "12.4", "path": local, "source": "apt"}],
+                "loader": {"ld_library_path": [f"{local}/lib64"], "ldconfig": []},
+            },
+        ),
+    ]
+
+
+def _symbol_and_its_like() -> list[Given]:
+    """A library that lacks a symbol was found: another copy of it may be there, but none is out of the loader's sight."""
+    log = (
+        "ImportError: /conda/envs/x/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: "
+        "undefined symbol: cudaGraphInstantiateWithFlags, version libcudart.so.11.0\n"
+    )
+    conda: Tree = {"cuda_toolkits": [{"version": "11.3.1", "path": "/conda/envs/x", "source": "conda"}]}
+    return [
+        Given("ld_path_shadowing", log, conda | {"packages": {"pip": {"torch": "1.13.1", "nvidia-cuda-runtime-cu11": "11.7.99"}}}),
+        Given("cuda_runtime_missing", log, conda | {"packages": {"pip": {"torch": "1.13.1"}}}),
+    ]
+
+
+def _build_and_its_like() -> list[Given]:
+    """A package without CUDA beside a framework that has it: what the log says of the one is not of the other."""
+    log = (
+        "CUDAExecutionProvider not found in onnxruntime.available_providers : "
+        "['AzureExecutionProvider', 'CPUExecutionProvider'], use CPU instead. Check onnxruntime-gpu is installed\n"
+    )
+    return [Given("cpu_only_build", log, {"packages": {"pip": {"onnxruntime": "1.16.3", "torch": "2.4.1"}}})]
 
 
 def _code_and_its_like() -> list[Given]:
@@ -140,7 +199,15 @@ def _code_and_its_like() -> list[Given]:
     ]
 
 
-CASES = [*_missing_and_its_like(), *_old_and_its_like(), *_driver_and_its_like(), *_runtime_and_its_like(), *_code_and_its_like()]
+CASES = [
+    *_missing_and_its_like(),
+    *_old_and_its_like(),
+    *_driver_and_its_like(),
+    *_runtime_and_its_like(),
+    *_symbol_and_its_like(),
+    *_build_and_its_like(),
+    *_code_and_its_like(),
+]
 
 
 def test_there_are_enough_of_them() -> None:

@@ -17,6 +17,7 @@ from tests.fake_host import FakeHost
         ({"KAGGLE_KERNEL_RUN_TYPE": "x"}, {}, None),
         ({}, {"/.dockerenv": ""}, "docker"),
         ({}, {"/run/.containerenv": ""}, "docker"),
+        ({}, {"/.singularity.d": ""}, "docker"),
         ({}, {"/proc/1/cgroup": "12:cpu:/kubepods/besteffort/pod1\n"}, "docker"),
         ({}, {"/proc/1/cgroup": "0::/docker/0123456789abcdef\n"}, "docker"),
         ({}, {"/proc/1/cgroup": "0::/init.scope\n"}, None),
