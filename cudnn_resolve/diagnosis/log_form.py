@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import DecodeError, json
 
-from cudnn_resolve.diagnosis.told import BEGINS, told_lines
+from cudnn_resolve.diagnosis.quoted_text import MESSAGE_START, quoted_lines
 
 PARTED = "\x1f"
 """Stands between the prefix of a line and its message."""
@@ -38,8 +38,8 @@ _PREFIX = re.compile(
 )
 """What nothing but a launcher, an init system or a container writes before a line."""
 _COMMON_PREFIXES = tuple(
-    re.compile(one)
-    for one in (
+    re.compile(source)
+    for source in (
         r"(?:> ?){1,8}?(?=>>> )|(?:> ?){1,8}(?!>)",  # but for Python's own prompt
         r"[\w./-]{1,40} {1,40}\| ",
         r"\d{1,4}: ",
@@ -145,7 +145,7 @@ def unwrapped(text: str) -> str:
         found = _of_json(text)
         text = text if found is None else found
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
-        said = [one.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for one in _LOGFMT.findall(text)]
+        said = [value.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for value in _LOGFMT.findall(text)]
         text = " ".join(said) + "; " + _LOGFMT.sub(" ", text) if said else text
     return _unescaped(text)
 
@@ -166,8 +166,8 @@ def _of_json(text: str) -> str | None:
     except (DecodeError, UnicodeError, RecursionError):
         return None
     if isinstance(held, list):
-        entries = [_said(one) for one in held if isinstance(one, dict)]
-        return "\n".join(one for one in entries if one) or None
+        entries = [_said(entry) for entry in held if isinstance(entry, dict)]
+        return "\n".join(entry for entry in entries if entry) or None
     return _said(held) if isinstance(held, dict) else None
 
 
@@ -175,7 +175,7 @@ def _said(held: dict[str, object]) -> str | None:
     """What one entry of a log in JSON says, which may be an empty line; None where it has no message."""
     texts = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str)]
     said = dict.fromkeys(text for text in texts if text.strip())
-    return "\n".join(one.rstrip("\n") for one in said) if texts else None
+    return "\n".join(text.rstrip("\n") for text in said) if texts else None
 
 
 class _Wrap(NamedTuple):
@@ -210,17 +210,17 @@ class Formed(NamedTuple):
     """Lines that may be one message, in pieces, and the number of the first."""
     is_one: bool
     """True where all lines are one message, wrapped at a usual width or not at all."""
-    told: int
+    quoted_from: int
     """The number of the first line in which nothing failed although it names errors, as in a diff; 0 where there is none."""
 
 
 def formed(text: str) -> Formed:
     """A log in one form."""
-    lines = [one.removesuffix("\r") for one in text.split("\n")]
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     # A page escapes what was wrapped before, so that entities take nothing of the width.
-    lines = [_unescaped(one if one.isprintable() else _ANSI.sub("", one)) for one in lines]
+    lines = [_unescaped(line if line.isprintable() else _ANSI.sub("", line)) for line in lines]
     common = _common(lines)
-    parts = [_parts(one, common) for one in lines]
+    parts = [_parts(line, common) for line in lines]
     log = _Log(lines, parts, all(head or not said[0].strip() for head, said in parts))
     wraps = _wraps(log)
     sure = next((wrap for wrap in wraps if wrap.sure), None)
@@ -233,12 +233,12 @@ def formed(text: str) -> Formed:
         pieces = _pieces(log, at, last, soft=sure is not None and sure.soft)
         out += [(head, message, at + 1) for message in (*messages[:-1], "".join(pieces))]
         at = last + 1
-    told = told_lines([message for _, message, _ in out])
-    out = [(head, "" if at in told else message, number) for at, (head, message, number) in enumerate(out)] if told else out
+    quoted = quoted_lines([message for _, message, _ in out])
+    out = [(head, "" if at in quoted else message, number) for at, (head, message, number) in enumerate(out)] if quoted else out
     said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
-    first = out[min(told)][2] if told else 0
-    passed_over = {out[at][2] for at in told}
-    maybe = [one for one in maybe if one[0] not in passed_over]
+    first = out[min(quoted)][2] if quoted else 0
+    passed_over = {out[at][2] for at in quoted}
+    maybe = [found for found in maybe if found[0] not in passed_over]
     return Formed(said, [number for _, _, number in out], maybe, _is_one(log), first)
 
 
@@ -278,11 +278,11 @@ def _pieces(log: _Log, at: int, last: int, *, soft: bool) -> list[str]:
 
 def _common(lines: Sequence[str]) -> re.Pattern[str] | None:
     """The prefix that most lines begin with, of those that single lines may have for another reason."""
-    said = [one for one in lines if one.strip()]
+    said = [line for line in lines if line.strip()]
     if len(said) < 2:
-        return next((one for one in _COMMON_PREFIXES[:1] if said and one.match(said[0])), None)
+        return next((pattern for pattern in _COMMON_PREFIXES[:1] if said and pattern.match(said[0])), None)
     for pattern in _COMMON_PREFIXES:
-        if sum(pattern.match(one) is not None for one in said) > 0.6 * len(said):
+        if sum(pattern.match(line) is not None for line in said) > 0.6 * len(said):
             return pattern
     return None
 
@@ -313,7 +313,7 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
     found = []
     if full and _NARROWEST <= longest <= _WIDEST and len(full) >= 0.4 * near:
         shapes = {_DIGITS.sub("", log.lines[at]) for at in full}
-        fresh = any(BEGINS.match(said[0]) for _, said in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
+        fresh = any(MESSAGE_START.match(said[0]) for _, said in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
         many = len(shapes) > 2 and len(full) >= 0.7 * near
         hard = _Wrap(longest, soft=False, sure=many or (longest in _USUAL and len(shapes) > 1 and len(full) == near and not fresh))
         found.append(hard)
@@ -321,7 +321,7 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
             return (hard,)
     # A word that is longer than a line is not cut where text is wrapped between words.
     widest = max((size for size, (_, said) in zip(sizes, log.parts, strict=True) if " " in said[0].strip()), default=0)
-    width = next((one for one in _WIDTHS if one >= widest), 0)
+    width = next((width for width in _WIDTHS if width >= widest), 0)
     if widest >= _NARROWEST and width - widest < _RAGGED:
         breaks = [at for at in range(len(sizes) - 1) if _goes_on_softly(log, at, width)]
         shapes = {_DIGITS.sub("", log.lines[at]) for at in breaks}
@@ -339,7 +339,7 @@ def _goes_on(log: _Log, at: int, width: int) -> bool:
 def _goes_on_softly(log: _Log, at: int, width: int) -> bool:
     """True where the next line is the rest of one whose next word would have been too long."""
     line, message = log.lines[at], log.parts[at + 1][1][0]
-    if not _may_go_on(log, at) or message[:1].isspace() or BEGINS.match(message) or (log.size(at) > width and " " in line.strip()):
+    if not _may_go_on(log, at) or message[:1].isspace() or MESSAGE_START.match(message) or (log.size(at) > width and " " in line.strip()):
         return False
     word = _WORD.match(message)
     return log.size(at) + 1 + (word.end() if word else 0) > width

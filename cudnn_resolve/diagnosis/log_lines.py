@@ -103,15 +103,15 @@ def joined(line: Line, span: int) -> str:
     rest = rest or [said for _, said in after]
     prefix = _PREFIX.match(line.text)
     if prefix:
-        rest = [one[found.end() :] for one in rest if (found := _PREFIX.match(one)) and _same(found[0], prefix[0])] or rest
-    return " ".join([line.text, *(one.strip() for one in rest if one.strip())][:span])
+        rest = [text[found.end() :] for text in rest if (found := _PREFIX.match(text)) and _same(found[0], prefix[0])] or rest
+    return " ".join([line.text, *(text.strip() for text in rest if text.strip())][:span])
 
 
-def _same(one: str, other: str) -> bool:
+def _same(prefix: str, other: str) -> bool:
     """True for prefixes of one kind: those of a rank are equal, those with a time differ in their numbers only."""
-    if ":" in one and len(one) > 14:
-        return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other)
-    return one == other
+    if ":" in prefix and len(prefix) > 14:
+        return _NUMBERS.sub("0", prefix) == _NUMBERS.sub("0", other)
+    return prefix == other
 
 
 class Scanner:
@@ -185,7 +185,7 @@ class Scanner:
         base, over, last = self.lines, 0, 0
         for at in [place for place, shape in enumerate(shapes) if shape not in idle or place >= tail]:
             if drawn:
-                over += sum(one.startswith(b"\r") for one in pieces[last : at + 1])
+                over += sum(piece.startswith(b"\r") for piece in pieces[last : at + 1])
                 last = at + 1
             raw, number = pieces[at], base + at + 1 - over
             if len(raw) > LONGEST_LINE:

@@ -12,7 +12,7 @@ from typing import Any
 from cudnn_resolve.diagnosis.log_form import decoded, formed, whole
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.told import NEVER_SAID
+from cudnn_resolve.diagnosis.quoted_text import QUOTED_LINE
 from cudnn_resolve.matrix.anchor import literals_of, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
@@ -46,7 +46,7 @@ class Reader:
         """The last matches of each symptom, on lines of their own."""
         self.is_one_message = False
         """True for a log of one line, however it was wrapped."""
-        self.told = 0
+        self.quoted_from = 0
         """The first line in which no error is looked for, as in a diff, in source code or in help; 0 where there is none."""
         self._often: dict[bytes, int] = {}
         self._anchors, self._index = _by_anchor(tuple(symptoms))
@@ -69,14 +69,14 @@ class Reader:
         maybe: list[tuple[int, list[str]]] = []
         if short:
             form = formed(decoded(short))
-            self._numbers, maybe, self.is_one_message, self.told = form.numbers, form.maybe, form.is_one, form.told
+            self._numbers, maybe, self.is_one_message, self.quoted_from = form.numbers, form.maybe, form.is_one, form.quoted_from
             rest = iter((form.text.encode("utf-8", "replace"),))
         for chunk in rest:
             for line in self._scanner.feed(chunk):
                 self._line(line)
         for line in self._scanner.finish():
             self._line(line)
-        self._lines = 0 if self._scanner.is_blank and not self.told else self._number(self._scanner.lines)
+        self._lines = 0 if self._scanner.is_blank and not self.quoted_from else self._number(self._scanner.lines)
         self._numbers = []
         for number, pieces in maybe[:_MAYBE]:
             whole_text = "".join(pieces)
@@ -114,10 +114,10 @@ class Reader:
 
         With `across`, of lines without the breaks between them only what goes over one of those places counts.
         """
-        code = NEVER_SAID.match(text)
+        code = QUOTED_LINE.match(text)
         if code:
             if code["mended"] is not None:
-                self.told = self.told or self._number(line.number)
+                self.quoted_from = self.quoted_from or self._number(line.number)
             return False, False, False
         low = text.lower()
         found = begun = said = False
@@ -146,8 +146,8 @@ class Reader:
     def _keep(self, symptom: Symptom, line: Line, place: tuple[str, int, tuple[int, ...]], fields: dict[str, Any]) -> None:
         """Keep a match at a place of a message, with the user's own line in which it begins, where breaks part that message."""
         text, at, breaks = place
-        before = [one for one in breaks if one <= at]
-        own = text[max(before, default=0) : min((one for one in breaks if one > at), default=len(text))]
+        before = [position for position in breaks if position <= at]
+        own = text[max(before, default=0) : min((position for position in breaks if position > at), default=len(text))]
         number = self._number(line.number) + (len(before) if len(breaks) > 1 or not before else 0)
         own = excerpt(line.head + own, 0) if breaks and not (before and len(breaks) == 1) else ""
         text, at = line.head + text, len(line.head) + at
@@ -156,7 +156,7 @@ class Reader:
         match = Match(symptom=symptom, line=number, text=excerpt(text, at), own=own or None, fields=fields)
         if not latest or latest[-1].line != number:
             latest.append(match)
-        if len(kept) < KEPT and all(one.fields != fields for one in kept):
+        if len(kept) < KEPT and all(match.fields != fields for match in kept):
             kept.append(match)
 
 
@@ -173,7 +173,7 @@ class _Form:
     def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
         """What the patterns find in a text, which `low` is in lower case, and where."""
         if self._patterns is None:
-            self._patterns = [(literals_of(one), one, None) for one in self.symptom.pattern]
+            self._patterns = [(literals_of(pattern), pattern, None) for pattern in self.symptom.pattern]
         for place, (literals, source, compiled) in enumerate(self._patterns):
             if not any(literal in low for literal in literals):
                 continue
@@ -183,7 +183,7 @@ class _Form:
                 if across and not any(match.start() < at < match.end() for at in across):
                     continue
                 fields = self._fields(match.groupdict())
-                if fields is not None and all(holds(one, fields) for one in self.symptom.when):
+                if fields is not None and all(holds(comparison, fields) for comparison in self.symptom.when):
                     yield fields, match.start()
                     count += 1
                 if count >= _MOST_IN_LINE:
@@ -233,12 +233,12 @@ def excerpt(text: str, at: int) -> str:
 # --- comparisons of fields: `found < built`, `major found != major built`, `capability above targets` ---
 
 _SIMPLE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    "==": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-    ">=": lambda one, other: one >= other,
-    ">": lambda one, other: one > other,
+    "<": lambda left, other: left < other,
+    "<=": lambda left, other: left <= other,
+    "==": lambda left, other: left == other,
+    "!=": lambda left, other: left != other,
+    ">=": lambda left, other: left >= other,
+    ">": lambda left, other: left > other,
 }
 
 
@@ -278,15 +278,16 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _machine(targets: tuple[CodeTarget, ...]) -> list[CodeTarget]:
-    return [one for one in targets if one.kind == "cubin"]
+    return [target for target in targets if target.kind == "cubin"]
 
 
 _SETS: dict[str, Callable[[Any, Any], bool]] = {
     # Newer than everything in the list, whose machine code does not run on it.
     "above": lambda gpu, targets: (
-        not any(one.runs_on(gpu.capability) for one in _machine(targets)) and gpu.capability > min(one.capability for one in targets)
+        not any(target.runs_on(gpu.capability) for target in _machine(targets))
+        and gpu.capability > min(target.capability for target in targets)
     ),
-    "below": lambda gpu, targets: gpu.capability < min(one.capability for one in targets),
-    "among": lambda gpu, targets: any(one.runs_on(gpu.capability) for one in targets),
-    "within": lambda one, many: one in many,
+    "below": lambda gpu, targets: gpu.capability < min(target.capability for target in targets),
+    "among": lambda gpu, targets: any(target.runs_on(gpu.capability) for target in targets),
+    "within": lambda value, many: value in many,
 }

@@ -65,7 +65,7 @@ FIELDS = frozenset(
         ),
     }
 )
-"""Fields of remedies that the program fills in: see `diagnosis/remedy`, `place`, `release` and `system`."""
+"""Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""
 _NO_REMEDY = frozenset({"harmless"})
 
 

@@ -75,9 +75,9 @@ def test_what_a_framework_does_not_find_where_the_loader_looks_cannot_be_opened(
     torch = {"name": "torch", "version": "2.6.0", "cudnn_built": "9.1.0", "would_load": {"cudnn": None, "because": "no libcudnn.so.9"}}
     copy = {"version": "9.1.0", "soname": 9, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt", "problems": ["two releases"]}
     facts = from_mapping({**LINUX, "frameworks": [torch], "cudnn": [copy]}, "test")
-    found = [one for one in diagnose_facts(facts, book()) if one.summary.startswith("torch 2.6.0 wants")]
+    found = [one for one in diagnose_facts(facts, book()) if one.summary.startswith("torch 2.6.0 needs")]
     assert [one.cause for one in found] == ["cudnn_sublibrary_mix"]
-    assert "which the loader searches, and cannot be opened there: two releases" in found[0].summary
+    assert "which the loader searches, but cannot be opened: two releases" in found[0].summary
 
 
 def test_what_stops_a_framework_before_its_cudnn_is_told() -> None:

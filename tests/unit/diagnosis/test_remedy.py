@@ -11,7 +11,7 @@ import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
-from cudnn_resolve.diagnosis.planned import planned
+from cudnn_resolve.diagnosis.plan_remedy import tried_plan
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.requirement.model import Request
 from tests.written_logs import book, judged
@@ -430,7 +430,7 @@ def test_what_contradicts_what_among_many_frameworks_is_left_to_plan(monkeypatch
     monkeypatch.setattr("cudnn_resolve.planning.make_plan.make_plan", lambda *_, **__: pytest.fail("explained"))
     facts = from_mapping({"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON}, "test")
     command = "cudnn-resolve apply -f torch==2.9.0 -f tensorflow==2.4.0 -f jax==0.6.0"
-    assert [one.command for one in planned("raise them", command, facts, book())] == [command.replace("apply", "plan")]
+    assert [one.command for one in tried_plan("raise them", command, facts, book())] == [command.replace("apply", "plan")]
 
 
 def test_an_extension_of_another_torch_is_installed_again() -> None:

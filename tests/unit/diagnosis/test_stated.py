@@ -122,7 +122,7 @@ def test_no_plan_is_offered_that_the_tables_know_to_be_none() -> None:
     found = first(log)
     assert found.cause == "gpu_arch_too_new_for_build"
     assert [one.command for one in found.remedy] == [None]
-    assert "no build of TensorFlow for compute capability 12.0" in found.remedy[0].text
+    assert "no known build of TensorFlow runs on compute capability 12.0" in found.remedy[0].text
 
 
 def test_an_older_library_is_not_cured_by_a_reboot() -> None:

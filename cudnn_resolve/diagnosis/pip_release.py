@@ -76,7 +76,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return (self.version or "").partition("+")[2]
 
 
-def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
+def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
     """Fields for commands, as far as the messages and the matrix give them.
 
     `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA,
@@ -142,7 +142,7 @@ def is_elsewhere(platform: str, facts: Facts | None) -> bool:
         return False
     system, arch = facts.platform.system, facts.platform.arch
     of = "windows" if platform.startswith("win") else "darwin" if platform.startswith("macosx") else "linux"
-    named = next((one for one in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "i686") if platform.endswith(one)), None)
+    named = next((name for name in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "i686") if platform.endswith(name)), None)
     same = {"amd64": "x86_64", "arm64": "aarch64"}
     return (system is not None and of != system) or bool(arch and named and same.get(named, named) != same.get(arch, arch))
 
@@ -183,10 +183,10 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     package = book.package(wanted.name)
     if package is None or (own is None and not wanted.is_pin):
         return []
-    releases = (one for one in package.releases if not one.yanked and one.tags != ("sdist",))
-    versions = [one.version for one in releases if own is None or any(_serves(tag, own) for tag in one.tags)]
-    limits = [one[2] for match in matches for one in re.finditer(_ONLY, match.text) if one[1].lower().replace("_", "-") == wanted.name]
-    return [one for one in versions if all(within(limit, one) for limit in limits)]
+    releases = (release for release in package.releases if not release.yanked and release.tags != ("sdist",))
+    versions = [release.version for release in releases if own is None or any(_serves(tag, own) for tag in release.tags)]
+    limits = [hit[2] for match in matches for hit in re.finditer(_ONLY, match.text) if hit[1].lower().replace("_", "-") == wanted.name]
+    return [version for version in versions if all(within(limit, version) for limit in limits)]
 
 
 def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
@@ -195,20 +195,22 @@ def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
     None where one that is offered is what is wanted: then it is not the release that is at fault.
     """
     aim = _version(wanted.version)
-    final = {one: found for one in offered if (found := _version(one)) is not None and not found.is_prerelease}
-    if not wanted.is_pin and any(within(wanted.specifier, one) for one in final):
+    final = {version: found for version in offered if (found := _version(version)) is not None and not found.is_prerelease}
+    if not wanted.is_pin and any(within(wanted.specifier, version) for version in final):
         return None
-    versions = {one: found for one, found in final.items() if found.local is None}
+    versions = {version: found for version, found in final.items() if found.local is None}
     if aim is None or not versions:
         return None
 
-    def shared(one: str) -> int:
-        pairs = zip(versions[one].release, aim.release, strict=False)
+    def shared(version: str) -> int:
+        pairs = zip(versions[version].release, aim.release, strict=False)
         return next((place for place, (left, right) in enumerate(pairs) if left != right), len(aim.release))
 
-    later = [one for one in versions if versions[one].release >= aim.release]
-    after = min(later, key=lambda one: (-shared(one), versions[one]), default=None)
-    before = max((one for one in versions if one not in later), key=lambda one: (shared(one), versions[one]), default=None)
+    later = [version for version in versions if versions[version].release >= aim.release]
+    after = min(later, key=lambda version: (-shared(version), versions[version]), default=None)
+    before = max(
+        (version for version in versions if version not in later), key=lambda version: (shared(version), versions[version]), default=None
+    )
     if after is None or before is None:
         return after or before
     return before if shared(before) > shared(after) else after
@@ -239,12 +241,12 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
 
 def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> PythonLine | None:
     """The Python, of those that have wheels of it, that is nearest to the one at hand."""
-    lines = {one for match in matches for one in _told(match)} or _known(wanted, book)
+    lines = {line for match in matches for line in _told(match)} or _known(wanted, book)
     if not lines or own in lines:
         return None
     if own is None:
         return max(lines)
-    return min(lines, key=lambda one: (abs(one[1] - own[1]) + 100 * abs(one[0] - own[0]), one))
+    return min(lines, key=lambda line: (abs(line[1] - own[1]) + 100 * abs(line[0] - own[0]), line))
 
 
 def _told(match: Match) -> Iterator[PythonLine]:
@@ -252,7 +254,7 @@ def _told(match: Match) -> Iterator[PythonLine]:
     for name in ("tags", "wheel"):
         text = match.fields.get(name)
         if isinstance(text, str):
-            yield from ((int(one[1]), int(one[2])) for one in re.finditer(_TAG, text))
+            yield from ((int(hit[1]), int(hit[2])) for hit in re.finditer(_TAG, text))
     wants = match.fields.get("wants")
     if isinstance(wants, str):
         yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))
@@ -262,24 +264,28 @@ def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     """The releases with wheels that are what is wanted, by the matrix; those that are not final only where one of them is asked for."""
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
-    found = [one for one in releases if not one.yanked and one.tags != ("sdist",) and within(wanted.specifier, one.version)]
-    final = [one for one in found if (version := _version(one.version)) is not None and not version.is_prerelease]
+    found = [
+        release for release in releases if not release.yanked and release.tags != ("sdist",) and within(wanted.specifier, release.version)
+    ]
+    final = [release for release in found if (version := _version(release.version)) is not None and not version.is_prerelease]
     return final or found
 
 
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     releases = releases_within(wanted, book)
     if wanted.version is None and (package := book.package(wanted.name)) is not None:
-        final = [one for one in package.releases if (version := _version(one.version)) is not None and not version.is_prerelease]
-        newest = sorted((one for one in final if not one.yanked), key=lambda one: str(one.date))[-_RECENT:]
-        every = [{line for line, _ in python_tags(one.tags, one.requires_python)} for one in newest]
+        final = [
+            release for release in package.releases if (version := _version(release.version)) is not None and not version.is_prerelease
+        ]
+        newest = sorted((release for release in final if not release.yanked), key=lambda release: str(release.date))[-_RECENT:]
+        every = [{line for line, _ in python_tags(release.tags, release.requires_python)} for release in newest]
         return set.intersection(*every) if every else set()
-    return {line for one in releases for line, _ in python_tags(one.tags, one.requires_python)}
+    return {line for release in releases for line, _ in python_tags(release.tags, release.requires_python)}
 
 
 def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[PythonLine, str]]:
     """Every CPython that wheels with these tags are for, with their platforms, within what the release requires of it."""
-    lines = [one for one in _LINES if requires is None or within(requires, f"{one[0]}.{one[1]}.99")]
+    lines = [line for line in _LINES if requires is None or within(requires, f"{line[0]}.{line[1]}.99")]
     for tag in tags:
         platform = tag.rpartition("-")[2]
         yield from ((line, platform) for line in lines if _serves(tag, line))
@@ -297,8 +303,16 @@ def _index(wanted: Wanted, book: Book) -> str | None:
     framework = book.framework_of(wanted.name)
     rows: list[tuple[str, str]] = []
     if framework is not None:
-        rows = [(one.version, one.index) for one in book.framework(framework).builds if one.package == wanted.name and one.variant == local]
-    rows += [(one.version.partition("+")[0], one.index) for one in book.extra_releases(wanted.name) if one.version.endswith(f"+{local}")]
+        rows = [
+            (build.version, build.index)
+            for build in book.framework(framework).builds
+            if build.package == wanted.name and build.variant == local
+        ]
+    rows += [
+        (release.version.partition("+")[0], release.index)
+        for release in book.extra_releases(wanted.name)
+        if release.version.endswith(f"+{local}")
+    ]
     for version, index in rows if local else ():
         if version == public and index != "default":
             row = book.index(index)

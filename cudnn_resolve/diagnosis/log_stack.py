@@ -1,4 +1,4 @@
-"""What a log tells of the stack that a remedy is for: its interpreter, its Python, its CUDA, and the builds of the tables that fit them."""
+"""The stack that a log states: interpreter, Python, CUDA, driver, and the known builds that fit them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.diagnosis.place import has_part_of_system, missing
-from cudnn_resolve.diagnosis.release import python_tags
+from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing
+from cudnn_resolve.diagnosis.pip_release import python_tags
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Case, Match
-    from cudnn_resolve.diagnosis.release import PythonLine
+    from cudnn_resolve.diagnosis.pip_release import PythonLine
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Build, WheelRelease
 
 _POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
-"""The packages of an environment, whose interpreter is then known."""
+"""Packages of an environment, which determine its interpreter."""
 _LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/")
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
-"""As the installers of Python for Windows call its folder, and pip that of the user."""
+"""Folder names of Python for Windows, and of pip's user packages."""
 _WINDOWS = r"(?i)([A-Za-z]:\\[^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
 _VENV = r"(?i)\.?(?:v|virtual)-?env[\w.-]{0,20}"
-"""How folders of virtual environments are called, whose interpreter is in another place than that of an installation or of conda."""
+"""Usual names of virtual environments, whose interpreter is not where an installation or conda has it."""
 _TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
 _IMAGE = (
@@ -35,53 +35,53 @@ _IMAGE = (
     r"|(?<=\s)[a-z][\w.-]{1,60}:[\w.-]{1,80}(?=\s|$)"
 )
 _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interactive|tty|read-only|nv)\s)[\w-]{1,40}\s$")
-"""An option whose value stands behind it, when a container is started."""
+"""Option with a value in a command that starts a container."""
 _OLDEST_PYTHON = (3, 6)
 _FIRST_IN_CONDA = CudaVersion("11.3")
-"""The oldest CUDA whose toolkit is one package of NVIDIA's conda channel."""
+"""Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
 _MINOR_COMPATIBLE = 11
-"""From this major of CUDA on a driver runs every minor of the major that it is for."""
+"""First CUDA major with minor-version compatibility of drivers."""
 
 
 class Served(Struct, frozen=True, kw_only=True):
-    """The newest build of a framework for what is told, and what was told."""
+    """Newest build of a framework for a known machine, and what is known of it."""
 
     build: Build | None
     title: str
-    told: str
+    known: str
 
     @property
     def text(self) -> str:
-        """The build in words."""
-        one = self.build
-        return "" if one is None or one.cuda is None else f"{self.title} {one.version}, built with CUDA {one.cuda.line}"
+        """Description of the build."""
+        build = self.build
+        return "" if build is None or build.cuda is None else f"{self.title} {build.version}, built with CUDA {build.cuda.line}"
 
 
 def texts(case: Case) -> Iterator[str]:
-    """The lines of the log that are known, those of tracebacks in their order first."""
-    yield from (one.text for one in sorted(case.frames, key=lambda one: one.line))
-    yield from (one.text for one in case.matches)
+    """Known lines of the log, traceback frames first, in order."""
+    yield from (frame.text for frame in sorted(case.frames, key=lambda frame: frame.line))
+    yield from (match.text for match in case.matches)
 
 
 def interpreter(case: Case) -> str | None:
-    """The interpreter whose packages the log names last, as a word of a shell; else the Python by its version; None for neither."""
+    """Interpreter of the packages named last in the log, quoted for a shell; else Python by version; else None."""
     every = list(texts(case))
     frames = every[: len(case.frames)]
     for lines in (frames, every):
-        posix = [found for one in lines for found in re.finditer(_POSIX, one)]
-        # Packages of the system and of the user's own directory are those of an interpreter that is elsewhere.
+        posix = [found for line in lines for found in re.finditer(_POSIX, line)]
+        # System and per-user packages belong to an interpreter elsewhere.
         own = [
-            one for one in posix if not one[1].startswith(("/usr", "/nix/store/")) and not one[1].endswith("/.local") and one[4] == "site"
+            hit for hit in posix if not hit[1].startswith(("/usr", "/nix/store/")) and not hit[1].endswith("/.local") and hit[4] == "site"
         ]
         if own:
             place = f"{own[-1][1]}/bin/python"
             return place if place.startswith("~") and shlex.quote(place[1:]) == place[1:] else shlex.quote(place)
-        found = [one[1] for text in lines for one in re.finditer(_WINDOWS, text)]
+        found = [hit[1] for text in lines for hit in re.finditer(_WINDOWS, text)]
         if found:
             place = _of_windows(found[-1])
             return f'"{place}"' if " " in place else place
     line = python_line(case)
-    return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, one) or "\\" in one for one in every) else None
+    return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, text) or "\\" in text for text in every) else None
 
 
 def _of_windows(folder: str) -> str:
@@ -91,28 +91,30 @@ def _of_windows(folder: str) -> str:
 
 
 def python_line(case: Case) -> PythonLine | None:
-    """The one Python whose packages the log names."""
-    lines = {(int(one[1]), int(one[2])) for text in texts(case) for shape in (_LINE, _WINDOWS_LINE) for one in shape.finditer(text)}
+    """The only Python version whose packages the log names."""
+    lines = {(int(hit[1]), int(hit[2])) for text in texts(case) for shape in (_LINE, _WINDOWS_LINE) for hit in shape.finditer(text)}
     return next(iter(lines)) if len(lines) == 1 else None
 
 
 def cuda_majors(case: Case, book: Book) -> frozenset[int]:
-    """The majors of CUDA that the libraries, builds and directories of the log leave; empty where they say nothing or disagree."""
-    named = [one.fields["of"] for one in case.matches if one.symptom.id == "context-cuda-major"]
-    libraries = [value for one in case.matches for value in one.fields.values() if isinstance(value, Library) and value.family == "cuda"]
-    left = [frozenset((int(one),)) for one in named] + [found for one in libraries if (found := majors_of(one, book))]
+    """CUDA majors consistent with libraries, builds and directories in the log; empty if unknown or contradictory."""
+    named = [match.fields["of"] for match in case.matches if match.symptom.id == "context-cuda-major"]
+    libraries = [
+        value for match in case.matches for value in match.fields.values() if isinstance(value, Library) and value.family == "cuda"
+    ]
+    left = [frozenset((int(major),)) for major in named] + [found for library in libraries if (found := majors_of(library, book))]
     common = frozenset.intersection(*left) if left else frozenset()
     if left:
         return common
     told = frozenset(
-        int(one[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for one in re.finditer(_TEXT, match.text)
+        int(hit[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for hit in re.finditer(_TEXT, match.text)
     )
-    told = frozenset(one for one in told if 8 <= one <= 13)
+    told = frozenset(major for major in told if 8 <= major <= 13)
     return told if len(told) == 1 else frozenset()
 
 
 def majors_of(library: Library, book: Book) -> frozenset[int]:
-    """The majors of CUDA that have a library of that name."""
+    """CUDA majors that have a library of that name."""
     if library.version is None:
         return frozenset()
     if library.component == "cudart":
@@ -123,18 +125,18 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
             if library.component in ("cublas", "cublasLt") and library.major and library.major > 10
             else frozenset()
         )
-    rows = ((one.cuda.major, book.soname(library.component, CudaVersion(one.line))) for one in book.cuda_releases())
+    rows = ((release.cuda.major, book.soname(library.component, CudaVersion(release.line))) for release in book.cuda_releases())
     return frozenset(major for major, soname in rows if soname == library.file)
 
 
 def cuda_named(libraries: Iterable[Library]) -> str | None:
-    """The CUDA that the missing libraries are of, as exactly as their names say it: `10.1` of cudart64_101.dll, `12` of libcudart.so.12."""
+    """CUDA of the missing libraries, as exactly as their names show: `10.1` for cudart64_101.dll, `12` for libcudart.so.12."""
     versions = [
-        (one.component == "cudart", one.version)
-        for one in libraries
-        if one.family == "cuda" and one.component in ("cudart", "cublas", "cublasLt")
+        (library.component == "cudart", library.version)
+        for library in libraries
+        if library.family == "cuda" and library.component in ("cudart", "cublas", "cublasLt")
     ]
-    found = [one for _, one in sorted((pair for pair in versions if pair[1]), reverse=True) if one]
+    found = [version for _, version in sorted((pair for pair in versions if pair[1]), reverse=True) if version]
     if not found:
         return None
     major = int(found[0].partition(".")[0])
@@ -142,27 +144,29 @@ def cuda_named(libraries: Iterable[Library]) -> str | None:
 
 
 def cudnn_beside(framework: str, cuda: str, book: Book) -> str | None:
-    """The cuDNN that builds of a framework with that CUDA were made with: major and minor, or the major alone for CUDA 11 and later."""
+    """The cuDNN of a framework's builds for that CUDA: major and minor, or only the major for CUDA 11 and later."""
     major = cuda.partition(".")[0]
-    builds = (one for one in book.framework(framework).builds if one.cuda is not None and one.cudnn is not None)
-    fitting = [one for one in builds if one.cuda and (one.cuda.line == cuda if "." in cuda else str(one.cuda.major) == major)]
-    majors = {one.cudnn.major for one in fitting if one.cudnn}
+    builds = (build for build in book.framework(framework).builds if build.cuda is not None and build.cudnn is not None)
+    fitting = [build for build in builds if build.cuda and (build.cuda.line == cuda if "." in cuda else str(build.cuda.major) == major)]
+    majors = {build.cudnn.major for build in fitting if build.cudnn}
     if len(majors) != 1:
         return None
-    newest = max(one.cudnn for one in fitting if one.cudnn)
+    newest = max(build.cudnn for build in fitting if build.cudnn)
     return f"{newest.major}.{newest.minor}" if int(major) < 11 else str(newest.major)
 
 
 def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: int | None = None) -> list[Build]:
-    """The builds with CUDA for what the log tells of GPU, driver and Python: the newest first, of one release that of the oldest CUDA.
+    """CUDA builds for the log's GPU, driver and Python: newest release first, then oldest CUDA first.
 
-    `cudnn`: only those with that major of it.
+    `cudnn`: only builds with that cuDNN major.
     """
     from cudnn_resolve.resolution.release import parse_version
 
     book, row = case.book, case.book.framework(framework)
     line, gpus, driver, most = python_line(case), case.context.capabilities, driver_of(case), cuda_of_driver(case)
-    releases = {name: {one.version: one for one in package.releases} for name in row.packages if (package := book.package(name))}
+    releases = {
+        name: {release.version: release for release in package.releases} for name in row.packages if (package := book.package(name))
+    }
 
     def takes(build: Build, cuda: CudaVersion) -> bool:
         if cudnn is not None and (build.cudnn is None or build.cudnn.major != cudnn):
@@ -174,44 +178,46 @@ def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: in
             return False
         if most is not None and cuda.line != most.line and not (cuda < most or cuda.major == most.major >= _MINOR_COMPATIBLE):
             return False
-        return all(_serves_gpu(build, one, machine_code=machine_code) for one in gpus)
+        return all(_serves_gpu(build, gpu, machine_code=machine_code) for gpu in gpus)
 
-    found = [(version, one) for one in row.builds if one.cuda and (version := parse_version(one.version)) and takes(one, one.cuda)]
+    found = [
+        (version, build) for build in row.builds if build.cuda and (version := parse_version(build.version)) and takes(build, build.cuda)
+    ]
     found.sort(key=lambda pair: str(pair[1].cuda))
     found.sort(key=lambda pair: pair[0], reverse=True)
-    return [one for version, one in found if not version.is_prerelease]
+    return [build for version, build in found if not version.is_prerelease]
 
 
 def served(framework: str, case: Case, *, machine_code: bool = False) -> Served | None:
-    """The newest of the fitting builds; None where the log tells nothing that they could fit."""
+    """Newest fitting build; None if the log shows nothing that limits it."""
     line, driver, most = python_line(case), driver_of(case), cuda_of_driver(case)
-    words = [f"compute capability {one}" for one in dict.fromkeys(case.context.capabilities)]
+    words = [f"compute capability {capability}" for capability in dict.fromkeys(case.context.capabilities)]
     words += [f"driver {driver}"] if driver else [f"a driver for CUDA {most.line}"] if most else []
     words += [f"Python {line[0]}.{line[1]}"] if line else []
     if not words:
         return None
     build = next(iter(fitting(framework, case, machine_code=machine_code)), None)
-    return Served(build=build, title=case.book.framework(framework).title.removesuffix(" GPU"), told=" and ".join(words))
+    return Served(build=build, title=case.book.framework(framework).title.removesuffix(" GPU"), known=" and ".join(words))
 
 
 def driver_of(case: Case) -> DriverVersion | None:
-    """The driver that the log shows."""
-    fields = (one.fields for one in case.matches if one.symptom.role == "context")
-    told = {one[name] for one in fields for name in ("driver", "driver2", "driver3") if isinstance(one.get(name), DriverVersion)}
+    """Driver version in the log."""
+    fields = (match.fields for match in case.matches if match.symptom.role == "context")
+    told = {shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if isinstance(shown.get(name), DriverVersion)}
     return next(iter(told)) if len(told) == 1 else None
 
 
 def cuda_of_driver(case: Case) -> CudaVersion | None:
-    """The newest CUDA that the driver is for, where the log says it: in the table of nvidia-smi, or as PyTorch does, 10010."""
+    """Newest CUDA of the driver according to the log: from nvidia-smi's table, or PyTorch's `10010`."""
     names = {"context-smi-table": "cuda", "torch-driver-too-old": "found"}
-    told = (one.fields.get(names[one.symptom.id]) for one in case.matches if one.symptom.id in names)
-    return min((one for one in told if isinstance(one, CudaVersion)), default=None)
+    told = (match.fields.get(names[match.symptom.id]) for match in case.matches if match.symptom.id in names)
+    return min((version for version in told if isinstance(version, CudaVersion)), default=None)
 
 
 def _serves_gpu(build: Build, gpu: Capability, *, machine_code: bool) -> bool:
-    targets = [one for one in build.targets if one.kind == "cubin" or not machine_code]
+    targets = [target for target in build.targets if target.kind == "cubin" or not machine_code]
     if build.targets:
-        return any(one.runs_on(gpu) for one in targets)
+        return any(target.runs_on(gpu) for target in targets)
     first, last = build.capability_first, build.capability_last
     return first is not None and gpu >= first and (last is None or gpu <= last)
 
@@ -220,46 +226,46 @@ def _serves_python(build: Build, line: PythonLine, releases: Mapping[str, WheelR
     if line < _OLDEST_PYTHON:
         return False
     if build.pythons:
-        return any(one in (f"cp{line[0]}{line[1]}", "py3") for one in build.pythons)
+        return any(tag in (f"cp{line[0]}{line[1]}", "py3") for tag in build.pythons)
     release = releases.get(build.wheel_version.partition("+")[0] or build.version)
     return release is None or any(found == line for found, _ in python_tags(release.tags, release.requires_python))
 
 
 def pythons_of(build: Build, book: Book) -> list[PythonLine]:
-    """The Pythons that wheels of a build are for, the oldest first; empty where the tables do not say."""
+    """Pythons of a build's wheels, oldest first; empty if unknown."""
     package = book.package(build.package)
-    releases = {one.version: one for one in package.releases} if package is not None else {}
+    releases = {release.version: release for release in package.releases} if package is not None else {}
     release = releases.get(build.wheel_version.partition("+")[0] or build.version)
     if not build.pythons and release is None:
         return []
-    return [one for minor in range(6, 20) if _serves_python(build, one := (3, minor), releases)]
+    return [line for minor in range(6, 20) if _serves_python(build, line := (3, minor), releases)]
 
 
 def image_of(matches: Iterable[Match]) -> str:
-    """The image that a container was started of, as its command in the log names it; else a word to fill in."""
+    """Image in a container's start command in the log, else a placeholder."""
     for match in matches:
         if match.symptom.id == "context-container-start":
             text = match.text
             found = next(
-                (one[0] for one in re.finditer(_IMAGE, text) if not _OPTION.search(text, max(0, one.start() - 45), one.start())), None
+                (hit[0] for hit in re.finditer(_IMAGE, text) if not _OPTION.search(text, max(0, hit.start() - 45), hit.start())), None
             )
             if found is not None:
                 return shlex.quote(found)
     return "IMAGE"
 
 
-def features_of_numbers(matches: Sequence[Match], majors: Collection[int], python: str) -> Iterator[str]:
-    """What numbers in the log tell: the CUDA, the Python, and which of two drivers is the older one."""
-    libraries = [one for one in missing(matches) if not one.windows]
+def version_features(matches: Sequence[Match], majors: Collection[int], python: str) -> Iterator[str]:
+    """Features derived from versions in the log: CUDA, Python, and the older of two drivers."""
+    libraries = [library for library in missing(matches) if not library.windows]
     if majors and max(majors) < 11:
         yield "old-cuda"
     if len(majors) == 1:
         yield f"cuda-{max(majors)}"
-    if libraries and all(one.version is None and one.family in ("cuda", "cudnn") for one in libraries):
+    if libraries and all(library.version is None and library.family in ("cuda", "cudnn") for library in libraries):
         yield "bare-name"
-    if any(one.fields["kernel"] > one.fields["dso"] for one in matches if "dso" in one.fields):
+    if any(match.fields["kernel"] > match.fields["dso"] for match in matches if "dso" in match.fields):
         yield "library-older"
-    if any(isinstance(one.fields.get("built"), CudaVersion) and one.fields["built"] < _FIRST_IN_CONDA for one in matches):
+    if any(isinstance(match.fields.get("built"), CudaVersion) and match.fields["built"] < _FIRST_IN_CONDA for match in matches):
         yield "old-toolkit"
     if has_part_of_system(matches):
         yield "part-of-system"

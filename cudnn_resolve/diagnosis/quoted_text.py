@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 _FAILED = r"(?:[\w.]{1,80}(?:Error|Exception)\b|Traceback|ERROR\b|FATAL\b|(?:fatal )?[Ee]rror:)"
 """How a program begins what it says when it fails."""
-NEVER_SAID = re.compile(
+QUOTED_LINE = re.compile(
     r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
     r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
     r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
@@ -26,7 +26,7 @@ NEVER_SAID = re.compile(
 )
 """Source code, what is being compiled, tests that passed, and what a list of changes says was mended, by the line alone."""
 
-BEGINS = re.compile(
+MESSAGE_START = re.compile(
     r"\s|Traceback \(most|During handling|The above exception|[\w.]{0,80}(?:Error|Exception|Warning): |File \"|\S{1,40} exited with"
     r"|\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|[EWIF]\d{4} |[EWIF] (?:external|tensorflow|/)"
     r"|(?:W|E|Err|Get|Hit|Ign):(?:\d| )|>>>|\.\.\. |\$ |[#+|=*-]{2}|[│╭╰|] |(?:ERROR|WARNING|INFO|FATAL|DEBUG)\b"
@@ -88,7 +88,7 @@ _RAISED = re.compile(r"\s{0,8}(?:\| {0,2})?E {2,}\S")
 """What a failed test raised, as pytest marks it among the source code."""
 
 
-def told_lines(messages: Sequence[str]) -> set[int]:
+def quoted_lines(messages: Sequence[str]) -> set[int]:
     """The lines in which nothing is said by a program that failed."""
     return {*_changed(messages), *_committed(messages), *_passed(messages), *_helped(messages), *_written(messages)}
 
@@ -106,7 +106,7 @@ def _changed(messages: Sequence[str]) -> set[int]:
         elif old > 0 or new > 0:
             mark = message[:1] or " "
             stray = 0 if mark in " +-\\" else stray + 1
-            if stray and (stray > _STRAY or len(messages[at - 1]) < _NARROWEST or BEGINS.match(message)):
+            if stray and (stray > _STRAY or len(messages[at - 1]) < _NARROWEST or MESSAGE_START.match(message)):
                 old = new = 0  # it was cut off: no line before this one was wrapped into it
                 continue
             old -= mark in " -"
@@ -126,13 +126,13 @@ def _committed(messages: Sequence[str]) -> Iterator[int]:
     within, before = False, ""
     for at, message in enumerate(messages):
         within = (message[:7] == "commit " and _COMMIT.match(message) is not None) or (within and _OF_COMMIT.match(message) is not None)
-        one = _ONE_COMMIT.match(message) if message[:1] in _HEX else None
-        follows = one is not None and before not in ("", one["commit"])
+        commit = _ONE_COMMIT.match(message) if message[:1] in _HEX else None
+        follows = commit is not None and before not in ("", commit["commit"])
         if within or follows:
             yield at
         if follows:
             yield at - 1
-        before = one["commit"] if one else ""
+        before = commit["commit"] if commit else ""
 
 
 def _passed(messages: Sequence[str]) -> Iterator[int]:
@@ -180,7 +180,7 @@ def _written(messages: Sequence[str]) -> Iterator[int]:
             opened = _OPENED.match(message) if message[-1:] in _BRACKETS else None
             is_block = opened is not None or (":" in message and _BLOCK.match(message) is not None)
             block, closed = (indent, opened is None) if is_block else (-1, True)
-        is_source = any(one in message for one in _IN_SOURCE) and _SOURCE.match(message) is not None
+        is_source = any(word in message for word in _IN_SOURCE) and _SOURCE.match(message) is not None
         if (is_source or is_within or block >= 0) and not framed:
             yield at
         framed = _FRAME.match(message) is not None or (framed and (is_source or message[:4].isspace()))

@@ -34,10 +34,10 @@ _EVERY_WHEEL = (
 def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
     """What is wrong with a copy, in words; empty where it is one whole release."""
     missing = missing_parts(copy, book)
-    own = tuple(one for one in copy.problems if not re.match(_OF_OTHERS, one))
+    own = tuple(problem for problem in copy.problems if not re.match(_OF_OTHERS, problem))
     if missing is None:
         return own or (("parts of it are missing or of another release",) if copy.complete is False else ())
-    others = tuple(one for one in own if not one.startswith(_OWN_WORDS))
+    others = tuple(problem for problem in own if not problem.startswith(_OWN_WORDS))
     if not missing:
         return others
     files = ", ".join(f"libcudnn_{part}.so.{copy.soname}" for part in missing)
@@ -46,7 +46,7 @@ def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
 
 def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:
     """What a copy needs besides its own parts and does not find, in the probe's words."""
-    return tuple(one for one in copy.problems if re.match(_OF_OTHERS, one))
+    return tuple(problem for problem in copy.problems if re.match(_OF_OTHERS, problem))
 
 
 def is_outer_alone(copy: CudnnCopy) -> bool:
@@ -63,10 +63,10 @@ def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
     except ValueError:
         return None
     major = (copy.cuda or "").partition(".")[0]
-    known = [one for one in book.cudnn_builds() if one.version.parts[:3] == release and one.parts]
+    known = [build for build in book.cudnn_builds() if build.version.parts[:3] == release and build.parts]
     if len(release) < 3 or not known:
         return None
-    build = next((one for one in known if str(one.cuda_major) == major), known[0])
+    build = next((build for build in known if str(build.cuda_major) == major), known[0])
     without = {_PRECOMPILED} if copy.owner and "-jit" in copy.owner else set()
     return tuple(part for part in build.parts if part not in copy.parts and part not in without)
 
@@ -75,12 +75,12 @@ def is_searched(directory: str | None, facts: Facts) -> bool:
     """True for a directory that the loader searches by default, or by its cache: what lies there is not out of its sight."""
     loader = or_none(facts.loader) or Loader()
     place = (directory or "").rstrip("/")
-    return is_default(place) or place in {one.rpartition("/")[0] for one in loader.ldconfig}
+    return is_default(place) or place in {path.rpartition("/")[0] for path in loader.ldconfig}
 
 
 def has_part_of_system(matches: Iterable[Match]) -> bool:
     """True where the loader's own list has files from a directory that it searches by default, and from one that it does not."""
-    return len({is_default(str(one.fields["loaded"])) for one in matches if "loaded" in one.fields}) > 1
+    return len({is_default(str(match.fields["loaded"])) for match in matches if "loaded" in match.fields}) > 1
 
 
 def is_default(directory: str) -> bool:
@@ -88,7 +88,7 @@ def is_default(directory: str) -> bool:
     return re.fullmatch(_DEFAULT, directory) is not None
 
 
-def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
+def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
     """Fields for commands.
 
     `away` takes other copies off the loader's path where there are any, `on_path` puts the library's directory there, `wheels_on_path`
@@ -98,8 +98,8 @@ def place_values(matches: Iterable[Match], facts: Facts | None, python: str, boo
     every_match = list(matches)
     places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
     # Where nothing else is known: a directory in which the log itself shows the library.
-    places = places or dict.fromkeys(str(one.fields["place"]) for one in every_match if one.symptom.id == "context-cuda-listed")
-    wheels = any("/site-packages/nvidia/" in one for one in places)
+    places = places or dict.fromkeys(str(match.fields["place"]) for match in every_match if match.symptom.id == "context-cuda-listed")
+    wheels = any("/site-packages/nvidia/" in place for place in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
     away = _away(facts)
@@ -123,12 +123,14 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
         return None
     if library.family == "cudnn":
         # A wheel has no name without a version.
-        same = [one for one in or_none(facts.cudnn) or () if one.soname == library.major or (library.major is None and one.source != "pip")]
-        return next((one.path for one in same if not faults_of(one, book) and not is_searched(one.path, facts)), None)
+        same = [
+            copy for copy in or_none(facts.cudnn) or () if copy.soname == library.major or (library.major is None and copy.source != "pip")
+        ]
+        return next((copy.path for copy in same if not faults_of(copy, book) and not is_searched(copy.path, facts)), None)
     site = _site(facts)
     if library.family != "cuda" or site is None:
         return None
-    gone = {one.what.removeprefix("packages.pip.") for one in facts.problems if one.why.startswith("removed: ")}
+    gone = {problem.what.removeprefix("packages.pip.") for problem in facts.problems if problem.why.startswith("removed: ")}
     rows = [row for name in or_none(facts.packages.pip) or {} if name not in gone and (row := book.component(name)) is not None]
     of_name = (row for row in rows if row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, book))
     return next((f"{site}/{row.lib_dir}" for row in of_name), None)
@@ -142,7 +144,7 @@ def wheel_component(library: Library) -> str:
 
 def carries(library: Library, cuda_major: int, book: Book) -> bool:
     """True where the wheels of a CUDA major have a library of that very name."""
-    lines = (one.line for one in book.cuda_releases() if one.cuda.major == cuda_major)
+    lines = (release.line for release in book.cuda_releases() if release.cuda.major == cuda_major)
     sonames = {soname for line in lines if (soname := book.soname(library.component, CudaVersion(line))) is not None}
     return library.version is None or library.file in sonames if sonames else library.major in (None, cuda_major)
 
@@ -151,18 +153,22 @@ def declared_of(facts: Facts, libraries: Iterable[Library], book: Book) -> list[
     """NVIDIA's wheels that installed packages require and that are not there, where one of them carries a library that is missed."""
     pip = or_none(facts.packages.pip) or {}
     required = requirements_of((line for lines in facts.packages.requires.values() for line in lines), facts)
-    lacking = {one.name: f"{one.name}{one.specifier}" for one in required if one.name.startswith("nvidia-") and one.name not in pip}
+    lacking = {
+        requirement.name: f"{requirement.name}{requirement.specifier}"
+        for requirement in required
+        if requirement.name.startswith("nvidia-") and requirement.name not in pip
+    }
     carried = {row.library.lower() for name in lacking if (row := book.component(name)) is not None}
-    missed = {wheel_component(one) for one in libraries}
+    missed = {wheel_component(library) for library in libraries}
     return list(lacking.values()) if missed & carried or not missed else []
 
 
 def wheels_of(library: Library, beside: set[str], book: Book) -> tuple[str, ...]:
     """The wheels that carry a library of that name: the one for the CUDA whose wheels are installed or named, where that is told."""
     component = wheel_component(library)
-    rows = (one for major in (12, 13, 11) for one in book.components(major) if carries(library, major, book))
-    found = dict.fromkeys(one.package for one in rows if one.library.lower() == component)
-    fitting = tuple(one for one in found if suffix_of(one) in beside or (not suffix_of(one) and "cu13" in beside))
+    rows = (component for major in (12, 13, 11) for component in book.components(major) if carries(library, major, book))
+    found = dict.fromkeys(row.package for row in rows if row.library.lower() == component)
+    fitting = tuple(package for package in found if suffix_of(package) in beside or (not suffix_of(package) and "cu13" in beside))
     return fitting or (() if beside and len(found) > 1 else tuple(found))
 
 
@@ -183,9 +189,9 @@ def _away(facts: Facts | None) -> str | None:
     """The command that takes CUDA and cuDNN, but not the driver, out of LD_LIBRARY_PATH; None where nothing of them is on it."""
     if facts is None or isinstance(facts.loader, Unknown):
         return "unset LD_LIBRARY_PATH"
-    copies = {one.path for one in or_none(facts.cudnn) or () if one.path}
-    entries = [one for one in facts.loader.ld_library_path if one]
-    kept = [one for one in entries if _lends_driver(one, facts.loader) or not (one in copies or re.search(_GPU_WORDS, one))]
+    copies = {copy.path for copy in or_none(facts.cudnn) or () if copy.path}
+    entries = [directory for directory in facts.loader.ld_library_path if directory]
+    kept = [entry for entry in entries if _lends_driver(entry, facts.loader) or not (entry in copies or re.search(_GPU_WORDS, entry))]
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else "unset LD_LIBRARY_PATH"
@@ -195,6 +201,6 @@ def _lends_driver(directory: str, loader: Loader) -> bool:
     """True for a directory of the driver's own libraries, which no program may lose; a compat directory has those of another driver."""
     if "compat" in directory:
         return False
-    files = (one.rpartition("/") for one in loader.ldconfig)
+    files = (path.rpartition("/") for path in loader.ldconfig)
     lends = any(file.startswith("libcuda.so") and place == directory.rstrip("/") for place, _, file in files)
     return re.search(_DRIVERS_OWN, f"{directory.rstrip('/')}/") is not None or (lends and re.search(_GPU_WORDS, directory) is not None)

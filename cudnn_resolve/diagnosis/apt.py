@@ -28,7 +28,7 @@ _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
-def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
+def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
     """Fields for commands, as far as the messages give them.
 
     `together` names packages with the version that they agree on, `newest` any release of the wanted major (of cuDNN for the
@@ -75,7 +75,7 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         equal = re.fullmatch(_EQUAL, found.get("relation", "").strip())
         if not needs or equal is None:
             continue
-        names = [one for one in (needs, dependent) if one]
+        names = [feature for feature in (needs, dependent) if feature]
         version, there = equal[1], found.get("found", "")
         if _cuda_of(there) != _cuda_of(version) and _cuda_of(there):
             # What is there was made for the CUDA that is there; the package of the same set is asked for with it.
@@ -123,11 +123,13 @@ def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
     """The package with the key, of the repository that the message names, else of the one for this distribution."""
     named = re.search(_REPO, text)
     arch = named[2] if named else None
-    for one in book.repositories():
-        if one.keyring and ((named and f"/{named[1]}/{arch}/" in one.url) or (not named and _is_here(one.os, facts) and "nvidia" in text)):
-            return shlex.quote(f"{one.url}{one.keyring}")
+    for repository in book.repositories():
+        if repository.keyring and (
+            (named and f"/{named[1]}/{arch}/" in repository.url) or (not named and _is_here(repository.os, facts) and "nvidia" in text)
+        ):
+            return shlex.quote(f"{repository.url}{repository.keyring}")
     address = re.search(_URL, text)
-    names = [one.keyring for one in book.repositories() if one.keyring and "/compute/cuda/repos/" in one.url]
+    names = [repository.keyring for repository in book.repositories() if repository.keyring and "/compute/cuda/repos/" in repository.url]
     if named and address is not None and "-" in named[1] and names:  # not for a distribution, and with the newest of them
         return shlex.quote(f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}")
     return None
