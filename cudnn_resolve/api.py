@@ -73,9 +73,9 @@ def plan(request: PlanRequest, listener: Listener = SILENT) -> PlanResult:
     _refuse_targets_beside_lock(request)
     with _bundle_opened(with_settings(request, project_settings())) as opened:
         if opened.env is not None:
-            from cudnn_resolve.operations import environment
+            from cudnn_resolve.operations import create_environment
 
-            return environment.plan(opened, listener)
+            return create_environment.plan(opened, listener)
         from cudnn_resolve.operations.plan import plan as operation
 
         return operation(opened, listener)
@@ -117,9 +117,9 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     request = _with_settings_of_this_machine(replace(request, words=request.command_words(), has_targets=request.names_targets))
     with _bundle_opened(request, interaction.reporter) as opened:
         if opened.env is not None:
-            from cudnn_resolve.operations import environment
+            from cudnn_resolve.operations import create_environment
 
-            return environment.apply(opened, interaction)
+            return create_environment.apply(opened, interaction)
         return operation.apply(opened, interaction)
 
 
@@ -140,9 +140,9 @@ def undo(request: ApplyRequest, number: int | None = None, interaction: Interact
     request = _with_settings_of_this_machine(request)
     interaction = interaction or operation.DEFAULT
     if request.env is not None:
-        from cudnn_resolve.operations import environment
+        from cudnn_resolve.operations import create_environment
 
-        return environment.undo(request, number, interaction)
+        return create_environment.undo(request, number, interaction)
     return operation.undo(request, number, interaction)
 
 
@@ -156,9 +156,9 @@ def history(python: str | None = None) -> HistoryResult:
 def stopped(python: str | None = None, env: str | None = None) -> Stopped | None:
     """The interrupted `apply` of an environment; None if the last one finished."""
     if env is not None:
-        from cudnn_resolve.operations import environment
+        from cudnn_resolve.operations import create_environment
 
-        return environment.stopped(env)
+        return create_environment.stopped(env)
     from cudnn_resolve.operations.apply import stopped as operation
 
     return operation(python or _project_python())

@@ -292,7 +292,7 @@ def fetch(url: str) -> bytes:
 
 def upstream_index() -> str:
     """Index that pip is configured for here."""
-    from cudnn_resolve.index.config import Options, read_settings
+    from cudnn_resolve.index.read_settings import Options, read_settings
 
     return read_settings(Options(), os.environ, prefix=sys.prefix).indexes[0].url.rstrip("/")
 

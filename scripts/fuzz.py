@@ -46,12 +46,12 @@ from cudnn_resolve.errors import CudnnResolveError
 from cudnn_resolve.evidence.link_check import Site, broken_links, explain
 from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, summary
 from cudnn_resolve.execution.environment import KINDS, Environment
-from cudnn_resolve.execution.wheel import read_wheel as read_for_installation
+from cudnn_resolve.execution.installable_wheel import read_wheel as read_for_installation
 from cudnn_resolve.facts.codec import decode, encode
 from cudnn_resolve.facts.output import read_output
-from cudnn_resolve.host.archive import bad_wheel
-from cudnn_resolve.host.libraries import wheel_declared, wheel_libraries
+from cudnn_resolve.host.link_site import wheel_declared, wheel_libraries
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.host.wheel_archive import bad_wheel
 from cudnn_resolve.index.remote_wheel import WheelError, read_contents, read_wheel_metadata
 from cudnn_resolve.locking.read_pylock import read as read_lock
 from cudnn_resolve.locking.write_pylock import write as write_lock

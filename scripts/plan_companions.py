@@ -34,7 +34,7 @@ from measure import processor_seconds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from cudnn_resolve.evidence.link_check import broken_links, explain
-from cudnn_resolve.host.libraries import SystemLibraries, installed_site
+from cudnn_resolve.host.link_site import SystemLibraries, installed_site
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tables import open_book
 

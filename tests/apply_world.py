@@ -20,13 +20,13 @@ from cudnn_resolve.errors import CudnnResolveError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.fetch import local_members
 from cudnn_resolve.execution.installed import installed_packages
-from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Task, Work
-from cudnn_resolve.host.environment_lock import hold
+from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import PipAction
 from tests.small_wheels import file_of, tree, write_wheel

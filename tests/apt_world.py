@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from cudnn_resolve.execution.environment import ask_environment
-from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.task import Task, Work
-from cudnn_resolve.host.environment_lock import hold
+from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import AptAction, AptRepository
 from tests.gpg_home import gpg_home

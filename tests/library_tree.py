@@ -13,7 +13,7 @@ from cudnn_resolve.facts.ldconfig import CacheEntry
 from cudnn_resolve.facts.model import UNKNOWN, InstalledFramework, Problem, Python, Unknown
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.probe.cudnn import find_copies
-from cudnn_resolve.probe.framework import find_frameworks
+from cudnn_resolve.probe.loaded_cudnn import find_frameworks
 from cudnn_resolve.probe.python import Distribution, TargetEnvironment
 from cudnn_resolve.version import CudnnVersion
 from tests.elf_writer import write_elf

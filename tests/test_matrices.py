@@ -11,7 +11,7 @@ from packaging.version import Version
 from cudnn_resolve.host.tables import DirectoryTables, open_book
 from cudnn_resolve.matrix import framework_rules, symptom_rules, table_rules
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.position import Fault
+from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import TABLES, table_type
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 

@@ -194,7 +194,7 @@ def _fail(error: CudnnResolveError, words: list[str]) -> int:
 def _print_error(error: CudnnResolveError) -> None:
     """Print an error as JSON to standard output, for programs that read it."""
     from cudnn_resolve.report.document import encode_error
-    from cudnn_resolve.report.json import render
+    from cudnn_resolve.report.encode_json import render
 
     try:
         print(render(encode_error(error)), end="")

@@ -116,7 +116,7 @@ def print_value(result: Result, options: Output) -> None:
 
 def print_json(value: dict[str, Any], options: Output) -> None:
     """Print a JSON object as the result."""
-    from cudnn_resolve.report.json import render
+    from cudnn_resolve.report.encode_json import render
 
     emit(render(value), options)
 

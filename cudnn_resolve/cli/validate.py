@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
         emit(render_junit(result), output)
     else:
-        from cudnn_resolve.report.validation import render
+        from cudnn_resolve.report.validate import render
 
         show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))
     return ExitCode.NO if result.status == "failed" else ExitCode.OK

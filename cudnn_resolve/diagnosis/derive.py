@@ -20,8 +20,8 @@ from cudnn_resolve.diagnosis.library_path import carries, is_default, is_searche
 from cudnn_resolve.diagnosis.log_stack import majors_of
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import FINDING, strengthened
+from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
-from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudnnVersion
 

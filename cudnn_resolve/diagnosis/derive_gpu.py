@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.model import Case, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened
+from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.version import CudaVersion
 
 _OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
@@ -105,7 +105,7 @@ def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
 
 
 def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
-    """Decide between newer and older for an unnamed GPU without code: by the build's code, else by the age of PyTorch that its wording shows.
+    """Decide whether an unnamed GPU without code is newer or older: by the build's code, else by the age of PyTorch in its wording.
 
     The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8. Between them GPUs without code were mostly new (Hopper,
     Blackwell); builds from 2.8 on know those and have dropped old ones. Self-compiled programs have code for the GPUs of their day, so

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
 from cudnn_resolve.diagnosis.model import Evidence, Finding
+from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Gpu, or_none
-from cudnn_resolve.facts.nvidia import is_compat
 from cudnn_resolve.version import CudaVersion
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, so it has no GPU")

@@ -17,9 +17,9 @@ from cudnn_resolve.version import same_version
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.exchange import Exchange
+    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.execution.installed import Installed
     from cudnn_resolve.execution.task import Task
-    from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.facts.model import Facts
     from cudnn_resolve.host.protocol import Host
 

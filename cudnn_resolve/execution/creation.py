@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import UsageError, WorldError
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import ACTIVATION
 from cudnn_resolve.execution.payload_recover import GUIDE, LAYOUT
 from cudnn_resolve.host import clock, disk, user_folders

@@ -22,7 +22,7 @@ from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.host.protocol import Host
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from cudnn_resolve.errors import WorldError, first_few
-from cudnn_resolve.execution.wheel import Wheel, read_wheel
+from cudnn_resolve.execution.installable_wheel import Wheel, read_wheel
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.archive import Archive, bad_wheel, is_entry_points
 from cudnn_resolve.host.run_tool import run_tool
+from cudnn_resolve.host.wheel_archive import Archive, bad_wheel, is_entry_points
 from cudnn_resolve.requirement.source import Contents
 
 if TYPE_CHECKING:

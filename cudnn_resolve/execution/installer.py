@@ -18,7 +18,7 @@ from cudnn_resolve.host.run_tool import Tooling, ToolResult, run_tool
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
-    from cudnn_resolve.execution.wheel import Wheel
+    from cudnn_resolve.execution.installable_wheel import Wheel
 
 
 Installer = Literal["pip", "uv"]

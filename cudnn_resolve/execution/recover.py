@@ -16,10 +16,10 @@ from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, check_inside, read_journal, tampered
-from cudnn_resolve.execution.journals import Journals, read_mark
+from cudnn_resolve.execution.journal_store import Journals, read_mark
 from cudnn_resolve.execution.loader_settings import restore_linker_cache
 from cudnn_resolve.execution.model import Execution, Trouble
-from cudnn_resolve.execution.system import changed_system, restore_system, version_changes
+from cudnn_resolve.execution.system_packages import changed_system, restore_system, version_changes
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import ignored_signals
 from cudnn_resolve.host.protocol import which

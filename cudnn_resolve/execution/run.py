@@ -18,7 +18,6 @@ from cudnn_resolve.execution.fetch import check_known
 from cudnn_resolve.execution.installed import RECORD_BYTES, installed_packages, record_paths
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.journal import RECOVER, SCHEMA, STAGING, read_journal
-from cudnn_resolve.execution.link_check import check_links
 from cudnn_resolve.execution.loader_settings import (
     folder_environment,
     folder_files,
@@ -28,9 +27,10 @@ from cudnn_resolve.execution.loader_settings import (
     write_linker_cache,
 )
 from cudnn_resolve.execution.model import Done, Execution, Trouble
+from cudnn_resolve.execution.planned_link_check import check_links
 from cudnn_resolve.execution.recover import mark_environment, put_all_back, unmark_environment
 from cudnn_resolve.execution.supply import Supply, counted, get_supply
-from cudnn_resolve.execution.system import change_system, prepare_system
+from cudnn_resolve.execution.system_packages import change_system, prepare_system
 from cudnn_resolve.execution.uv_staging import UV_LOCK, install_staged, move_staged
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
@@ -38,10 +38,10 @@ from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interr
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.execution.installer import Installer
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
-    from cudnn_resolve.execution.wheel import Wheel
 
 
 def carry_out(task: Task, work: Work) -> Execution:

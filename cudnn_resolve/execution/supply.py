@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.conditions import check_room_for_download
 from cudnn_resolve.execution.fetch import download_by_name, fetch
+from cudnn_resolve.execution.installable_wheel import check_contents, check_staged, sums_of
 from cudnn_resolve.execution.journal import STAGING
 from cudnn_resolve.execution.loader_settings import folder_environment, missing_folder_wheels
 from cudnn_resolve.execution.uv_staging import UV_LOCK, can_move, can_stage, clean_cache, stage, writes_safely
-from cudnn_resolve.execution.wheel import check_contents, check_staged, sums_of
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
@@ -25,10 +25,10 @@ from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
+    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.execution.installer import Installer
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
-    from cudnn_resolve.execution.wheel import Wheel
     from cudnn_resolve.planning.model import PipAction
     from cudnn_resolve.requirement.source import Contents
 

@@ -16,8 +16,8 @@ from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_na
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.journal import Journal
-    from cudnn_resolve.execution.journals import Journals
-    from cudnn_resolve.host.environment_lock import Hold
+    from cudnn_resolve.execution.journal_store import Journals
+    from cudnn_resolve.host.environment_mutex import Hold
     from cudnn_resolve.host.protocol import Host
     from cudnn_resolve.planning.model import AptAction, AptRepository, PipAction, Plan
     from cudnn_resolve.requirement.source import Contents, File

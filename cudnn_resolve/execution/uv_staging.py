@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.fetch import strong
+from cudnn_resolve.execution.installable_wheel import Wheel
 from cudnn_resolve.execution.installer import uv_environ
 from cudnn_resolve.execution.journal import STAGING
-from cudnn_resolve.execution.wheel import Wheel
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.installed_files import verify_files
 from cudnn_resolve.host.linux import LinuxHost

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.facts import nvidia_smi as smi
+from cudnn_resolve.facts import saved_nvidia_smi as smi
 from cudnn_resolve.facts.cudnn_files import parse_name
 from cudnn_resolve.facts.framework_files import cuda_of_label, local_label
-from cudnn_resolve.facts.nvidia_smi import FactsObject, first_match, known
+from cudnn_resolve.facts.saved_nvidia_smi import FactsObject, first_match, known
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST_LINE = 4096

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.environment_lock import lock
+from cudnn_resolve.host.environment_mutex import lock
 
 SUMS = "SHA256SUMS"
 WHEELS = "wheels"

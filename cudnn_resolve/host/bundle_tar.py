@@ -16,7 +16,7 @@ from typing import IO
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import LARGEST_LIST, SUMS, TEMPORARY_PREFIX, ListedFile, Progress, damaged, files_of, parse_list, read_sums
-from cudnn_resolve.host.environment_lock import lock
+from cudnn_resolve.host.environment_mutex import lock
 
 _CHUNK = 1 << 20
 _BLOCK = 512

@@ -20,8 +20,8 @@ from cudnn_resolve.errors import MatrixError, WorldError
 from cudnn_resolve.host.interrupt import deferred_signals
 from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
+from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import TABLES, PartT, Table, arrays_of, decode_part, decode_table, encode
 from cudnn_resolve.matrix.toml import decode
 

@@ -27,7 +27,7 @@ from cudnn_resolve.index.folder import Folders, page_of_tree
 from cudnn_resolve.index.listing import Offered, make_listing
 from cudnn_resolve.index.metadata_cache import MetadataCache
 from cudnn_resolve.index.page import LinkPage, Page, PageError
-from cudnn_resolve.index.pages import Pages
+from cudnn_resolve.index.page_cache import Pages
 from cudnn_resolve.index.settings import UV, IndexAddress, Settings
 from cudnn_resolve.masking import shown
 from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Metadata

@@ -144,7 +144,7 @@ class Downloads:
             return None
         from cudnn_resolve.index.filename import projects_in
         from cudnn_resolve.index.page import PageError, files_of
-        from cudnn_resolve.index.pages import Pages
+        from cudnn_resolve.index.page_cache import Pages
 
         for name in projects_in(file.filename):
             with contextlib.suppress(FetchError, PageError):

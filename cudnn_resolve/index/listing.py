@@ -103,7 +103,7 @@ def _filtered(name: str, offers: Sequence[Offer], settings: Settings) -> tuple[l
 def _left_out_as(name: str, file: File, settings: Settings) -> str | None:
     """Why the settings leave a file out, as a noun with `{s}` for its plural; None if they admit it."""
     if settings.exclude_newer and file.origin:
-        from cudnn_resolve.index.config import moment
+        from cudnn_resolve.index.read_settings import moment
 
         uploaded = moment(file.uploaded) if file.uploaded else None
         if uploaded is None:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cudnn_resolve.matrix import overlay, row, symptom
-from cudnn_resolve.matrix.position import Placed
+from cudnn_resolve.matrix.row_fault import Placed
 from cudnn_resolve.matrix.table import BuildOutline, Tables, Top, array_alone, extras_of, link, place_of
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 

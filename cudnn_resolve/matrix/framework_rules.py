@@ -14,8 +14,8 @@ from packaging.version import Version
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_rows
-from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
+from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild
 from cudnn_resolve.version import CodeTarget, CudnnVersion
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from cudnn_resolve.matrix.position import Placed
 from cudnn_resolve.matrix.row import Plain
+from cudnn_resolve.matrix.row_fault import Placed
 from cudnn_resolve.matrix.table import Table
 from cudnn_resolve.version import Capability, Dotted
 

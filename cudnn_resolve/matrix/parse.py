@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.column import SINGLE, Day, Identifier, PackageName, Requirement, Text, Version
-from cudnn_resolve.matrix.position import Fault
+from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import Removal, Table, arrays_of, table_type
 from cudnn_resolve.matrix.toml import quote
 from cudnn_resolve.matrix.value import columns_of, described, is_class, reader, required

@@ -10,7 +10,7 @@ from string import Formatter
 from cudnn_resolve.matrix.anchor import key_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
-from cudnn_resolve.matrix.position import Fault, Placed
+from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
 
 DERIVED = frozenset(

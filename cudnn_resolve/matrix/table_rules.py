@@ -14,7 +14,7 @@ from cudnn_resolve.matrix import row
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import Place
 from cudnn_resolve.matrix.overlay import key_of, key_text
-from cudnn_resolve.matrix.position import Fault, Placed
+from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.table import TABLES, Table, arrays_of, place_of
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion
 

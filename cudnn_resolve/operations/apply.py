@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.conditions import differences, package_folder, require_writable
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journals import Journals, read_mark, was_stopped, write_mark
+from cudnn_resolve.execution.journal_store import Journals, read_mark, was_stopped, write_mark
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
-from cudnn_resolve.host.environment_lock import alive, hold
+from cudnn_resolve.host.environment_mutex import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.operations.apply_cache import ApplyCache, cache_of
 from cudnn_resolve.operations.listener import SILENT, Listener

@@ -41,7 +41,7 @@ from cudnn_resolve.operations.plan import PlanResult
 from cudnn_resolve.operations.question import gather_book
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.preload import folder_actions, preload_files
-from cudnn_resolve.report.json import encoded
+from cudnn_resolve.report.encode_json import encoded
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.requirement.source import File
 

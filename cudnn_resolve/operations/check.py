@@ -166,7 +166,7 @@ def _on_environment(request: CheckRequest, book: Book) -> Verdict:
     from cudnn_resolve.execution.environment import ask_environment
     from cudnn_resolve.host.installed_files import verify_files
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.operations.damage import damage_findings, link_findings
+    from cudnn_resolve.operations.damaged_files import damage_findings, link_findings
 
     host = LinuxHost()
     facts = gather_facts(request.machines[0], book)
@@ -255,7 +255,7 @@ def _unloaded_cudnn(facts: Facts) -> Iterator[Finding]:
 
 def _unfinished(environment: Environment) -> Iterator[Finding]:
     """Findings for an interrupted `apply`, and for packages that others have changed since the last one."""
-    from cudnn_resolve.execution.journals import Journals
+    from cudnn_resolve.execution.journal_store import Journals
     from cudnn_resolve.execution.payload_recover import is_another
     from cudnn_resolve.execution.recover import changed_packages, interrupted, unfinished_of_others
 

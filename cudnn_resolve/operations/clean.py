@@ -7,12 +7,12 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.journals import free, holdings
+from cudnn_resolve.execution.journal_store import free, holdings
 from cudnn_resolve.host import disk, user_folders
-from cudnn_resolve.host.environment_lock import hold
+from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.operations.options import CleanRequest
 from cudnn_resolve.operations.results import Result
-from cudnn_resolve.report.json import encoded
+from cudnn_resolve.report.encode_json import encoded
 
 
 class Part(Struct, frozen=True, kw_only=True):

@@ -116,7 +116,7 @@ def _facts(request: DoctorRequest, book: Book) -> Facts:
         return facts
     from cudnn_resolve.host.installed_files import with_overwritten
     from cudnn_resolve.host.linux import LinuxHost
-    from cudnn_resolve.operations.damage import stack_packages
+    from cudnn_resolve.operations.damaged_files import stack_packages
     from cudnn_resolve.probe.notebook import with_kernel_paths
 
     host = LinuxHost()

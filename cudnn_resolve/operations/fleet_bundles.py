@@ -12,7 +12,7 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.bundle import is_bundle
-from cudnn_resolve.host.environment_lock import hold
+from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.lock import make_lock

@@ -11,8 +11,8 @@ from msgspec import UNSET, Struct, UnsetType
 from cudnn_resolve.errors import UsageError, did_you_mean
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.named_machine import find
-from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import Floor
+from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.results import Result
 from cudnn_resolve.version import Capability, DriverVersion
@@ -37,7 +37,7 @@ class _MatrixResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """JSON object printed by `matrix --format json`."""
-        from cudnn_resolve.report.json import plain as builtins
+        from cudnn_resolve.report.encode_json import plain as builtins
 
         return {"schema": SCHEMA, **{name: value for name, value in builtins(self).items() if name != "overlays" or value}}
 
@@ -164,7 +164,7 @@ class MatrixCheckResult(Struct, Result, frozen=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """JSON object printed by `matrix check --format json`."""
-        from cudnn_resolve.report.json import plain as builtins
+        from cudnn_resolve.report.encode_json import plain as builtins
 
         live = {} if self.live is None else {"live": builtins(self.live)}
         return {"schema": SCHEMA, "status": self.status, "faults": builtins(self.faults), **live}

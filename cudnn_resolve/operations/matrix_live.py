@@ -19,13 +19,13 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.errors import IndexUnavailableError, WorldError
 from cudnn_resolve.evidence.wheel import WheelDamage, summary
 from cudnn_resolve.host import clock
-from cudnn_resolve.host.libraries import wheel_evidence
+from cudnn_resolve.host.link_site import wheel_evidence
 from cudnn_resolve.host.settings import environment
 from cudnn_resolve.index.client import IndexClient
-from cudnn_resolve.index.config import Options, own_settings
+from cudnn_resolve.index.read_settings import Options, own_settings
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.position import Fault, Placed
 from cudnn_resolve.matrix.row import Build, Plain, WheelRelease
+from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
 from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport

@@ -481,7 +481,7 @@ def _check_kernel(name: str, env: str | None) -> None:
 
 def _utc_time(option: str, text: str) -> str:
     """Convert a time to ISO 8601 in UTC, to the second; a day means its end."""
-    from cudnn_resolve.index.config import moment
+    from cudnn_resolve.index.read_settings import moment
 
     time = moment(text)
     if time is None:

@@ -19,8 +19,8 @@ from cudnn_resolve.host.settings import environment
 from cudnn_resolve.host.user_folders import cache_folder
 from cudnn_resolve.index.address import is_local, is_remote
 from cudnn_resolve.index.client import IndexClient
-from cudnn_resolve.index.config import Options as IndexOptions
-from cudnn_resolve.index.config import read_settings
+from cudnn_resolve.index.read_settings import Options as IndexOptions
+from cudnn_resolve.index.read_settings import read_settings
 from cudnn_resolve.index.settings import Settings
 from cudnn_resolve.masking import shown
 from cudnn_resolve.operations.listener import Listener

@@ -68,7 +68,7 @@ def validate(request: ValidateRequest, listener: Listener = SILENT) -> Validatio
 
 def _file_checks(facts: Facts, book: Book) -> Iterator[Check]:
     """A check for each package with damaged files, and for each library that misses another one."""
-    from cudnn_resolve.operations.damage import damage_findings, link_findings, stack_packages
+    from cudnn_resolve.operations.damaged_files import damage_findings, link_findings, stack_packages
 
     def check(package: str, what: str, finding: Finding, expected: str, detail: str) -> Check:
         framework = package if book.framework_of(package) else None

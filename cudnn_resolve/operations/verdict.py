@@ -10,10 +10,10 @@ from typing import Literal
 from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.faults import cause_of, judge_subject, packages_in
 from cudnn_resolve.operations.listed_versions import on_base
-from cudnn_resolve.operations.mend import remedies
+from cudnn_resolve.operations.package_faults import cause_of, judge_subject, packages_in
 from cudnn_resolve.operations.package_set import LIVE, Subject, subject_of_facts
+from cudnn_resolve.operations.smallest_change import remedies
 from cudnn_resolve.requirement.machine import Machine, machine_of
 from cudnn_resolve.resolution.fault import Fault, JudgedFramework, Judgement
 from cudnn_resolve.resolution.key import CUDA, CUDNN, Key

@@ -16,7 +16,7 @@ from cudnn_resolve.locking.select import Chosen, machine_differences, select, ta
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework, Warning
-from cudnn_resolve.planning.origin import overlay_warnings
+from cudnn_resolve.planning.origin_warning import overlay_warnings
 from cudnn_resolve.planning.preload import check_frameworks
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_pip

@@ -9,9 +9,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.planning.difference import apt_actions, pip_actions
-from cudnn_resolve.planning.loader import loader_environment
+from cudnn_resolve.planning.loader_environment import loader_environment
 from cudnn_resolve.planning.model import AptAction, PipAction, Plan, Stack, StackFramework
-from cudnn_resolve.planning.origin import overlay_warnings
+from cudnn_resolve.planning.origin_warning import overlay_warnings
 from cudnn_resolve.planning.step import steps
 from cudnn_resolve.planning.unmet_pins import installed_requires, unmet_overrides, unmet_pins
 from cudnn_resolve.planning.warning import warnings

@@ -11,7 +11,7 @@ from cudnn_resolve.resolution.model import Override
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.resolution.releases import catalog_of
+from cudnn_resolve.resolution.release_catalog import catalog_of
 from cudnn_resolve.resolution.unmet import Unmet, unmet
 
 if TYPE_CHECKING:

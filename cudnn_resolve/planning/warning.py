@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.library_warning import library_warnings
 from cudnn_resolve.planning.machine_warning import apt_warnings, machine_warnings
 from cudnn_resolve.planning.model import Warning
-from cudnn_resolve.planning.origin import origin_warnings
+from cudnn_resolve.planning.origin_warning import origin_warnings
 from cudnn_resolve.planning.unmet_pins import unmet_warnings
 from cudnn_resolve.resolution.age import years_old
 from cudnn_resolve.resolution.assemble import loads_wheels, versions_after
@@ -26,7 +26,7 @@ from cudnn_resolve.resolution.framework import is_vague
 from cudnn_resolve.resolution.installed import broken_by
 from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.release import extras_of
-from cudnn_resolve.resolution.releases import catalog_of
+from cudnn_resolve.resolution.release_catalog import catalog_of
 from cudnn_resolve.resolution.vendor import vendor_build
 from cudnn_resolve.version import CudaVersion
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.model import Gpu, Problem
-from cudnn_resolve.facts.nvidia import (
+from cudnn_resolve.facts.driver_output import (
     OLD_QUERY_FIELDS,
     QUERY_FIELDS,
     Banner,
@@ -24,6 +23,7 @@ from cudnn_resolve.facts.nvidia import (
     parse_query,
     parse_tegra_release,
 )
+from cudnn_resolve.facts.model import Gpu, Problem
 from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.protocol import CommandResult, Host, is_dir, which
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion

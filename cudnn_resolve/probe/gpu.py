@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from msgspec.structs import asdict, replace
 
+from cudnn_resolve.facts.driver_output import visible_devices
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Gpu, Problem, Unknown
-from cudnn_resolve.facts.nvidia import visible_devices
 from cudnn_resolve.probe.driver_sources import DriverLibrary, DriverSources
 
 GpuAnswer = tuple[Gpu, ...] | None

@@ -29,7 +29,7 @@ def detect(host: Host, python: str | None, known: Facts | None = None) -> Facts:
     target = Later(lambda: ask_python(host, path, how))
     # These imports run while the interpreter answers.
     from cudnn_resolve.probe.cudnn import find_copies
-    from cudnn_resolve.probe.framework import find_frameworks
+    from cudnn_resolve.probe.loaded_cudnn import find_frameworks
     from cudnn_resolve.probe.toolkit import find_compiler
 
     machine: Callable[[], Facts] = _later_machine(host) if known is None else partial(replace, known, problems=())

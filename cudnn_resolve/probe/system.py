@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from cudnn_resolve.facts.driver_output import effective_user
 from cudnn_resolve.facts.ldconfig import CacheEntry, parse_cache
 from cudnn_resolve.facts.model import Platform, Problem
-from cudnn_resolve.facts.nvidia import effective_user
 from cudnn_resolve.facts.system import debian_arch, parse_os_release, parse_status
 from cudnn_resolve.host.protocol import Host, which
 from cudnn_resolve.probe.python import TargetEnvironment

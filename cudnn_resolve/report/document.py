@@ -19,7 +19,7 @@ from cudnn_resolve.locking.change import Change
 from cudnn_resolve.locking.model import Difference, Environment, Framework, Lock, because_of, files_of, marker_text, name_of, version_of
 from cudnn_resolve.locking.proof import Proof, proofs
 from cudnn_resolve.planning.model import AptAction, Plan, Stack, Warning
-from cudnn_resolve.report.json import encoded
+from cudnn_resolve.report.encode_json import encoded
 from cudnn_resolve.resolution.model import AptPin, Cause, Override, Range
 from cudnn_resolve.validation import model as validation
 from cudnn_resolve.validation.model import Validation

@@ -11,8 +11,8 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import Digest, Entry, bounds_for, capabilities_text, pythons_text, traps_for
-from cudnn_resolve.matrix.position import Fault
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import BuildOutline
 from cudnn_resolve.report.text import PLAIN, Page, Style, clean
 

@@ -16,8 +16,8 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.resolution.assemble import assemble
-from cudnn_resolve.resolution.choice import is_decided_late
 from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.decision_order import is_decided_late
 from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import apply_markers

@@ -20,7 +20,7 @@ from cudnn_resolve.resolution.evidence import is_idle
 from cudnn_resolve.resolution.key import CUDA, Key
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import SDIST, Release, extras_of, parse_requirement, parse_specifier
-from cudnn_resolve.resolution.releases import catalog_of
+from cudnn_resolve.resolution.release_catalog import catalog_of
 
 _CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
 

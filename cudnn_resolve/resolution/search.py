@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
-from cudnn_resolve.resolution.choice import LAST, Choices
+from cudnn_resolve.resolution.decision_order import LAST, Choices
 from cudnn_resolve.resolution.key import Key
 from cudnn_resolve.resolution.memory import Premise, Remaining, follows_first_need
 from cudnn_resolve.resolution.universe import Universe

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journals import Journals, write_mark
+from cudnn_resolve.execution.journal_store import Journals, write_mark
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
@@ -391,7 +391,7 @@ def test_saved_files_are_kept_for_the_last_three_within_a_bound(world: ApplyWorl
     with pytest.raises(WorldError, match="not the last one"):
         undo(work, 1)
     for bound, kept in (("_MOST_OLDER_BYTES", [5]), ("MOST_SAVED_BYTES", [])):
-        monkeypatch.setattr(f"cudnn_resolve.execution.journals.{bound}", 0)
+        monkeypatch.setattr(f"cudnn_resolve.execution.journal_store.{bound}", 0)
         monkeypatch.setattr("cudnn_resolve.host.disk.own_bytes", lambda _: 1)
         journals.prune()
         assert [past.id for past in journals.all() if journals.can_undo(past)] == kept

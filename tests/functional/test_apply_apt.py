@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution import aptget, system
+from cudnn_resolve.execution import aptget, system_packages
 from cudnn_resolve.execution.aptget import rpm_name
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, LEAVING_DEBS, PastApply
 from cudnn_resolve.execution.recover import undo
 from cudnn_resolve.execution.run import carry_out
-from cudnn_resolve.execution.system import keep_arriving, restore_system
+from cudnn_resolve.execution.system_packages import keep_arriving, restore_system
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.interrupt import InterruptError
 from cudnn_resolve.host.linux import LinuxHost
@@ -441,7 +441,7 @@ def test_what_comes_is_linked_from_the_cache_of_apt_and_fetched_where_it_is_not_
     assert (tmp_path / ARRIVING_DEBS / "libcudnn9-cuda-12_9.3.0.75-1_amd64.deb").is_file()
 
 
-@pytest.mark.parametrize(("free", "kept"), [(None, 2), (system.RESERVE_BYTES, 0)])
+@pytest.mark.parametrize(("free", "kept"), [(None, 2), (system_packages.RESERVE_BYTES, 0)])
 def test_where_nothing_can_be_linked_it_is_copied_if_there_is_room(
     world: AptWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int | None, kept: int
 ) -> None:

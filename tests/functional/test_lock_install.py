@@ -89,7 +89,7 @@ EXPECTED = {"stand_in_app": "1.0", "stand_in_lib": "2.0"}
 def test_pip_installs_it(tools: Path, project: Path, tmp_path: Path) -> None:
     environment = fresh(tmp_path / "environment")
     argv: list[str | Path] = [tools / "python", "-m", "pip", "--python", environment, "install", "-r", "pylock.toml"]
-    if "# pip needs --no-deps" in (project / "pylock.toml").read_text("utf-8"):
+    if "With pip, add --no-deps" in (project / "pylock.toml").read_text("utf-8"):
         argv.append("--no-deps")
     done = subprocess.run(argv, cwd=project, capture_output=True, text=True, check=False)
 

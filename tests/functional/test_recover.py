@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import payload_recover
 from cudnn_resolve.execution.journal import RECOVER
-from cudnn_resolve.execution.journals import free_lost
+from cudnn_resolve.execution.journal_store import free_lost
 from cudnn_resolve.execution.recover import mark_path, repair, undo
 from cudnn_resolve.host import disk
 from cudnn_resolve.operations.apply import stopped_in

@@ -18,7 +18,7 @@ from cudnn_resolve.index import address, filename
 from cudnn_resolve.index.cache import FOLDER, Cache
 from cudnn_resolve.index.metadata import MetadataError, read_fields
 from cudnn_resolve.index.page import HTML, LinkPage, PageError, files_of, read_page
-from cudnn_resolve.index.pages import CachedPage
+from cudnn_resolve.index.page_cache import CachedPage
 from cudnn_resolve.index.remote_wheel import TAIL_BYTES, RangeFile, WheelError, read_wheel_metadata
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.masking import redacted, shown

@@ -13,7 +13,7 @@ from cudnn_resolve.cli.arguments import lock_among, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journals import Journals, write_mark
+from cudnn_resolve.execution.journal_store import Journals, write_mark
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.host.linux import LinuxHost

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.environment import Environment
 from cudnn_resolve.execution.journal import FILE, STAGING, Journal, check_inside, read_journal
-from cudnn_resolve.execution.journals import KEPT_JOURNALS, Journals
+from cudnn_resolve.execution.journal_store import KEPT_JOURNALS, Journals
 
 BEGIN = {"schema": 1, "id": 1, "prefix": "/env", "install": [], "remove": []}
 

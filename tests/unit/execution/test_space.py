@@ -9,7 +9,7 @@ import pytest
 
 from cudnn_resolve.cli.main import main
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journals import free_lost, holdings
+from cudnn_resolve.execution.journal_store import free_lost, holdings
 from cudnn_resolve.host import disk
 
 

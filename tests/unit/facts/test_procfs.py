@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.nvidia import (
+from cudnn_resolve.facts.driver_output import (
     effective_user,
     is_nvidia_display,
     library_version,

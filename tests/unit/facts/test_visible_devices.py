@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.nvidia import visible_devices
+from cudnn_resolve.facts.driver_output import visible_devices
 
 UUIDS = ("GPU-aaaa1111-0000-0000-0000-000000000000", "GPU-aaaa2222-0000-0000-0000-000000000000", "GPU-bbbb3333-0000-0000-0000-000000000000")
 INSTANCES = ((), ("MIG-11112222-0000-0000-0000-000000000000",), ())

@@ -17,7 +17,7 @@ from cudnn_resolve.errors import IndexUnavailableError, UsageError
 from cudnn_resolve.index import session
 from cudnn_resolve.index.address import Login
 from cudnn_resolve.index.client import IndexClient
-from cudnn_resolve.index.config import Options, read_settings
+from cudnn_resolve.index.read_settings import Options, read_settings
 from cudnn_resolve.index.settings import IndexAddress, Patience, Proxy, Settings
 from cudnn_resolve.requirement.source import File
 from tests.index_server import CERTIFICATE, IndexServer, body, cut, redirect, status
@@ -89,7 +89,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
     ],
 )
 def test_an_answer_that_never_ends_does(monkeypatch: pytest.MonkeyPatch, first: bytes, more: bytes, pause: float) -> None:
-    monkeypatch.setattr("cudnn_resolve.index.pages.LARGEST_PAGE", 1 << 20)
+    monkeypatch.setattr("cudnn_resolve.index.page_cache.LARGEST_PAGE", 1 << 20)
     with endless(first, more, pause) as url, pytest.raises(IndexUnavailableError):
         listing(settings_for(url, retries=0, patience=Patience(0.5, 0.5, 0.5)))
 
@@ -184,7 +184,7 @@ def test_a_download_has_so_much_time_however_steadily_it_comes(monkeypatch: pyte
 
 @pytest.mark.slow
 def test_what_a_small_answer_unpacks_to_is_bounded(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.index.pages.LARGEST_PAGE", 1 << 20)
+    monkeypatch.setattr("cudnn_resolve.index.page_cache.LARGEST_PAGE", 1 << 20)
     index.fail("/simple/demo/", body(gzip.compress(bytes(50 << 20)), "text/html", content_encoding="gzip"))
     with pytest.raises(IndexUnavailableError, match="larger than 1 MB"):
         listing(index.settings())

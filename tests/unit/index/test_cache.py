@@ -13,14 +13,14 @@ import pytest
 
 from cudnn_resolve.index.cache import FOLDER, Cache
 from cudnn_resolve.index.page import Page, read_page
-from cudnn_resolve.index.pages import CachedPage
+from cudnn_resolve.index.page_cache import CachedPage
 
 URL = "https://host.invalid/simple/demo/"
 WRITER = """
 import sys
 from cudnn_resolve.index.cache import Cache
 from cudnn_resolve.index.page import read_page
-from cudnn_resolve.index.pages import CachedPage
+from cudnn_resolve.index.page_cache import CachedPage
 page = b"".join(b'<a href="demo-1.%d.tar.gz">%s</a>' % (number, sys.argv[2].encode() * 2000) for number in range(300))
 kept = CachedPage(page=read_page(page, "text/html", sys.argv[3], "demo"), etag=sys.argv[2])
 cache = Cache(sys.argv[1])

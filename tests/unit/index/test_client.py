@@ -345,7 +345,7 @@ def test_no_credentials_reach_what_is_kept_or_said(index: IndexServer, tmp_path:
     index.login = ("me", "s3cret-word")
     index.add_wheel("demo", "1.0")
     address = index.url.replace("//", "//me:s3cret-word@")
-    from cudnn_resolve.index.config import Options, read_settings
+    from cudnn_resolve.index.read_settings import Options, read_settings
 
     settings = read_settings(Options(index_url=address), {"HOME": str(tmp_path)}, prefix=None)
     with IndexClient(settings, cache_folder=str(tmp_path / "cache")) as client:

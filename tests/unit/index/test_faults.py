@@ -94,7 +94,7 @@ def test_a_page_of_thirty_megabytes_is_read(index: IndexServer, client: IndexCli
 
 @pytest.mark.slow
 def test_a_page_that_never_ends_is_not_read(index: IndexServer, client: IndexClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.index.pages.LARGEST_PAGE", 1 << 20)
+    monkeypatch.setattr("cudnn_resolve.index.page_cache.LARGEST_PAGE", 1 << 20)
     index.packs = True
     import gzip
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.probe.framework import find_frameworks
+from cudnn_resolve.probe.loaded_cudnn import find_frameworks
 from tests.elf_writer import write_elf
 from tests.library_tree import (
     SITE,

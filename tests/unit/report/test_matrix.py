@@ -8,7 +8,7 @@ import pytest
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest
-from cudnn_resolve.matrix.position import Fault
+from cudnn_resolve.matrix.row_fault import Fault
 from cudnn_resolve.matrix.table import plain
 from cudnn_resolve.operations.matrix import SCHEMA, everything, shown
 from cudnn_resolve.report import matrix, matrix_stack

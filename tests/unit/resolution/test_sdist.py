@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.resolution import releases
+from cudnn_resolve.resolution import release_catalog
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
 from tests.worlds.load import changed, facts, outcome, request, world
@@ -92,4 +92,4 @@ release = [
     ],
 )
 def test_what_is_older_than_a_python(uploaded: str | None, python: tuple[int, int] | None, *, older: bool) -> None:
-    assert releases.is_older(uploaded, python) == older
+    assert release_catalog.is_older(uploaded, python) == older

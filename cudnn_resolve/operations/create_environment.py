@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution import creation
 from cudnn_resolve.execution.environment import find_uv
-from cudnn_resolve.execution.journals import Journals
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.task import task_of
 from cudnn_resolve.facts.assume import fresh_environment, python_of
 from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.environment_lock import hold
+from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import Host

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.facts.nvidia import parse_banner
+from cudnn_resolve.facts.driver_output import parse_banner
 
 FactsObject = dict[str, Any]
 """An object as a facts file holds it."""

@@ -1,4 +1,4 @@
-"""Heuristics of the search: which package is decided next, and which candidates are tried in which order."""
+"""Order of decisions: which package is decided next, and which of its candidates are left to try, best first."""
 
 from __future__ import annotations
 

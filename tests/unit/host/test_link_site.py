@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.host.libraries import SystemLibraries
+from cudnn_resolve.host.link_site import SystemLibraries
 from tests.elf_writer import write_elf
 from tests.fake_host import FakeHost
 from tests.unit.facts.test_ldconfig import X86, new_cache

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, FILE, LEAVING_DEBS, STAGING, WHEELS, Journal, PastApply, read_journal, tampered
 from cudnn_resolve.host import clock, disk, user_folders
-from cudnn_resolve.host.environment_lock import own_pid
+from cudnn_resolve.host.environment_mutex import own_pid
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.planning.model import Warning
 from cudnn_resolve.resolution.open_request import open_request
-from cudnn_resolve.resolution.releases import catalog_of
+from cudnn_resolve.resolution.release_catalog import catalog_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

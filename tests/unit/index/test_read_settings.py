@@ -12,7 +12,7 @@ import pytest
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.index import pip_config
 from cudnn_resolve.index.address import Origin
-from cudnn_resolve.index.config import Options, moment, read_settings
+from cudnn_resolve.index.read_settings import Options, moment, read_settings
 from cudnn_resolve.index.settings import Settings
 
 A, B, C, D = (f"https://{letter}.invalid/simple" for letter in "abcd")

@@ -84,7 +84,7 @@ def _damage_cause(damage: Damage, book: Book) -> str:
 def link_findings(host: Host, folders: Sequence[str], python: str, book: Book) -> Iterator[tuple[str, Finding]]:
     """Findings about libraries in these folders that would not load, with their packages; one for each missing library of a package."""
     from cudnn_resolve.evidence.link_check import broken_links, explain
-    from cudnn_resolve.host.libraries import SystemLibraries, installed_site
+    from cudnn_resolve.host.link_site import SystemLibraries, installed_site
 
     site = installed_site(host, folders, SystemLibraries(host, python), book)
     reported: set[tuple[str, str]] = set()

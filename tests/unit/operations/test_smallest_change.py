@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from cudnn_resolve.operations.mend import Edit, edit
 from cudnn_resolve.operations.package_set import LIVE, Subject
+from cudnn_resolve.operations.smallest_change import Edit, edit
 from cudnn_resolve.resolution.release import version_within
 
 CUDNN, NUMPY = {"nvidia-cudnn-cu12": "==9.3.0.75"}, {"numpy": "<2"}

@@ -16,7 +16,7 @@ from cudnn_resolve.execution.environment import KINDS
 from cudnn_resolve.execution.payload_recover import MARK
 from cudnn_resolve.facts.record import record_rows
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.archive import MOST_TEXT_BYTES, Archive, bad_wheel
+from cudnn_resolve.host.wheel_archive import MOST_TEXT_BYTES, Archive, bad_wheel
 from cudnn_resolve.version import same_version
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_lin
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.facts.record import record_rows
-from cudnn_resolve.host.archive import Archive, bad_wheel
 from cudnn_resolve.host.protocol import Host
+from cudnn_resolve.host.wheel_archive import Archive, bad_wheel
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import opened_names
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.evidence.link_check import BrokenLink, Site, broken_links, explain, is_imported, is_of_cuda
 from cudnn_resolve.execution.journal import STAGING
-from cudnn_resolve.host.libraries import (
+from cudnn_resolve.host.link_site import (
     SystemLibraries,
     declared,
     installed_libraries,
@@ -21,9 +21,9 @@ from cudnn_resolve.host.libraries import (
 from cudnn_resolve.host.tables import open_book
 
 if TYPE_CHECKING:
+    from cudnn_resolve.execution.installable_wheel import Wheel
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
-    from cudnn_resolve.execution.wheel import Wheel
 
 _MOST_LISTED = 4
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudnn_resolve.report.document import encode_validation
-from cudnn_resolve.report.json import render as render_json
+from cudnn_resolve.report.encode_json import render as render_json
 from cudnn_resolve.report.junit import render as render_junit
-from cudnn_resolve.report.validation import render
+from cudnn_resolve.report.validate import render
 from cudnn_resolve.validation.model import Check, Validation, VisibleGpu
 from tests.report_schemas import junit_faults
 

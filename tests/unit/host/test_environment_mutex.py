@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudnn_resolve.host.environment_lock import hold
+from cudnn_resolve.host.environment_mutex import hold
 
 
 def test_one_holds_it_at_a_time(tmp_path: Path) -> None:

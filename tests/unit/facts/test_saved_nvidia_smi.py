@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.facts.nvidia import OLD_QUERY_FIELDS, parse_banner, parse_query
+from cudnn_resolve.facts.driver_output import OLD_QUERY_FIELDS, parse_banner, parse_query
 
 UUID = "GPU-5a8d6e2c-0000-1111-2222-333344445555"
 BANNER = """+-----------------------------------------------------------------------------------------+
