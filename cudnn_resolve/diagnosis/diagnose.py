@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -36,6 +37,8 @@ _QUOTED = "text that only mentions errors (a diff, a changelog, source code, hel
 _AT_THE_END = 3
 """A line that only mentions an error ends the run if at most this many lines follow it."""
 _UNKNOWN, _GUESSED = 0.5, 0.3
+_LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep"
+"""Parts of commands that Windows does not have."""
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
@@ -149,7 +152,7 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Findi
                 confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
             )
         )
-    findings = _open(findings, causes, has_facts=case.facts is not None)
+    findings = _open(findings, case)
     if any(finding.severity != "info" for finding in findings):
         return findings
     over = max((match.line for suspect in ranked if suspect.severity == "info" for match in suspect.effects), default=0)
@@ -233,19 +236,21 @@ def _mentioned_in(text: str) -> str:
     return " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
 
 
-def _open(findings: list[Finding], causes: Mapping[str, Cause], *, has_facts: bool) -> list[Finding]:
+def _open(findings: list[Finding], case: Case) -> list[Finding]:
     """Add to the first finding what it may be confused with, and the command that decides it."""
     if not findings or findings[0].severity == "info" or findings[0].confidence >= _SURE:
         return findings
+    causes = case.book.causes()
     cause = causes[findings[0].cause]
     if not cause.confused:
         return findings
-    open_question = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
-    if cause.decide:
-        open_question += f"; check with `{cause.decide}`" + (
-            "" if has_facts else ", or run `cudnn-resolve doctor LOG` on the machine itself"
-        )
-    return [replace(findings[0], undecided=open_question), *findings[1:]]
+    question = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
+    doctor = "`cudnn-resolve doctor LOG` on the machine itself"
+    if cause.decide and not ("windows" in case.features and "wsl" not in case.features and re.search(_LINUX_ONLY, cause.decide)):
+        question += f"; check with `{cause.decide}`" + ("" if case.facts is not None else f", or run {doctor}")
+    elif case.facts is None:
+        question += f"; run {doctor} to decide"
+    return [replace(findings[0], undecided=question), *findings[1:]]
 
 
 def _together(log: list[Finding], machine: list[Finding], root: Finding | None, case: Case) -> list[Finding]:

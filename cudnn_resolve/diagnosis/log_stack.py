@@ -39,6 +39,10 @@ _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interac
 _OLDEST_PYTHON = (3, 6)
 _FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
+_LIBRARIES_OF_THEIR_OWN = 10
+"""First CUDA major whose libraries have version numbers of their own; before, `libcublas.so.8.0` is of CUDA 8.0."""
+_NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc")
+"""Libraries whose names contain the CUDA major."""
 _MINOR_COMPATIBLE = 11
 """First CUDA major with minor-version compatibility of drivers."""
 
@@ -117,14 +121,11 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
     """CUDA majors that have a library of that name."""
     if library.version is None:
         return frozenset()
-    if library.component == "cudart":
+    if library.major is None or library.component == "cudart" or (library.major < _LIBRARIES_OF_THEIR_OWN and "." in library.version):
         return frozenset((library.major,)) if library.major else frozenset()
     if library.windows:
-        return (
-            frozenset((library.major,))
-            if library.component in ("cublas", "cublasLt") and library.major and library.major > 10
-            else frozenset()
-        )
+        is_of_cuda = library.component in _NUMBERED_AS_CUDA and library.major > 10
+        return frozenset((library.major,)) if is_of_cuda else frozenset()
     rows = ((release.cuda.major, book.soname(library.component, CudaVersion(release.line))) for release in book.cuda_releases())
     return frozenset(major for major, soname in rows if soname == library.file)
 
@@ -134,7 +135,7 @@ def cuda_named(libraries: Iterable[Library]) -> str | None:
     versions = [
         (library.component == "cudart", library.version)
         for library in libraries
-        if library.family == "cuda" and library.component in ("cudart", "cublas", "cublasLt")
+        if library.family == "cuda" and (library.component in _NUMBERED_AS_CUDA or (library.major or 99) < _LIBRARIES_OF_THEIR_OWN)
     ]
     found = [version for _, version in sorted((pair for pair in versions if pair[1]), reverse=True) if version]
     if not found:

@@ -245,7 +245,7 @@ def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Bo
     if not lines or own in lines:
         return None
     if own is None:
-        return max(lines)
+        return sorted(lines)[len(lines) // 2]  # newest ones may lack wheels of other packages
     return min(lines, key=lambda line: (abs(line[1] - own[1]) + 100 * abs(line[0] - own[0]), line))
 
 

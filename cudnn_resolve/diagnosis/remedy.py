@@ -45,6 +45,8 @@ _INSTALLER = "conda"
 """Prints messages about frameworks, but is not one."""
 _OTHER = "other-program"
 """Feature of a program that is not a framework of the tables: plans do not apply to it."""
+_FIRST_WITHOUT_MINOR = 11
+"""First CUDA major whose libraries work for all its minors."""
 _BESIDE_TORCH = ("torchvision", "torchaudio")
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
@@ -122,6 +124,7 @@ class Remedies:
         matches = self.matches.get(finding.cause, ())
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
+        features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
         is_open = is_told = is_mended = False
         for row in self.book.helps():
             if (
@@ -184,10 +187,10 @@ class Remedies:
                 yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
-            *firsts, plan = on_windows(plan, self.stack.python, wheels, pythons_of(build, case.book) if line is None else [])
-            for first in firsts:
-                yield from self._adapted(first, tried=False)
-        elif "hosted-notebook" in case.features:
+            plans = on_windows(plan, self.stack.python, wheels, pythons_of(build, case.book) if line is None else [])
+            yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
+            return
+        if "hosted-notebook" in case.features:
             plan = replace(plan, text=f"{plan.text} (in a notebook cell, prefixed with `!`; then restart the session)")
         yield from self._adapted(plan, tried=False)
 
@@ -232,6 +235,8 @@ class Remedies:
             found.add("not-in-wheels")
         if self.stack.pip and not self.stack.nccl_wheels()[1:]:
             found.add("one-nccl")
+        if any(match.symptom.id == "context-cuda-conda" for match in self.case.matches):
+            found.add("conda-cuda")
         if is_of_system(matches, self.case.facts):
             found.add("other-system")
         if within(">=2", self.stack.pip.get("numpy")):
@@ -299,24 +304,47 @@ class Remedies:
         toolkit = self.stack.toolkit()
         if toolkit is not None:
             values["toolkit"] = toolkit
-        moves = self.book.causes()[finding.cause].version
-        targets = self._targets(finding.cause, matches, free=moves != "kept")
-        same = self._targets(finding.cause, matches, free=False) if moves == "kept if possible" else targets
-        values["targets"] = " ".join(f"-f {shlex.quote(target)}" for target in targets) or "-f FRAMEWORK"
-        values["same_targets"] = " ".join(f"-f {shlex.quote(target)}" for target in same) or values["targets"]
-        values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
+        values |= self._target_values(finding.cause, matches)
+        return values | self._cuda_values(matches, values)
+
+    def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
+        """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
+        moves = self.book.causes()[cause].version
+        targets = self._targets(cause, matches, free=moves != "kept")
+        same = self._targets(cause, matches, free=False) if moves == "kept if possible" else targets
+        options = " ".join(f"-f {shlex.quote(target)}" for target in targets) or "-f FRAMEWORK"
+        return {
+            "targets": options,
+            "same_targets": " ".join(f"-f {shlex.quote(target)}" for target in same) or options,
+            "framework": targets[0].split("=")[0] if targets else "FRAMEWORK",
+        }
+
+    def _cuda_values(self, matches: Sequence[Match], values: Mapping[str, str]) -> dict[str, str]:
+        """Fields for the CUDA and cuDNN that the program needs: as the messages name them, else those of the known build."""
+        framework = self.book.framework_of(values["framework"])
+        builds = [build for build in self.case.context.builds if framework and self.book.framework_of(build.package) == framework]
         asked = next((hit[1] for match in matches for hit in _WANTED_CUDA.finditer(match.text)), None)
         named = cuda_named(missing(matches)) or asked or (str(max(self.stack.majors)) if len(self.stack.majors) == 1 else None)
-        if named is not None:
-            values["cuda_named"] = named
-            framework = self.book.framework_of(values["framework"])
-            beside = cudnn_beside(framework, named, self.book) if framework else None
-            if beside is not None:
-                values["cudnn_named"] = beside
+        if named is None and builds and builds[0].cuda is not None:
+            named = builds[0].cuda.line if builds[0].cuda.major < _FIRST_WITHOUT_MINOR else str(builds[0].cuda.major)
         major = values.get("major") or next((hit[1] for match in matches for hit in _WANTED.finditer(match.text)), None)
-        values["the_cudnn"] = f"cuDNN {major}" if major else "the cuDNN that the program was built with"
-        values["the_cuda"] = f"CUDA {named}" if named else "the CUDA that it was built with"
-        return values
+        if major is None and builds and builds[0].cudnn is not None:
+            major = str(builds[0].cudnn.major)
+        cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
+        cudnn = f"cuDNN {major}" if major else "the cuDNN that the program was built with"
+        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda}
+        if self._needs_cudnn(framework, matches):
+            found["the_libraries"] = f"{cuda} and {cudnn}"
+        if named is not None:
+            found["cuda_named"] = named
+            beside = cudnn_beside(framework, named, self.book) if framework else None
+            found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
+        return found
+
+    def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
+        """True if the finding's lines name cuDNN, or builds of the framework were made with it."""
+        builds = self.book.framework(framework).builds if framework is not None else ()
+        return any(library.family == "cudnn" for library in missing(matches)) or any(build.cudnn is not None for build in builds)
 
     def _extension_values(self, matches: Iterable[Match]) -> dict[str, str]:
         """The extension to rebuild, in its installed version; nothing for one that no index has under that name."""

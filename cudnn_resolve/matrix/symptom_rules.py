@@ -30,7 +30,7 @@ DERIVED = frozenset(
             "hosted-notebook",
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
-        *("cuda-library", "not-in-wheels", "one-nccl"),
+        *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "conda-cuda"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -56,9 +56,10 @@ FIELDS = frozenset(
             "gpgkey",
             "the_cudnn",
             "the_cuda",
+            "the_libraries",
             "apt_cudnn",
             "cuda_named",
-            "cudnn_named",
+            "conda_cuda",
             "exact",
             "extension_told",
             "image",

@@ -42,7 +42,7 @@ def test_a_gpu_that_this_machine_does_not_have_is_told() -> None:
     assert "compute capability 12.0, and this machine has Tesla T4 (7.5)" in str(first.undecided)
     assert "--no-facts" in str(first.undecided)
     # A plan for this machine would be a plan for another one.
-    assert first.remedy[0] == Remedy(text="take a build that has code for this GPU", command="cudnn-resolve apply -f torch")
+    assert first.remedy[0] == Remedy(text="install a build that has code for this GPU", command="cudnn-resolve apply -f torch")
     assert "contradicts" not in str(_with(SM120, gpus=[RTX5090], **pip)[0].undecided)
     assert "contradicts" not in str(_with(SM120, **pip)[0].undecided)
 

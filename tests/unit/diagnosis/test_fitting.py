@@ -129,7 +129,7 @@ def test_a_range_is_not_answered_by_a_release_outside_it() -> None:
     assert found[0].command is not None
     assert found[0].command.endswith(".venv-3.8/bin/python -m pip install 'torch<1.5'")
     outside = [one for one in found if one.command and one.command.endswith("torch==1.11.0")]
-    assert [one.text.startswith("or give the limit up") for one in outside] == [True]
+    assert [one.text.startswith("or drop the limit") for one in outside] == [True]
 
 
 def test_without_a_python_no_release_is_said_to_be_for_it() -> None:

@@ -317,7 +317,7 @@ ALL = {"torch": "2.6.0+cu124", "tensorflow": "2.18.0", "jax": "0.5.2", "cupy-cud
     [
         (
             "ERROR: Could not find a version that satisfies the requirement tensorflow==2.8.0 (from versions: 2.12.0, 2.18.0)\n",
-            ["cudnn-resolve plan -f tensorflow", "cudnn-resolve matrix show tensorflow"],
+            ["cudnn-resolve plan -f tensorflow", "uv venv --seed --python 3.10"],
             "-f torch",
         ),
         ("RuntimeError: operator torchvision::nms does not exist\n", ["cudnn-resolve apply -f torch"], "-f jax"),
