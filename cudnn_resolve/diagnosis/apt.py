@@ -1,4 +1,4 @@
-"""What apt and dpkg said, as commands: the set of packages at one version, the key of a repository, the package in the way."""
+"""Commands for errors of apt and dpkg: packages in one version, the key of a repository, the conflicting package."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ _DRIVER = r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key beside its distributions."""
+_CUDA_PATH = "/compute/cuda/repos"
+_CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
+_KEY_FILE = "3bf863cc.pub"
+"""File of NVIDIA's current key in each repository."""
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
 def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
-    """Fields for commands, as far as the messages give them.
+    """Fields of commands that the messages provide.
 
-    `together` names packages with the version that they agree on, `newest` any release of the wanted major (of cuDNN for the
-    same major of CUDA, `newest_of_any` for whichever there is), `in_the_way` the package that owns the file and `archive` what could not
-    be unpacked over it, `driver_packages` those of the driver that are named, `keyring` the address of NVIDIA's package with the key,
-    `gpgkey` that of a key alone, `switched_off` the command that leaves a repository out.
+    `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
+    `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
+    `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key` and `gpgkey`: URL of
+    the key alone; `repositories` and `newest_keyring`: for another release; `switched_off`: the command that disables a repository.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -54,8 +58,15 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
         keyring = _keyring(match.text, facts, book)
         if keyring is not None:
             values.setdefault("keyring", keyring)
+            values.setdefault("repository_key", f"{keyring.rpartition('/')[0]}/{_KEY_FILE}")
         if (own := re.match(_GITHUB, address[0])) is not None:
             values.setdefault("gpgkey", f"{own[0]}/gpgkey")
+        if re.match(_CUDA_REPOSITORIES, address[0]):
+            # From the tables, not from the address in the log: what is downloaded there is installed.
+            known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
+            newest = max(known, key=lambda row: row.keyring or "", default=None)
+            if newest is not None and newest.keyring:
+                values |= {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring}
         if re.search(_OF_NVIDIA, address[0]):
             values.setdefault("switched_off", _switched_off(address[0]))
     return values

@@ -20,6 +20,8 @@ _OF_OTHERS = r"opens \S+(?: and \S+)* when it is used|.{1,400} needs? \S+, which
 _PRECOMPILED = "engines_precompiled"
 _DEFAULT = r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?"
 """Directories that the loader searches whatever it is told (ld.so(8)); with the names that Debian's has."""
+_PART_OF_SYSTEM = rf"(?:^|[\s'\"(]){_DEFAULT}libcudnn_\w{{1,60}}\.so[.\d]{{0,12}}: (?:undefined symbol|symbol lookup)"
+"""A part of cuDNN in a default directory that does not fit the others."""
 _GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
 _DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
 """Directories through which the system, containers, notebooks and WSL lend the driver."""
@@ -79,8 +81,10 @@ def is_searched(directory: str | None, facts: Facts) -> bool:
 
 
 def has_part_of_system(matches: Iterable[Match]) -> bool:
-    """True where the loader's own list has files from a directory that it searches by default, and from one that it does not."""
-    return len({is_default(str(match.fields["loaded"])) for match in matches if "loaded" in match.fields}) > 1
+    """True if the loader's output has parts of cuDNN from default and from other directories, or a failing part is in a default one."""
+    matches = list(matches)
+    loaded = {is_default(str(match.fields["loaded"])) for match in matches if "loaded" in match.fields}
+    return len(loaded) > 1 or any(re.search(_PART_OF_SYSTEM, match.text) for match in matches)
 
 
 def is_default(directory: str) -> bool:

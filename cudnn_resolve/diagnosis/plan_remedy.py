@@ -57,7 +57,7 @@ def tried_plan(
 def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, int]]) -> Iterator[Remedy]:
     """The remedy with pip instead of a plan. `lines`: the Pythons of these wheels if the version of the current one is unknown.
 
-    Another Python would refuse them, so an environment with a suitable one is proposed too; first if the interpreter is unknown.
+    Another Python would refuse them, so an environment with a suitable one is proposed too.
     """
     done = replace(plan, command=f"{python} -m pip install -U {wheels}")
     if not lines:
@@ -65,13 +65,8 @@ def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, in
         return
     least, new, most = (f"{line[0]}.{line[1]}" for line in (lines[0], lines[len(lines) // 2], lines[-1]))
     command = f"uv venv --seed --python {new} .venv-{new} && .venv-{new}\\Scripts\\python -m pip install {wheels}"
-    if "\\" in python:
-        yield replace(done, text=f"{plan.text}; its wheels are for Python {least} to {most}")
-        yield replace(plan, text=f"or, if `{python} --version` prints none of these, create an environment with one", command=command)
-        return
-    text = f"{plan.text}; its wheels are for Python {least} to {most}, so create an environment with one of them"
-    yield replace(plan, text=text, command=command)
-    yield replace(done, text=f"or, if `{python} --version` prints one of these, install it there")
+    yield replace(done, text=f"{plan.text}; its wheels are for Python {least} to {most}")
+    yield replace(plan, text=f"or, if `{python} --version` prints none of these, create an environment with one", command=command)
 
 
 def is_possible(command: str, facts: Facts, book: Book, wishes: Request | None = None) -> bool:

@@ -34,6 +34,7 @@ from cudnn_resolve.diagnosis.pip_release import pip_values, wanted_of
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
+from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.version import CudnnVersion
@@ -81,15 +82,22 @@ class Remedies:
 
     def all(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with their remedies; a plan is made only for the first one, which is to be fixed first."""
-        out = []
+        out: list[Finding] = []
         tried = True
         for finding in findings:
+            if finding.severity == "info" and not (self._is_likely(finding) and not out):
+                out.append(finding)
+                continue
             own = tuple(each for remedy in finding.remedy for each in self._adapted(remedy, tried=tried))
             every = {remedy.command or remedy.text: remedy for remedy in (*self._of(finding, tried=tried), *reversed(own))}
             rest = tuple(remedy for remedy in every.values() if remedy not in own)
             out.append(replace(finding, remedy=_begun(tuple(self._possible((*own, *rest))))))
             tried = tried and finding.severity == "info"
         return out
+
+    def _is_likely(self, finding: Finding) -> bool:
+        """True for a note that is the best explanation of a log: a cause that the program has not survived."""
+        return self.case.facts is None and finding.cause not in ("harmless", "unrecognised") and finding.confidence >= FINDING / 100
 
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
         """Drop plans where none can be made; if nothing else is left, keep the first of them without its command."""
@@ -119,8 +127,6 @@ class Remedies:
 
     def _of(self, finding: Finding, *, tried: bool) -> Iterator[Remedy]:
         """Remedies of the tables for a finding."""
-        if finding.severity == "info":
-            return
         matches = self.matches.get(finding.cause, ())
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)

@@ -30,7 +30,7 @@ DERIVED = frozenset(
             "hosted-notebook",
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
-        *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "conda-cuda"),
+        *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -57,6 +57,9 @@ FIELDS = frozenset(
             "the_cudnn",
             "the_cuda",
             "the_libraries",
+            "repository_key",
+            "repositories",
+            "newest_keyring",
             "apt_cudnn",
             "cuda_named",
             "conda_cuda",
