@@ -52,23 +52,29 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     if drivers:
         values["driver_packages"] = shlex.join(drivers)
     for match in matches:
-        address = re.search(_URL, match.text)
-        if address is None:
-            continue
-        keyring = _keyring(match.text, facts, book)
-        if keyring is not None:
-            values.setdefault("keyring", keyring)
-            values.setdefault("repository_key", f"{keyring.rpartition('/')[0]}/{_KEY_FILE}")
-        if (own := re.match(_GITHUB, address[0])) is not None:
-            values.setdefault("gpgkey", f"{own[0]}/gpgkey")
-        if re.match(_CUDA_REPOSITORIES, address[0]):
-            # From the tables, not from the address in the log: what is downloaded there is installed.
-            known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
-            newest = max(known, key=lambda row: row.keyring or "", default=None)
-            if newest is not None and newest.keyring:
-                values |= {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring}
-        if re.search(_OF_NVIDIA, address[0]):
-            values.setdefault("switched_off", _switched_off(address[0]))
+        values = _repository_values(match.text, facts, book) | values
+    return values
+
+
+def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, str]:
+    """Fields for the repository that a message names."""
+    address = re.search(_URL, text)
+    if address is None:
+        return {}
+    values: dict[str, str] = {}
+    keyring = _keyring(text, facts, book)
+    if keyring is not None:
+        values |= {"keyring": shlex.quote(keyring), "repository_key": shlex.quote(f"{keyring.rpartition('/')[0]}/{_KEY_FILE}")}
+    if re.match(_CUDA_REPOSITORIES, address[0]):
+        # From the tables, not from the address in the log: what is downloaded there is installed.
+        known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
+        newest = max(known, key=lambda row: row.keyring or "", default=None)
+        if newest is not None and newest.keyring:
+            values |= {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring}
+    if (own := re.match(_GITHUB, address[0])) is not None:
+        values["gpgkey"] = f"{own[0]}/gpgkey"
+    if re.search(_OF_NVIDIA, address[0]):
+        values["switched_off"] = _switched_off(address[0])
     return values
 
 
@@ -138,11 +144,11 @@ def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
         if repository.keyring and (
             (named and f"/{named[1]}/{arch}/" in repository.url) or (not named and _is_here(repository.os, facts) and "nvidia" in text)
         ):
-            return shlex.quote(f"{repository.url}{repository.keyring}")
+            return f"{repository.url}{repository.keyring}"
     address = re.search(_URL, text)
     names = [repository.keyring for repository in book.repositories() if repository.keyring and "/compute/cuda/repos/" in repository.url]
-    if named and address is not None and "-" in named[1] and names:  # not for a distribution, and with the newest of them
-        return shlex.quote(f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}")
+    if named and address is not None and "-" in named[1] and names and re.match(_CUDA_REPOSITORIES, address[0]):  # `wsl-ubuntu`
+        return f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}"
     return None
 
 
