@@ -19,12 +19,12 @@ _OURS = (
     r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
     r"|xserver-xorg-video-nvidia|linux-(?:modules|objects|signatures)-nvidia)(?:[\d.+-][\w.+-]{0,80}|-?dev)?"
 )
-"""Packages of NVIDIA's driver, of CUDA and of cuDNN: no other one is removed, pinned or downgraded by a command of ours."""
+"""Packages of NVIDIA's driver, CUDA and cuDNN; our commands remove, pin or downgrade no others."""
 _OF_NVIDIA = r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
 _DRIVER = r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)"
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
-"""NVIDIA's repositories for containers, each with its key beside its distributions."""
+"""NVIDIA's repositories for containers, each with its key next to its distributions."""
 _CUDA_PATH = "/compute/cuda/repos"
 _CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
 _KEY_FILE = "3bf863cc.pub"
@@ -79,12 +79,12 @@ def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, 
 
 
 def is_of_nvidia(package: str) -> bool:
-    """True for an apt package of NVIDIA's driver, of CUDA or of cuDNN, with or without its architecture."""
+    """True for an apt package of NVIDIA's driver, CUDA or cuDNN, with or without its architecture."""
     return re.fullmatch(_OURS, package.partition(":")[0]) is not None
 
 
 def _together(each: list[dict[str, str]]) -> list[str]:
-    """Every unmet dependency on one exact release, as words for apt; none where one of them is no package of NVIDIA's or two disagree."""
+    """Unmet dependencies on exact releases, as arguments for apt; none if one is not NVIDIA's or two disagree."""
     pinned: dict[str, str] = {}
     beside: dict[str, str] = {}
     for found in each:
@@ -95,7 +95,7 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         names = [feature for feature in (needs, dependent) if feature]
         version, there = equal[1], found.get("found", "")
         if _cuda_of(there) != _cuda_of(version) and _cuda_of(there):
-            # What is there was made for the CUDA that is there; the package of the same set is asked for with it.
+            # The installed package is for the installed CUDA; request the other package of its set in that version.
             if not dependent or _set_of(dependent) != _set_of(needs):
                 return []
             version = there
@@ -110,7 +110,7 @@ def _together(each: list[dict[str, str]]) -> list[str]:
 
 
 def _cuda_of(version: str) -> str:
-    """The major of the CUDA that a package is built for, `11` of 2.13.4-1+cuda11.7."""
+    """CUDA major that a package is built for, `11` of 2.13.4-1+cuda11.7."""
     return version.partition("+cuda")[2].partition(".")[0]
 
 
@@ -126,7 +126,7 @@ def _of(found: dict[str, str]) -> dict[str, str]:
         return values
     numbers = re.fullmatch(_VERSION, version or "")
     if numbers is not None:
-        # Within one major of CUDA every release of cuDNN serves every CUDA.
+        # Within a CUDA major, every cuDNN release works with every CUDA.
         values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}{'*' if numbers[2] else ''}")
         if numbers[2]:
             values["newest_of_any"] = shlex.quote(f"{package}={numbers[1]}.*")
@@ -137,7 +137,7 @@ def _of(found: dict[str, str]) -> dict[str, str]:
 
 
 def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
-    """The package with the key, of the repository that the message names, else of the one for this distribution."""
+    """Keyring package of the repository in the message, else of the one for this distribution."""
     named = re.search(_REPO, text)
     arch = named[2] if named else None
     for repository in book.repositories():
@@ -157,7 +157,7 @@ def _is_here(name: str, facts: Facts | None) -> bool:
 
 
 def _switched_off(url: str) -> str:
-    """Every list line with that address as a comment; a file of paragraphs (`.sources`) with that address goes out of apt's sight."""
+    """Command that comments out list lines with that URL, and renames `.sources` files with it so that apt ignores them."""
     plain = re.sub(r"([.*\[\]^$\\])", r"\\\1", url)
     edit = shlex.quote(rf"\|{plain}|s/^deb/# deb/")
     return (

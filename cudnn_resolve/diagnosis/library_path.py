@@ -1,4 +1,4 @@
-"""Copies of libraries on disk: whether a cuDNN is whole, where the loader looks, and which directory holds what it does not find."""
+"""Libraries on disk: whether a cuDNN is complete, which directories the loader searches, and where a missing library is."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")
-"""How the probe begins what it says of missing parts."""
+"""Prefixes of the probe's wording for missing parts."""
 _OF_OTHERS = r"opens \S+(?: and \S+)* when it is used|.{1,400} needs? \S+, which "
-"""How it begins what it says of libraries besides cuDNN's that a copy needs, or opens, and that are not found."""
+"""Prefixes of its wording for other libraries that a copy needs, or opens, and does not find."""
 _PRECOMPILED = "engines_precompiled"
 _DEFAULT = r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?"
-"""Directories that the loader searches whatever it is told (ld.so(8)); with the names that Debian's has."""
+"""Default directories of the loader (ld.so(8)), including Debian's multiarch names."""
 _PART_OF_SYSTEM = rf"(?:^|[\s'\"(]){_DEFAULT}libcudnn_\w{{1,60}}\.so[.\d]{{0,12}}: (?:undefined symbol|symbol lookup)"
 """A part of cuDNN in a default directory that does not fit the others."""
 _GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
 _DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
-"""Directories through which the system, containers, notebooks and WSL lend the driver."""
+"""Directories in which systems, containers, notebooks and WSL provide the driver."""
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
 _BEFORE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 _EVERY_WHEEL = (
@@ -34,7 +34,7 @@ _EVERY_WHEEL = (
 
 
 def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
-    """What is wrong with a copy, in words; empty where it is one whole release."""
+    """Defects of a copy; empty for a complete release."""
     missing = missing_parts(copy, book)
     own = tuple(problem for problem in copy.problems if not re.match(_OF_OTHERS, problem))
     if missing is None:
@@ -43,21 +43,21 @@ def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
     if not missing:
         return others
     files = ", ".join(f"libcudnn_{part}.so.{copy.soname}" for part in missing)
-    return (f"incomplete: {files} {'is' if len(missing) == 1 else 'are'} not there", *others)
+    return (f"incomplete: {files} {'is' if len(missing) == 1 else 'are'} missing", *others)
 
 
 def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:
-    """What a copy needs besides its own parts and does not find, in the probe's words."""
+    """Other libraries that a copy needs and does not find, as worded by the probe."""
     return tuple(problem for problem in copy.problems if re.match(_OF_OTHERS, problem))
 
 
 def is_outer_alone(copy: CudnnCopy) -> bool:
-    """True for libcudnn in another package than cuDNN's own, without any of its parts: they are to come from elsewhere."""
+    """True for a libcudnn bundled by another package without its parts, which must come from elsewhere."""
     return copy.parts == () and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn"))
 
 
 def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
-    """The parts of its release that a copy lacks; None where the facts do not tell its parts, or the matrix does not know the release."""
+    """Parts of its release that a copy lacks; None if its parts or its release are unknown."""
     if copy.parts is None or copy.version is None:
         return None
     try:
@@ -74,7 +74,7 @@ def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
 
 
 def is_searched(directory: str | None, facts: Facts) -> bool:
-    """True for a directory that the loader searches by default, or by its cache: what lies there is not out of its sight."""
+    """True for a directory that the loader searches by default, or that its cache contains."""
     loader = or_none(facts.loader) or Loader()
     place = (directory or "").rstrip("/")
     return is_default(place) or place in {path.rpartition("/")[0] for path in loader.ldconfig}
@@ -88,14 +88,14 @@ def has_part_of_system(matches: Iterable[Match]) -> bool:
 
 
 def is_default(directory: str) -> bool:
-    """True for a directory that the loader searches whatever is set."""
+    """True for a default directory of the loader."""
     return re.fullmatch(_DEFAULT, directory) is not None
 
 
 def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
-    """Fields for commands.
+    """Fields of commands.
 
-    `away` takes other copies off the loader's path where there are any, `on_path` puts the library's directory there, `wheels_on_path`
+    `away`: removes other copies from the loader path, if there are any; `on_path`: adds the library's directory; `wheels_on_path`: adds
     those of all wheels.
     """
     every = f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
@@ -118,7 +118,7 @@ def _listed_in(match: Match) -> str:
 
 
 def missing(matches: Iterable[Match]) -> Iterator[Library]:
-    """The libraries that messages speak of."""
+    """Libraries named in the field `lib` of messages."""
     for match in matches:
         library = match.fields.get("lib")
         if isinstance(library, Library):
@@ -126,14 +126,14 @@ def missing(matches: Iterable[Match]) -> Iterator[Library]:
 
 
 def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
-    """A directory that has a library of that very name and that the loader does not search by itself, as far as the facts tell.
+    """Directory with a library of exactly that name which the loader does not search by itself, according to the facts.
 
-    None for parts that are missing from it, and for toolkits, of which nobody knows what was installed.
+    None for copies with missing parts, and for toolkits, whose installed components are unknown.
     """
     if facts is None or library.windows:
         return None
     if library.family == "cudnn":
-        # A wheel has no name without a version.
+        # Wheels contain no name without a version.
         same = [
             copy for copy in or_none(facts.cudnn) or () if copy.soname == library.major or (library.major is None and copy.source != "pip")
         ]
@@ -148,20 +148,20 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
 
 
 def wheel_component(library: Library) -> str:
-    """The library after which the wheel is named that carries it: cublasLt comes with cublas."""
+    """Library that the wheel containing this one is named after: cublasLt is in cublas."""
     name = library.component.lower()
     return _IN_WHEEL_OF.get(name, "npp" if name.startswith("npp") else name)
 
 
 def carries(library: Library, cuda_major: int, book: Book) -> bool:
-    """True where the wheels of a CUDA major have a library of that very name."""
+    """True if the wheels of a CUDA major contain a library of exactly that name."""
     lines = (release.line for release in book.cuda_releases() if release.cuda.major == cuda_major)
     sonames = {soname for line in lines if (soname := book.soname(library.component, CudaVersion(line))) is not None}
     return library.version is None or library.file in sonames if sonames else library.major in (None, cuda_major)
 
 
 def declared_of(facts: Facts, libraries: Iterable[Library], book: Book) -> list[str]:
-    """NVIDIA's wheels that installed packages require and that are not there, where one of them carries a library that is missed."""
+    """Missing NVIDIA wheels that installed packages require, if one of them contains a missing library."""
     pip = or_none(facts.packages.pip) or {}
     required = requirements_of((line for lines in facts.packages.requires.values() for line in lines), facts)
     lacking = {
@@ -175,7 +175,7 @@ def declared_of(facts: Facts, libraries: Iterable[Library], book: Book) -> list[
 
 
 def wheels_of(library: Library, beside: set[str], book: Book) -> tuple[str, ...]:
-    """The wheels that carry a library of that name: the one for the CUDA whose wheels are installed or named, where that is told."""
+    """Wheels that contain a library of that name: only the one for the CUDA of installed or named wheels, if known."""
     component = wheel_component(library)
     rows = (component for major in (12, 13, 11) for component in book.components(major) if carries(library, major, book))
     found = dict.fromkeys(row.package for row in rows if row.library.lower() == component)
@@ -184,7 +184,7 @@ def wheels_of(library: Library, beside: set[str], book: Book) -> tuple[str, ...]
 
 
 def suffix_of(package: str) -> str:
-    """`cu12` of nvidia-cublas-cu12; nothing for the packages of CUDA 13."""
+    """`cu12` of nvidia-cublas-cu12; empty for CUDA 13 packages."""
     last = package.rpartition("-")[2]
     return last if last.startswith("cu") and last[2:].isdigit() else ""
 
@@ -197,7 +197,7 @@ def _site(facts: Facts) -> str | None:
 
 
 def _away(facts: Facts | None) -> str | None:
-    """The command that takes CUDA and cuDNN, but not the driver, out of LD_LIBRARY_PATH; None where nothing of them is on it."""
+    """Command that removes CUDA and cuDNN, but not the driver, from LD_LIBRARY_PATH; None if they are not on it."""
     if facts is None or isinstance(facts.loader, Unknown):
         return "unset LD_LIBRARY_PATH"
     copies = {copy.path for copy in or_none(facts.cudnn) or () if copy.path}
@@ -209,7 +209,7 @@ def _away(facts: Facts | None) -> str | None:
 
 
 def _lends_driver(directory: str, loader: Loader) -> bool:
-    """True for a directory of the driver's own libraries, which no program may lose; a compat directory has those of another driver."""
+    """True for a directory of the driver's own libraries, which programs need; a compat directory has those of another driver."""
     if "compat" in directory:
         return False
     files = (path.rpartition("/") for path in loader.ldconfig)

@@ -1,7 +1,7 @@
-"""One form for logs as people paste them: without what loggers, containers and forums put around each line, wrapped lines joined.
+"""Normalize pasted logs: separate the prefixes of loggers, containers and forums, and join wrapped lines.
 
-The message of a line is what a symptom is looked for in; the prefix says who wrote it and stays with the line. Lines keep the numbers
-that they have for the user.
+Symptoms are matched in the message of a line; its prefix identifies the writer and stays with the line. Lines keep the user's line
+numbers.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from msgspec import DecodeError, json
 from cudnn_resolve.diagnosis.quoted_text import MESSAGE_START, quoted_lines
 
 PARTED = "\x1f"
-"""Stands between the prefix of a line and its message."""
+"""Separator between the prefix of a line and its message."""
 LONGEST_WHOLE = 1 << 19
-"""Bytes up to which a log is brought into form as a whole; longer ones come from a file, and nobody wrapped them."""
+"""Bytes up to which a log is normalized as a whole; longer ones come from files and are not wrapped."""
 _MOST_LINES = 30_000
-"""The same in lines, each of which takes far more memory than its bytes."""
+"""The same in lines, each of which takes much more memory than its bytes."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 _PREFIX = re.compile(
@@ -36,7 +36,7 @@ _PREFIX = re.compile(
     r"|##\[(?:error|warning)\]"
     r") ?"
 )
-"""What nothing but a launcher, an init system or a container writes before a line."""
+"""Unambiguous prefixes of launchers, init systems and containers."""
 _COMMON_PREFIXES = tuple(
     re.compile(source)
     for source in (
@@ -49,7 +49,7 @@ _COMMON_PREFIXES = tuple(
         r"(?:\d{1,5}|[│|])(?:\t| {2,8})",
     )
 )
-"""The same where most lines of a log begin so: single ones may mean something else."""
+"""Prefixes that count only if most lines of a log have them: single ones may mean something else."""
 _ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
 _MESSAGE_KEYS = (
     "log",
@@ -117,18 +117,18 @@ _NARROW = frozenset(range(72, 81))
 _DIGITS = re.compile(r"\d+")
 _NARROWEST = 40
 _RAGGED = 16
-"""The last line before a break may be so much shorter than the others."""
+"""Maximum by which the last line before a break may be shorter than the others."""
 _HYPHEN = re.compile(r"[A-Za-z]-$")
 _WORD = re.compile(r"\S{0,200}?(?:[A-Za-z]-(?=[A-Za-z])|(?=\s)|$)")
 _TABLE = re.compile(r"[|+│╮╯]\s*$")
-"""How a row of a table ends, which is as long as the others for another reason."""
+"""End of a table row, whose length is not due to wrapping."""
 _MOST_JOINED = 40
 _FEW = 8
-"""Lines that one message may be wrapped into for the whole log to be that message."""
+"""Maximum lines of a log that is one wrapped message."""
 
 
 def parted(text: str) -> tuple[str, str]:
-    """The prefix of a line and its message, by what can be told from the line alone."""
+    """Split a line into prefix and message, judging by the line alone."""
     found = _PREFIX.match(text)
     head = found[0] if found else ""
     rest = text[len(head) :]
@@ -139,7 +139,7 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def unwrapped(text: str) -> str:
-    """A message out of its JSON, its logfmt and its HTML."""
+    """Extract a message from JSON, logfmt and HTML entities."""
     start = text.lstrip()[:1]
     if start in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
         found = _of_json(text)
@@ -151,7 +151,7 @@ def unwrapped(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """A text with the characters that HTML writes as entities."""
+    """Replace HTML entities."""
     if "&" in text and _ENTITY.search(text):
         from html import unescape
 
@@ -160,7 +160,7 @@ def _unescaped(text: str) -> str:
 
 
 def _of_json(text: str) -> str | None:
-    """What a logger that writes JSON was given to write."""
+    """Message of a JSON log entry."""
     try:
         held = json.decode(text.encode("utf-8", "replace"))
     except (DecodeError, UnicodeError, RecursionError):
@@ -172,52 +172,52 @@ def _of_json(text: str) -> str | None:
 
 
 def _said(held: dict[str, object]) -> str | None:
-    """What one entry of a log in JSON says, which may be an empty line; None where it has no message."""
+    """Message of one JSON entry, possibly empty; None without one."""
     texts = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str)]
     said = dict.fromkeys(text for text in texts if text.strip())
     return "\n".join(text.rstrip("\n") for text in said) if texts else None
 
 
 class _Wrap(NamedTuple):
-    """How a log was wrapped."""
+    """The way in which a log was wrapped."""
 
     width: int
     soft: bool
-    """Between words, not within them."""
+    """True if wrapped between words, False if within them."""
     sure: bool = False
 
 
 class _Log(NamedTuple):
-    """A log in its lines, and each line as its prefix and its messages."""
+    """Lines of a log, each with its prefix and messages."""
 
     lines: list[str]
     parts: list[tuple[str, list[str]]]
     is_headed: bool
-    """True where every line has a prefix, which then takes nothing of the width."""
+    """True if every line has a prefix, which then does not count for the width."""
 
     def size(self, at: int) -> int:
-        """The length of a line, as far as its width was limited."""
+        """Length of the part of a line whose width was limited."""
         return len(self.lines[at]) - (len(self.parts[at][0]) if self.is_headed else 0)
 
 
 class Formed(NamedTuple):
-    """A log in one form: each line as prefix, mark and message."""
+    """A normalized log: each line is prefix, separator and message."""
 
     text: str
     numbers: list[int]
-    """The number of the user's line that each line begins on."""
+    """User's line number of each line."""
     maybe: list[tuple[int, list[str]]]
-    """Lines that may be one message, in pieces, and the number of the first."""
+    """Lines that may be one wrapped message, as pieces, with the number of the first."""
     is_one: bool
-    """True where all lines are one message, wrapped at a usual width or not at all."""
+    """True if all lines are one message, wrapped at a usual width or not at all."""
     quoted_from: int
-    """The number of the first line in which nothing failed although it names errors, as in a diff; 0 where there is none."""
+    """Number of the first line that only mentions errors, as in a diff; 0 without one."""
 
 
 def formed(text: str) -> Formed:
-    """A log in one form."""
+    """Normalize a log."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    # A page escapes what was wrapped before, so that entities take nothing of the width.
+    # Web pages escape text after wrapping, so entities do not count for the width.
     lines = [_unescaped(line if line.isprintable() else _ANSI.sub("", line)) for line in lines]
     common = _common(lines)
     parts = [_parts(line, common) for line in lines]
@@ -243,7 +243,7 @@ def formed(text: str) -> Formed:
 
 
 def _is_one(log: _Log) -> bool:
-    """True where all lines may be one message that was wrapped at a usual width."""
+    """True if all lines may be one message that was wrapped at a usual width."""
     last = max((at for at, line in enumerate(log.lines) if line.strip()), default=0)
     if not 0 < last <= _FEW:
         return last == 0
@@ -261,7 +261,7 @@ def _maybe(log: _Log, wrap: _Wrap) -> Iterator[tuple[int, list[str]]]:
 
 
 def _last(log: _Log, at: int, wrap: _Wrap) -> int:
-    """The last line of the message that begins on a line."""
+    """Last line of the message that starts on a line."""
     last, goes_on = at, _goes_on_softly if wrap.soft else _goes_on
     while last + 1 < len(log.lines) and last - at < _MOST_JOINED and goes_on(log, last, wrap.width):
         last += 1
@@ -269,7 +269,7 @@ def _last(log: _Log, at: int, wrap: _Wrap) -> int:
 
 
 def _pieces(log: _Log, at: int, last: int, *, soft: bool) -> list[str]:
-    """The last message of a line and the lines that continue it; text is wrapped behind a hyphen without a blank, too."""
+    """Last message of a line and the lines that continue it; after a hyphen, wrapped text continues without a space."""
     out = [log.parts[at][1][-1]]
     for _, (rest, *_) in log.parts[at + 1 : last + 1]:
         out.append(rest if not soft or _HYPHEN.search(out[-1]) else f" {rest}")
@@ -277,7 +277,7 @@ def _pieces(log: _Log, at: int, last: int, *, soft: bool) -> list[str]:
 
 
 def _common(lines: Sequence[str]) -> re.Pattern[str] | None:
-    """The prefix that most lines begin with, of those that single lines may have for another reason."""
+    """The common prefix that most lines have."""
     said = [line for line in lines if line.strip()]
     if len(said) < 2:
         return next((pattern for pattern in _COMMON_PREFIXES[:1] if said and pattern.match(said[0])), None)
@@ -297,7 +297,7 @@ def _cut(line: str, common: re.Pattern[str] | None) -> tuple[str, str]:
 
 
 def _parts(line: str, common: re.Pattern[str] | None) -> tuple[str, list[str]]:
-    """The prefix of a line and its messages: several where a logger or a notebook wrote their ends of lines out."""
+    """Prefix of a line and its messages: several if a logger or notebook escaped their newlines."""
     head, message = _cut(line, common)
     if _ESCAPED.search(message):
         message = message.replace("\\n", "\n").replace('\\"', '"')
@@ -305,7 +305,7 @@ def _parts(line: str, common: re.Pattern[str] | None) -> tuple[str, list[str]]:
 
 
 def _wraps(log: _Log) -> tuple[_Wrap, ...]:
-    """The ways in which a log may have been wrapped."""
+    """Ways in which a log may have been wrapped."""
     sizes = [log.size(at) for at in range(len(log.lines))]
     longest = max(sizes, default=0)
     full = [at for at, size in enumerate(sizes) if size == longest and not _TABLE.search(log.lines[at])]
@@ -319,7 +319,7 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
         found.append(hard)
         if hard.sure:
             return (hard,)
-    # A word that is longer than a line is not cut where text is wrapped between words.
+    # Wrapping between words does not split a word that is longer than a line.
     widest = max((size for size, (_, said) in zip(sizes, log.parts, strict=True) if " " in said[0].strip()), default=0)
     width = next((width for width in _WIDTHS if width >= widest), 0)
     if widest >= _NARROWEST and width - widest < _RAGGED:
@@ -332,12 +332,12 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
 
 
 def _goes_on(log: _Log, at: int, width: int) -> bool:
-    """True where the next line is the rest of one that was cut within a word."""
+    """True if the next line continues one that was split within a word."""
     return log.size(at) == width and _may_go_on(log, at)
 
 
 def _goes_on_softly(log: _Log, at: int, width: int) -> bool:
-    """True where the next line is the rest of one whose next word would have been too long."""
+    """True if the next line continues one whose next word would not have fit."""
     line, message = log.lines[at], log.parts[at + 1][1][0]
     if not _may_go_on(log, at) or message[:1].isspace() or MESSAGE_START.match(message) or (log.size(at) > width and " " in line.strip()):
         return False
@@ -351,7 +351,7 @@ def _may_go_on(log: _Log, at: int) -> bool:
 
 
 def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """A log that is short, or nothing and the chunks of one that is not."""
+    """A short log as a whole, or nothing and the chunks of a long one."""
     rest, held, size, lines = iter(chunks), [], 0, 0
     for chunk in rest:
         held.append(chunk)
@@ -363,12 +363,12 @@ def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def decoded(raw: bytes) -> str:
-    """The text of a short log."""
+    """Decode a short log."""
     return raw.decode(encoding_of(raw[:400]) or "utf-8", "replace").removeprefix("\ufeff")
 
 
 def encoding_of(head: bytes) -> str | None:
-    """The name of UTF-16, which a byte order mark or its zeros announce."""
+    """Name of the UTF-16 encoding indicated by a byte order mark or by zeros; else None."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if len(head) > 8:

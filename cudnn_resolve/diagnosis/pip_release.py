@@ -1,4 +1,4 @@
-"""A release that pip or uv could not get: the nearest one that there is, the name that it has now, and the Python that has wheels of it."""
+"""A release that pip or uv did not find: the nearest available one, its current name, and the Python that it has wheels for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 PythonLine = tuple[int, int]
-"""Major and minor of a Python."""
+"""Major and minor version of a Python."""
 _LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
 _REQUIREMENT = (
     r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?"
@@ -33,41 +33,41 @@ _BARE = r"(3)(\d{1,2})"
 _ONLY = rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available"
 _SUFFIX = r"-cu(\d\d)$"
 _RECENT = 6
-"""Releases of a package that was asked for without a version: a Python that all of them have wheels for is none of the newest."""
+"""Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
 _OLDEST_OF_UV = (3, 7)
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+    """The requested release."""
 
     name: str
     operator: str | None = None
     version: str | None = None
     extras: str = ""
-    """As written, `[cuda12]`."""
+    """As written: `[cuda12]`."""
     more: str = ""
-    """Further limits, `,<2.5`."""
+    """Further limits: `,<2.5`."""
     platform: str = "any"
     """The platform tag of a wheel file, `win_amd64`."""
     tag: str = ""
     """The Python and ABI tags of a wheel file, `cp38-cp38`."""
     is_file: bool = False
-    """True for a wheel file, which was made for another Python."""
+    """True for a wheel file, which may be for another Python."""
 
     @property
     def text(self) -> str:
-        """As pip is asked for it."""
+        """Requirement for pip."""
         return f"{self.name}{self.extras}{self.operator}{self.version}{self.more}" if self.version else f"{self.name}{self.extras}"
 
     @property
     def specifier(self) -> str:
-        """The limits on the public part of a version; nothing where there are none."""
+        """Limits on the public version; empty without any."""
         return f"{self.operator}{(self.version or '').partition('+')[0]}{self.more}" if self.version else ""
 
     @property
     def is_pin(self) -> bool:
-        """True where one release is asked for, `==2.4.0`, and not a range."""
+        """True for a single release, `==2.4.0`, rather than a range."""
         return self.operator in ("==", "===") and not self.more and "*" not in (self.version or "")
 
     @property
@@ -77,11 +77,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
-    """Fields for commands, as far as the messages and the matrix give them.
+    """Fields of commands that messages and matrix provide.
 
-    `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA,
-    `same` any release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it
-    (`old_line` one that only conda still has), `index` the options for the index that has that build.
+    `wanted`: the requirement; `nearest`: the one to request instead; `renamed`: the same under its name for that CUDA; `same`: any release
+    for this Python; `here`: the release of a wheel file; `line`: a Python with wheels (`old_line`: one that only conda still has);
+    `index`: options for the index with that build.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -91,7 +91,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
     is_listed = any(isinstance(match.fields.get("versions"), str) for match in matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
-    another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # of which nobody knows a build for that CUDA
+    another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # a release without a known build for that CUDA
     if nearest is not None and nearest != wanted.version and not another:
         pin = shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
         if not wanted.is_pin and not wanted.is_file:
@@ -104,7 +104,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
     if wanted.is_file and nearest in (None, wanted.version):
         values["here"] = values["wanted"]
-    # Where there is none at all for this Python, it would be asked for in vain once more.
+    # If there is none at all for this Python, requesting it again is in vain.
     if wanted.version is None and not any("from versions: none" in match.text for match in matches):
         values["same"] = values["wanted"]
     line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
@@ -118,7 +118,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
 
 
 def parse(text: str) -> Wanted | None:
-    """A requirement as messages write it; None where it is none."""
+    """Parse a requirement in a message; None if invalid."""
     found = re.match(_REQUIREMENT, text.strip().rstrip(".,;:"))
     if found is None:
         return None
@@ -128,7 +128,7 @@ def parse(text: str) -> Wanted | None:
 
 
 def parse_file(text: str) -> Wanted | None:
-    """What a wheel file is of and for; None where the name is none of a wheel."""
+    """Parse the name of a wheel file; None if invalid."""
     file = re.fullmatch(_WHEEL, text)
     if file is None:
         return None
@@ -137,7 +137,7 @@ def parse_file(text: str) -> Wanted | None:
 
 
 def is_elsewhere(platform: str, facts: Facts | None) -> bool:
-    """True for the platform tag of a wheel that another system or processor is needed for: no other Python takes it here."""
+    """True for the platform tag of another system or processor, which no Python accepts here."""
     if platform == "any" or facts is None:
         return False
     system, arch = facts.platform.system, facts.platform.arch
@@ -148,7 +148,7 @@ def is_elsewhere(platform: str, facts: Facts | None) -> bool:
 
 
 def wanted_of(matches: Iterable[Match]) -> Wanted | None:
-    """What was asked for, by the first message that names it."""
+    """The request, by the first message that names it."""
     for match in matches:
         for name in ("requirement", "wheel", "package"):
             text = match.fields.get(name)
@@ -163,7 +163,7 @@ def wanted_of(matches: Iterable[Match]) -> Wanted | None:
 
 
 def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None:
-    """The Python that the messages speak of, else that of the facts."""
+    """Python of the messages, else of the facts."""
     for match in matches:
         for name in ("python", "tag"):
             text = str(match.fields.get(name, ""))
@@ -175,7 +175,7 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None
 
 
 def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> list[str]:
-    """The releases that the index has for this Python: as the message lists them, else as the matrix knows them, within what it says."""
+    """Releases that the index has for this Python: as listed in the message, else known to the matrix within its limits."""
     for match in matches:
         listed = match.fields.get("versions")
         if isinstance(listed, str):
@@ -190,9 +190,9 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
 
 
 def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
-    """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it.
+    """Release that shares the most leading numbers with the requested one; of those the first after it, else the last before it.
 
-    None where one that is offered is what is wanted: then it is not the release that is at fault.
+    None if the request is available: then the release is not the problem.
     """
     aim = _version(wanted.version)
     final = {version: found for version in offered if (found := _version(version)) is not None and not found.is_prerelease}
@@ -223,7 +223,7 @@ def _version(text: str | None) -> Version | None:
 
 
 def _renamed(wanted: Wanted, book: Book) -> str | None:
-    """NVIDIA's wheels of CUDA 13 have no `-cu13` in their names, those before have their CUDA in it."""
+    """Current name of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
     if not wanted.name.startswith("nvidia-"):
         return None
     rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
@@ -240,7 +240,7 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
 
 
 def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> PythonLine | None:
-    """The Python, of those that have wheels of it, that is nearest to the one at hand."""
+    """Python with wheels of it that is nearest to the current one."""
     lines = {line for match in matches for line in _told(match)} or _known(wanted, book)
     if not lines or own in lines:
         return None
@@ -250,7 +250,7 @@ def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Bo
 
 
 def _told(match: Match) -> Iterator[PythonLine]:
-    """Pythons that a message itself names: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
+    """Pythons named in a message: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
     for name in ("tags", "wheel"):
         text = match.fields.get(name)
         if isinstance(text, str):
@@ -261,7 +261,7 @@ def _told(match: Match) -> Iterator[PythonLine]:
 
 
 def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
-    """The releases with wheels that are what is wanted, by the matrix; those that are not final only where one of them is asked for."""
+    """Known releases with wheels that match the request; pre-releases only if one is requested."""
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
     found = [
@@ -284,7 +284,7 @@ def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
 
 
 def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[PythonLine, str]]:
-    """Every CPython that wheels with these tags are for, with their platforms, within what the release requires of it."""
+    """Every CPython of wheels with these tags, with their platforms, within the release's Python limits."""
     lines = [line for line in _LINES if requires is None or within(requires, f"{line[0]}.{line[1]}.99")]
     for tag in tags:
         platform = tag.rpartition("-")[2]
@@ -292,13 +292,13 @@ def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tu
 
 
 def _serves(tag: str, line: PythonLine) -> bool:
-    """True where a wheel with that tag is for that Python."""
+    """True if a wheel with that tag is for that Python."""
     pythons, _, rest = tag.partition("-")
     return serves_python(pythons, rest.partition("-")[0], TargetPython(line, False, "", None))
 
 
 def _index(wanted: Wanted, book: Book) -> str | None:
-    """The options for the index that holds a build with that local version, `+cu118`."""
+    """Options for the index with a build of that local version, `+cu118`."""
     public, _, local = (wanted.version or "").partition("+")
     framework = book.framework_of(wanted.name)
     rows: list[tuple[str, str]] = []
