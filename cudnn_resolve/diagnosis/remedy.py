@@ -11,11 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.apt import apt_values
 from cudnn_resolve.diagnosis.derive_pip import is_of_system
-from cudnn_resolve.diagnosis.library_path import (
-    missing,
-    path_values,
-    place_of,
-)
+from cudnn_resolve.diagnosis.library_path import listed_in, missing, path_values, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
     cuda_of_driver,
@@ -237,7 +233,8 @@ class Remedies:
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
         nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
-        if (nameless or "no-cudnn-wheel" in found) and not any(place_of(library, self.case.facts, self.book) for library in libraries):
+        is_located = any(map(listed_in, matches)) or any(place_of(library, self.case.facts, self.book) for library in libraries)
+        if (nameless or "no-cudnn-wheel" in found) and not is_located:
             found.add("not-in-wheels")
         if self.stack.pip and not self.stack.nccl_wheels()[1:]:
             found.add("one-nccl")
@@ -294,6 +291,8 @@ class Remedies:
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {name: value for match in matches for name in ("numpy_range", "gpgkey") for value in self._clues(name, match)}
         values["image"] = image_of(self.case.matches)
+        architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
+        values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
         # Fields of a message take precedence over derived ones.
         values = self.stack.library_values(matches) | values
         if "needs" in values:

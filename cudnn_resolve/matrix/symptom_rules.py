@@ -57,6 +57,7 @@ FIELDS = frozenset(
             "the_cudnn",
             "the_cuda",
             "the_libraries",
+            "for_gpu",
             "repository_key",
             "repositories",
             "newest_keyring",
