@@ -182,11 +182,11 @@ def _other_gpu(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
     gpus = [(gpu, parsed(Capability.parse, gpu.compute_capability)) for gpu in or_none(facts.gpus) or ()]
     # A compiler names the GPUs it compiles for, which need not be in the machine.
     speaking = [match for match in case.matches if match.symptom.cause in _GPU_CAUSES and not match.symptom.id.startswith("nvcc")]
-    told = set(_capabilities(speaking, case.context.cards, case.book))
-    if not told or not gpus or any(capability is None or capability in told for _, capability in gpus):
+    logged = set(_capabilities(speaking, case.context.cards, case.book))
+    if not logged or not gpus or any(capability is None or capability in logged for _, capability in gpus):
         return None
     there = " and ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({capability})" for gpu, capability in gpus))
-    named = " and ".join(map(str, sorted(told)))
+    named = " and ".join(map(str, sorted(logged)))
     text = f"it mentions a GPU of compute capability {named}, but this machine has {there}"
     return text, Evidence(source="gpus", line=None, text=there)
 
@@ -196,13 +196,13 @@ def _other_driver(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
     if isinstance(facts.driver, Unknown):
         return None
     fields = [match.fields for match in case.matches if match.symptom.role == "context"]
-    told = list(dict.fromkeys(shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if name in shown))
+    logged = list(dict.fromkeys(shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if name in shown))
     here = (facts.driver.version, facts.driver.kernel_module) if facts.driver is not None else ()
     same = {parsed(DriverVersion, version) for version in here}
-    if not told or same & set(told) or (facts.driver is not None and not facts.driver.version):
+    if not logged or same & set(logged) or (facts.driver is not None and not facts.driver.version):
         return None
     now = f"driver {here[0]}" if here else "no driver"
-    return f"it shows driver {told[0]}, but this machine has {now}", Evidence(source="driver", line=None, text=now)
+    return f"it shows driver {logged[0]}, but this machine has {now}", Evidence(source="driver", line=None, text=now)
 
 
 def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:

@@ -59,10 +59,10 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     libraries = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)] if absent else []
     if absent is None or not libraries:
         return found
-    told = _whereabouts(libraries, absent, case)
-    if told is None:
+    conclusion = _whereabouts(libraries, absent, case)
+    if conclusion is None:
         return found
-    cause, more, text, shown = told
+    cause, more, text, shown = conclusion
     return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", [present.match for present in shown[:2]])
 
 
@@ -174,12 +174,12 @@ def _explain_provider(found: Suspects, case: Case) -> Suspects:
 def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
     """The cuDNN is too old although a newer copy is shown: the older one is found first."""
     old = found.get("cudnn_too_old_for_framework")
-    told = (
+    compared = (
         [match for match in old.matches if all(isinstance(match.fields.get(name), CudnnVersion) for name in ("built", "found"))]
         if old
         else []
     )
-    match = next(iter(told), None)
+    match = next(iter(compared), None)
     if old is None or match is None or old.weight < FINDING:
         return found
     built, loaded = match.fields["built"], match.fields["found"]
@@ -325,8 +325,8 @@ def _explain_outdated(found: Suspects, case: Case) -> Suspects:
     component, built = match.fields["component"], match.fields["built"]
     loaded, wanted = (_release_text(component, match.fields[name]) for name in ("found", "built"))
     if old.matches[0] is match:
-        said = f"{component} {loaded} is loaded, but JAX was built against the newer {wanted}"
-        found["cuda_runtime_missing"] = replace(old, summary=said)
+        summary = f"{component} {loaded} is loaded, but JAX was built against the newer {wanted}"
+        found["cuda_runtime_missing"] = replace(old, summary=summary)
     for wheel in case.matches if component != _UNDATED else ():
         if wheel.symptom.id == "context-cuda-wheel" and _wheel_of(wheel.fields["cudawheel"]) == component.lower():
             version = str(wheel.fields["cudawheelversion"])

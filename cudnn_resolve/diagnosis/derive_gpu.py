@@ -51,13 +51,15 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
 
 def consider_setting(found: Suspects, case: Case) -> Suspects:
     """Decide by where the program runs why it sees no GPU: in a container, in a hosted notebook, or on Windows."""
-    told, in_container = found.get("container_gpu_not_passed"), not case.features & _GPU_IN_CONTAINER
-    if told is not None and in_container and "container-start" in case.features:
-        found["container_gpu_not_passed"] = replace(told, weight=max(told.weight, _STARTED), summary=told.summary or _NOT_ASKED)
+    not_passed, in_container = found.get("container_gpu_not_passed"), not case.features & _GPU_IN_CONTAINER
+    if not_passed is not None and in_container and "container-start" in case.features:
+        found["container_gpu_not_passed"] = replace(
+            not_passed, weight=max(not_passed.weight, _STARTED), summary=not_passed.summary or _NOT_ASKED
+        )
         return found
     seen = [found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found]
     unseen = max((suspect for suspect in seen if _is_vague(suspect)), key=lambda suspect: suspect.weight, default=None)
-    if unseen is None or told is not None or any(suspect.weight > unseen.weight for suspect in found.values()):
+    if unseen is None or not_passed is not None or any(suspect.weight > unseen.weight for suspect in found.values()):
         return found
     setting = _setting(unseen, case, in_container=in_container)
     if setting is None:
@@ -93,14 +95,14 @@ def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
     """A report with a CUDA build of PyTorch that sees no GPU, and a driver that may be older than the build needs."""
     unseen = found.get("driver_not_loaded")
     match = next((match for match in unseen.matches if match.symptom.id == "torch-built-with-cuda-sees-none"), None) if unseen else None
-    told = next((match for match in case.matches if match.symptom.id == "context-driver-collected"), None)
-    if unseen is None or match is None or told is None or "toolkit" not in match.fields:
+    reported = next((match for match in case.matches if match.symptom.id == "context-driver-collected"), None)
+    if unseen is None or match is None or reported is None or "toolkit" not in match.fields:
         return found
-    cuda, driver = CudaVersion(match.fields["toolkit"]), told.fields["driver"]
+    cuda, driver = CudaVersion(match.fields["toolkit"]), reported.fields["driver"]
     least = case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
     if least is not None and driver < least:
         text = f"PyTorch is built for CUDA {cuda}, which needs driver {least} or newer; driver {driver} is installed"
-        return strengthened(found, "driver_too_old", unseen, 24, text, [told])
+        return strengthened(found, "driver_too_old", unseen, 24, text, [reported])
     return found
 
 

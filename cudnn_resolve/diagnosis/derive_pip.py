@@ -43,9 +43,9 @@ _Key = tuple[tuple[int, ...], str]
 def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     """Locate the requested version in pip's list of versions."""
     for match in case.matches:
-        told = _verdict(match) if match.symptom.id == _LISTED else None
-        if told is not None:
-            cause, weight, summary = told
+        verdict = _verdict(match) if match.symptom.id == _LISTED else None
+        if verdict is not None:
+            cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
             found[cause] = Suspect(cause=cause, weight=weight, matches=tuple(dict.fromkeys((match, *before))), summary=summary)
     if set(found) == {_MAJOR} and all(match.symptom.id == _NOTICE for match in found[_MAJOR].matches):
@@ -62,8 +62,8 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     if pin is None or not names or any(re.search(_OF_STACK, name) or case.book.package(name) is not None for name in names):
         return found
     rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
-    said = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
-    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=said)}
+    summary = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
+    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
 
 
 def _verdict(match: Match) -> tuple[str, float, str] | None:
@@ -114,9 +114,9 @@ def interpret_wheel_tags(found: Suspects, case: Case) -> Suspects:
     suspect = found.get(_PYTHON)
     if suspect is None or suspect.summary is not None or suspect.matches[0].symptom.id not in _OPEN:
         return found
-    told, is_sure = _of_file(suspect.matches, case) or _of_releases(suspect.matches, case) or (None, False)
-    if told is not None:
-        found[_PYTHON] = replace(suspect, summary=told, weight=max(suspect.weight, _DECIDED) if is_sure else suspect.weight)
+    summary, is_sure = _of_file(suspect.matches, case) or _of_releases(suspect.matches, case) or (None, False)
+    if summary is not None:
+        found[_PYTHON] = replace(suspect, summary=summary, weight=max(suspect.weight, _DECIDED) if is_sure else suspect.weight)
     return found
 
 
@@ -155,8 +155,8 @@ def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | Non
     fits = [platform for line, platform in pairs if line == own]
     if not fits:
         lines = sorted({line for line, _ in pairs})
-        told = f"{wanted.text} has no wheel for Python {own[0]}.{own[1]}: its wheels are for Python {_shown(lines)}"
-        return (told, True) if lines else None
+        summary = f"{wanted.text} has no wheel for Python {own[0]}.{own[1]}: its wheels are for Python {_shown(lines)}"
+        return (summary, True) if lines else None
     of = f"{wanted.text} has wheels for Python {own[0]}.{own[1]}"
     if case.facts is None:
         return f"{of}: they do not fit this system, or the index lacks them", False
@@ -167,9 +167,9 @@ def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | Non
 
 def _own(matches: Iterable[Match], case: Case) -> PythonLine | None:
     """Python of the messages or the facts, else the only one in the log."""
-    told = own_line(matches, case.facts)
+    own = own_line(matches, case.facts)
     shown = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
-    return told or (shown.pop() if len(shown) == 1 else None)
+    return own or (shown.pop() if len(shown) == 1 else None)
 
 
 def _shown(lines: Sequence[PythonLine]) -> str:

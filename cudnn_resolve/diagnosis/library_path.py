@@ -43,7 +43,7 @@ def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
     if not missing:
         return others
     files = ", ".join(f"libcudnn_{part}.so.{copy.soname}" for part in missing)
-    return (f"incomplete: {files} {'is' if len(missing) == 1 else 'are'} missing", *others)
+    return (f"incomplete: {files} {'is' if len(missing) == 1 else 'are'} not there", *others)
 
 
 def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:

@@ -145,8 +145,8 @@ def unwrapped(text: str) -> str:
         found = _of_json(text)
         text = text if found is None else found
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
-        said = [value.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for value in _LOGFMT.findall(text)]
-        text = " ".join(said) + "; " + _LOGFMT.sub(" ", text) if said else text
+        values = [value.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for value in _LOGFMT.findall(text)]
+        text = " ".join(values) + "; " + _LOGFMT.sub(" ", text) if values else text
     return _unescaped(text)
 
 
@@ -174,8 +174,8 @@ def _of_json(text: str) -> str | None:
 def _said(held: dict[str, object]) -> str | None:
     """Message of one JSON entry, possibly empty; None without one."""
     texts = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str)]
-    said = dict.fromkeys(text for text in texts if text.strip())
-    return "\n".join(text.rstrip("\n") for text in said) if texts else None
+    messages = dict.fromkeys(text for text in texts if text.strip())
+    return "\n".join(text.rstrip("\n") for text in messages) if texts else None
 
 
 class _Wrap(NamedTuple):
@@ -235,11 +235,11 @@ def formed(text: str) -> Formed:
         at = last + 1
     quoted = quoted_lines([message for _, message, _ in out])
     out = [(head, "" if at in quoted else message, number) for at, (head, message, number) in enumerate(out)] if quoted else out
-    said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
+    joined = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
     first = out[min(quoted)][2] if quoted else 0
     passed_over = {out[at][2] for at in quoted}
     maybe = [found for found in maybe if found[0] not in passed_over]
-    return Formed(said, [number for _, _, number in out], maybe, _is_one(log), first)
+    return Formed(joined, [number for _, _, number in out], maybe, _is_one(log), first)
 
 
 def _is_one(log: _Log) -> bool:
@@ -278,11 +278,11 @@ def _pieces(log: _Log, at: int, last: int, *, soft: bool) -> list[str]:
 
 def _common(lines: Sequence[str]) -> re.Pattern[str] | None:
     """The common prefix that most lines have."""
-    said = [line for line in lines if line.strip()]
-    if len(said) < 2:
-        return next((pattern for pattern in _COMMON_PREFIXES[:1] if said and pattern.match(said[0])), None)
+    filled = [line for line in lines if line.strip()]
+    if len(filled) < 2:
+        return next((pattern for pattern in _COMMON_PREFIXES[:1] if filled and pattern.match(filled[0])), None)
     for pattern in _COMMON_PREFIXES:
-        if sum(pattern.match(line) is not None for line in said) > 0.6 * len(said):
+        if sum(pattern.match(line) is not None for line in filled) > 0.6 * len(filled):
             return pattern
     return None
 
@@ -313,14 +313,14 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
     found = []
     if full and _NARROWEST <= longest <= _WIDEST and len(full) >= 0.4 * near:
         shapes = {_DIGITS.sub("", log.lines[at]) for at in full}
-        fresh = any(MESSAGE_START.match(said[0]) for _, said in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
+        fresh = any(MESSAGE_START.match(messages[0]) for _, messages in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
         many = len(shapes) > 2 and len(full) >= 0.7 * near
         hard = _Wrap(longest, soft=False, sure=many or (longest in _USUAL and len(shapes) > 1 and len(full) == near and not fresh))
         found.append(hard)
         if hard.sure:
             return (hard,)
     # Wrapping between words does not split a word that is longer than a line.
-    widest = max((size for size, (_, said) in zip(sizes, log.parts, strict=True) if " " in said[0].strip()), default=0)
+    widest = max((size for size, (_, messages) in zip(sizes, log.parts, strict=True) if " " in messages[0].strip()), default=0)
     width = next((width for width in _WIDTHS if width >= widest), 0)
     if widest >= _NARROWEST and width - widest < _RAGGED:
         breaks = [at for at in range(len(sizes) - 1) if _goes_on_softly(log, at, width)]
@@ -346,8 +346,8 @@ def _goes_on_softly(log: _Log, at: int, width: int) -> bool:
 
 
 def _may_go_on(log: _Log, at: int) -> bool:
-    (head, said), (next_head, following) = log.parts[at : at + 2]
-    return len(said) == 1 and bool(following[0].strip()) and bool(head) >= bool(next_head) and not _TABLE.search(log.lines[at])
+    (head, messages), (next_head, following) = log.parts[at : at + 2]
+    return len(messages) == 1 and bool(following[0].strip()) and bool(head) >= bool(next_head) and not _TABLE.search(log.lines[at])
 
 
 def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:

@@ -98,8 +98,8 @@ def shape_of(raw: bytes) -> bytes:
 def joined(line: Line, span: int) -> str:
     """Join a line and the `span - 1` lines after it, without a launcher's prefixes and the lines of other ranks."""
     after = line.following(12 * span)
-    rest = [said for head, said in after if head and _same(head, line.head)] if line.head else []
-    rest = rest or [said for _, said in after]
+    rest = [message for head, message in after if head and _same(head, line.head)] if line.head else []
+    rest = rest or [message for _, message in after]
     prefix = _PREFIX.match(line.text)
     if prefix:
         rest = [text[found.end() :] for text in rest if (found := _PREFIX.match(text)) and _same(found[0], prefix[0])] or rest
@@ -178,9 +178,9 @@ class Scanner:
     def _new(self, pieces: list[bytes], stop: int, tail: int) -> Iterator[Line]:
         """Lines of a block that may match; from `tail` on also those with known shapes, since the log ends there."""
         idle = self._idle
-        told = b"\n".join(pieces[:stop])
-        drawn = told.count(b"\r")
-        shapes = told.translate(None, _SAME).split(b"\n") if stop else []
+        examined = b"\n".join(pieces[:stop])
+        drawn = examined.count(b"\r")
+        shapes = examined.translate(None, _SAME).split(b"\n") if stop else []
         base, over, last = self.lines, 0, 0
         for at in [place for place, shape in enumerate(shapes) if shape not in idle or place >= tail]:
             if drawn:

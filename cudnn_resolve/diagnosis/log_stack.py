@@ -110,11 +110,11 @@ def cuda_majors(case: Case, book: Book) -> frozenset[int]:
     common = frozenset.intersection(*left) if left else frozenset()
     if left:
         return common
-    told = frozenset(
+    majors = frozenset(
         int(hit[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for hit in re.finditer(_TEXT, match.text)
     )
-    told = frozenset(major for major in told if 8 <= major <= 13)
-    return told if len(told) == 1 else frozenset()
+    majors = frozenset(major for major in majors if 8 <= major <= 13)
+    return majors if len(majors) == 1 else frozenset()
 
 
 def majors_of(library: Library, book: Book) -> frozenset[int]:
@@ -204,15 +204,15 @@ def served(framework: str, case: Case, *, machine_code: bool = False) -> Served 
 def driver_of(case: Case) -> DriverVersion | None:
     """Driver version in the log."""
     fields = (match.fields for match in case.matches if match.symptom.role == "context")
-    told = {shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if isinstance(shown.get(name), DriverVersion)}
-    return next(iter(told)) if len(told) == 1 else None
+    versions = {shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if isinstance(shown.get(name), DriverVersion)}
+    return next(iter(versions)) if len(versions) == 1 else None
 
 
 def cuda_of_driver(case: Case) -> CudaVersion | None:
     """Newest CUDA of the driver according to the log: from nvidia-smi's table, or PyTorch's `10010`."""
     names = {"context-smi-table": "cuda", "torch-driver-too-old": "found"}
-    told = (match.fields.get(names[match.symptom.id]) for match in case.matches if match.symptom.id in names)
-    return min((version for version in told if isinstance(version, CudaVersion)), default=None)
+    versions = (match.fields.get(names[match.symptom.id]) for match in case.matches if match.symptom.id in names)
+    return min((version for version in versions if isinstance(version, CudaVersion)), default=None)
 
 
 def _serves_gpu(build: Build, gpu: Capability, *, machine_code: bool) -> bool:

@@ -214,9 +214,9 @@ def _agrees(build: Build, cuda: CudaVersion | None, cudnn: CudnnVersion | None) 
     return cudnn is None or build.cudnn is None or cudnn.major == build.cudnn.major
 
 
-def _finer(told: CudnnVersion | None, known: CudnnVersion | None) -> CudnnVersion | None:
+def _finer(reported: CudnnVersion | None, known: CudnnVersion | None) -> CudnnVersion | None:
     """The cuDNN it was built with: the reported one, or the tables' more exact one if only a major is reported."""
-    return known if told is None or (known is not None and len(told.parts) == 1) else told
+    return known if reported is None or (known is not None and len(reported.parts) == 1) else reported
 
 
 def _declared(seen: InstalledFramework, builds: Iterable[Build], facts: Facts, book: Book) -> tuple[str, ...]:

@@ -75,8 +75,8 @@ def _whereabouts(machine: Inspection, major: int) -> tuple[str, str]:
     if same:
         why = "; ".join((*faults_of(same[0], machine.book), *lacks_of(same[0])))
         cause = "cudnn_sublibrary_mix" if faults_of(same[0], machine.book) else "cudnn_missing"
-        told = f"cuDNN {same[0].version} is in {same[0].path}, which the loader searches, but cannot be opened"
-        return cause, f"{told}: {why}" if why else f"{told}; `ldd {same[0].path}/libcudnn.so.{major}` shows what it lacks"
+        text = f"cuDNN {same[0].version} is in {same[0].path}, which the loader searches, but cannot be opened"
+        return cause, f"{text}: {why}" if why else f"{text}; `ldd {same[0].path}/libcudnn.so.{major}` shows what it lacks"
     if other:
         return "cudnn_major_mismatch", f"cuDNN {other.version} is installed, whose files have other names"
     return "" if isinstance(machine.facts.cudnn, Unknown) else "cudnn_missing", ""
@@ -127,12 +127,12 @@ def _mixed(machine: Inspection) -> Iterator[Finding]:
 
 def _outer_alone(machine: Inspection, copy: CudnnCopy) -> Iterator[Finding]:
     """Package that bundles libcudnn without its parts, which are then opened by name (CTranslate2 4.5 to 4.6.2)."""
-    told = [
+    problems = [
         problem
         for problem in machine.facts.problems
         if "none of its parts can be opened" in problem.why and (copy.path or "?") in problem.why
     ]
-    if not told:
+    if not problems:
         return
     major = copy.soname or 0
     others = [copy for copy in machine.cudnn if copy.parts != () and copy.path]
@@ -154,7 +154,7 @@ def _outer_alone(machine: Inspection, copy: CudnnCopy) -> Iterator[Finding]:
     mend = f"make them visible to {named.name}" if named and same is not None else "install them where it finds them"
     remedy = as_declared(named, mend) if named else ()
     severity = "warning" if machine.driver_absent else "error"
-    yield finding(cause, severity, 0.93, summary, *(fact(problem.what, problem.why) for problem in told), remedy=remedy)
+    yield finding(cause, severity, 0.93, summary, *(fact(problem.what, problem.why) for problem in problems), remedy=remedy)
 
 
 def _reinstalled(machine: Inspection, copy: CudnnCopy) -> Iterator[Remedy]:

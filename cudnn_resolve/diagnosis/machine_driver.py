@@ -162,8 +162,8 @@ def _forward(machine: Inspection) -> Iterator[Finding]:
     """Forward-compatibility libcuda on the loader path of a GPU that does not support it."""
     place = next((directory for directory in (*machine.loader.ld_library_path, *machine.loader.ldconfig) if is_compat(directory)), None)
     names = [gpu.name for gpu in machine.gpus if gpu.name and (card := machine.book.card(gpu.name)) and card.kind == "geforce"]
-    told = any(problem.what == "cuInit" and _status(problem.why) == _NOT_SUPPORTED for problem in machine.facts.problems)
-    if place is not None and names and not told:
+    is_reported = any(problem.what == "cuInit" and _status(problem.why) == _NOT_SUPPORTED for problem in machine.facts.problems)
+    if place is not None and names and not is_reported:
         summary = f"the loader finds libcuda in {place}, a forward-compatibility package, which {names[0]} does not support"
         yield finding("forward_compat_hw", "error", 0.85, summary, fact("loader", place), fact("gpus", names[0]))
 

@@ -29,9 +29,9 @@ def _shared_files(machine: Inspection) -> Iterator[Finding]:
             slots.setdefault(slot, []).append(name)
     cuda = {framework.name: framework.cuda for framework in machine.installed}
     cpu = CPU_PACKAGES | {framework.name for framework in machine.installed if framework.is_cpu}
-    told = {problem.what.removeprefix(_PIP) for problem in machine.facts.problems if "overwritten" in problem.why}
+    reported = {problem.what.removeprefix(_PIP) for problem in machine.facts.problems if "overwritten" in problem.why}
     for names in map(sorted, slots.values()):
-        if told & set(names) or len(names) < 2:
+        if reported & set(names) or len(names) < 2:
             continue
         cudnn = any("cudnn" in name for name in names)
         unlike = len({(machine.pip[name], name in cpu, cuda.get(name)) for name in names}) > 1

@@ -47,8 +47,8 @@ def _variants(machine: Inspection, torch: str, name: str, version: str) -> Itera
     if not ours or theirs is None or ours == theirs:
         return
     without = theirs == "0"
-    told = "without CUDA: its operators do not run on the GPU" if without else f"for CUDA {theirs}: its import fails"
-    summary = f"torch {torch} is built for CUDA {ours}, but {name} {version} {told}"
+    difference = "without CUDA: its operators do not run on the GPU" if without else f"for CUDA {theirs}: its import fails"
+    summary = f"torch {torch} is built for CUDA {ours}, but {name} {version} {difference}"
     yield finding(_CAUSE, "warning" if without else "error", 0.9, summary, *machine.pip_facts(name, "torch"))
 
 

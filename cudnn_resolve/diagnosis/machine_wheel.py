@@ -47,14 +47,19 @@ def _cudnn_of_wheels(machine: Inspection) -> Iterator[Finding]:
         if found:
             major = all(version.major != built.major for version in found.values())
             cause = "cudnn_major_mismatch" if major else "cudnn_too_old_for_framework"
-            told = f"the installed cuDNN is {'another major version' if major else 'an older minor release'}: {what}"
+            difference = f"the installed cuDNN is {'another major version' if major else 'an older minor release'}: {what}"
         elif _is_lacking(machine, framework) or not _has_cuda(machine, framework):
             continue  # one finding is enough
         else:
-            cause, told = "cudnn_missing", "no copy of cuDNN is installed"
+            cause, difference = "cudnn_missing", "no copy of cuDNN is installed"
         evidence = (fact("packages.pip", framework.label), *((fact("cudnn", what),) if found else ()))
         yield finding(
-            cause, "error", 0.9, f"{framework.label} is built with cuDNN {built}, but {told}", *evidence, remedy=as_declared(framework)
+            cause,
+            "error",
+            0.9,
+            f"{framework.label} is built with cuDNN {built}, but {difference}",
+            *evidence,
+            remedy=as_declared(framework),
         )
 
 
@@ -105,8 +110,8 @@ def _takes_from_outside(machine: Inspection, framework: Installed) -> bool:
 
 def _is_lacking(machine: Inspection, framework: Installed) -> bool:
     """True if `_lacking` reports a framework."""
-    told = machine.facts.packages.requires.get(framework.name)
-    return bool(told) and any(each.framework is framework and each.version is None for each in _declared(machine))
+    declared = machine.facts.packages.requires.get(framework.name)
+    return bool(declared) and any(each.framework is framework and each.version is None for each in _declared(machine))
 
 
 def _has_cuda(machine: Inspection, framework: Installed) -> bool:
@@ -186,8 +191,8 @@ def _other_versions(machine: Inspection) -> Iterator[Finding]:
     """NVIDIA wheels in other versions than declared: a note if the ABI allows it, else a warning."""
     differ = [declared for declared in _declared(machine) if declared.version is not None]
     fine = [declared for declared in differ if _accepts(machine, declared)]
-    told = ("nvidia-cudnn", *(("nvidia-nvjitlink",) if any(_linker(machine)) else ()))
-    rest = [declared for declared in differ if declared not in fine and not declared.wanted.name.startswith(told)]
+    elsewhere = ("nvidia-cudnn", *(("nvidia-nvjitlink",) if any(_linker(machine)) else ()))
+    rest = [declared for declared in differ if declared not in fine and not declared.wanted.name.startswith(elsewhere)]
     if fine:
         some = "1 NVIDIA package differs" if len(fine) == 1 else f"{len(fine)} NVIDIA packages differ"
         summary = f"{some} from what a framework declares, within what its libraries accept: {_first(fine)}"

@@ -90,8 +90,8 @@ class Reader:
             yield from found
 
     def _line(self, line: Line) -> None:
-        found, begun, said = self._look(line, line.text)
-        if said:
+        found, begun, is_specific = self._look(line, line.text)
+        if is_specific:
             if self._enough(line):
                 self._scanner.forget(line)
             return
@@ -120,7 +120,7 @@ class Reader:
                 self.quoted_from = self.quoted_from or self._number(line.number)
             return False, False, False
         low = text.lower()
-        found = begun = said = False
+        found = begun = is_specific = False
         tried: set[int] = set()
         near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
         for anchor in (*near, *self._index.always):
@@ -139,9 +139,9 @@ class Reader:
                 begun |= span > 1
                 for fields, at in form.find(message, low if message is text else message.lower(), across):
                     found = True
-                    said |= form.symptom.id not in _FAILED
+                    is_specific |= form.symptom.id not in _FAILED
                     self._keep(form.symptom, line, (message, at, across or ((len(text),) if message != text else ())), fields)
-        return found, begun, said
+        return found, begun, is_specific
 
     def _keep(self, symptom: Symptom, line: Line, place: tuple[str, int, tuple[int, ...]], fields: dict[str, Any]) -> None:
         """Keep a match, with the user's line on which it starts if the message was joined from several."""

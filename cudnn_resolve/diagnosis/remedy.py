@@ -127,7 +127,7 @@ class Remedies:
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
-        is_open = is_told = is_mended = False
+        is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
                 row.cause != finding.cause
@@ -139,12 +139,12 @@ class Remedies:
             if text is None or (row.command is not None and command is None):
                 continue
             if command is not None and not is_known(command):
-                is_alternative = is_told and text.startswith("or ")
+                is_alternative = is_offered and text.startswith("or ")
                 is_open = is_open or not (
                     is_alternative or finding.cause.startswith("pip_") or _OTHER in features or self._is_of_another(matches)
                 )
                 continue
-            is_told, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
+            is_offered, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
             if command is not None and command.startswith(_OURS) and self.case.facts is None:
                 yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
@@ -166,12 +166,12 @@ class Remedies:
         if framework is None or (line is not None and line < _OLDEST_PYTHON) or "jetson" in case.features:
             return
         machine_code = cause == "gpu_arch_too_new_for_build"
-        is_told = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
+        is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
         if cause in _OF_GPU and not case.context.capabilities:
             if self._is_windows():
                 yield Remedy(text="find the GPU's compute capability: a build must have code for it", command=_WHICH_GPU)
                 return
-        elif cause in _OF_MACHINE and is_told and (found := served(framework, case, machine_code=machine_code)) is not None:
+        elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
             if found.build is None:
                 text = f"no known build of {found.title} runs on {found.known}"
                 ways = "use NVIDIA's container, compile it on this machine, or change one of these"
@@ -259,8 +259,8 @@ class Remedies:
                 folded = match.text.casefold()
                 yield from (value for word, value in clue.values.items() if word in folded or word == "*")
             elif clue.field in match.fields:
-                told = str(match.fields[clue.field]).casefold()
-                yield from (value for word, value in clue.values.items() if word in (told, "*"))
+                text = str(match.fields[clue.field]).casefold()
+                yield from (value for word, value in clue.values.items() if word in (text, "*"))
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
         """Framework of the last frame in the traceback before a finding."""
@@ -271,8 +271,8 @@ class Remedies:
 
     def _is_of_another(self, matches: Sequence[Match]) -> bool:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
-        said = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
-        named = self._of_traceback(matches) or next(said, None)
+        printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
+        named = self._of_traceback(matches) or next(printed_by, None)
         return named is not None and self.book.framework_of(named) is None and _framework(named, self.book) is None
 
     def _values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
@@ -367,18 +367,20 @@ class Remedies:
         if self._is_of_another(matches):
             return []
         frameworks = self.stack.frameworks
-        told = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
+        versions = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
         named = [*(match.symptom.framework for match in matches), self._of_traceback(matches)]
         asked = [framework for name in named if (framework := _framework(name, self.book))]
         lines = {match.line for match in matches}
         beside = (match for match in self.case.matches if match.line in lines)  # which show more of a long line
         guess = [value for match in (*matches, *beside) for value in self._clues("framework", match)][:1]
-        chosen = self._meant(cause, matches, [name for name in guess if name in told]) or list(dict.fromkeys((*asked, *told))) or guess
+        chosen = (
+            self._meant(cause, matches, [name for name in guess if name in versions]) or list(dict.fromkeys((*asked, *versions))) or guess
+        )
         out = []
         for framework in chosen[:4]:
             package = next((name for name, _ in frameworks if self.book.framework_of(name) == framework), framework)
             plain = framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
-            version = told.get(framework)
+            version = versions.get(framework)
             out.append(f"{plain}=={version.partition('+')[0]}" if version and not free else plain)
         return out
 

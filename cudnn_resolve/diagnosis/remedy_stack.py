@@ -43,8 +43,8 @@ class KnownStack:
         values = {}
         beside = {suffix_of(name) for name in self.pip if self.book.component(name) is not None} | self._cuda_of_frameworks()
         libraries = list(missing(matches))
-        told = {wheel_component(library) for library in libraries if library.major is not None}
-        libraries = [library for library in libraries if library.major is not None or wheel_component(library) not in told]
+        versioned = {wheel_component(library) for library in libraries if library.major is not None}
+        libraries = [library for library in libraries if library.major is not None or wheel_component(library) not in versioned]
         beside |= {"cu13"} if "" in beside else set()
         beside = beside or {f"cu{major}" for major in self.majors if len(self.majors) == 1}
         beside = beside or {f"cu{major}" for match in matches for major in _MADE_FOR.findall(match.text)} or self._cuda_of_log()
@@ -107,9 +107,9 @@ class KnownStack:
 
     def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:
         """True if installed packages, or those in the log, are for CUDA 13 and none is for CUDA 12."""
-        told = [*(match.text for match in matches), *(name for name, _ in self.frameworks), *self.pip]
+        texts = [*(match.text for match in matches), *(name for name, _ in self.frameworks), *self.pip]
         of = {
-            major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", text) for text in told)
+            major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", text) for text in texts)
         }
         return of == {"13"}
 
@@ -132,15 +132,15 @@ class KnownStack:
         """CUDA of this machine's toolkit, if there is one; else the only one that its driver runs."""
         if self.facts is None:
             return set()
-        told = {toolkit.version.partition(".")[0] for toolkit in or_none(self.facts.cuda_toolkits) or () if toolkit.version}
+        majors = {toolkit.version.partition(".")[0] for toolkit in or_none(self.facts.cuda_toolkits) or () if toolkit.version}
         driver = or_none(self.facts.driver)
-        if not told and driver is not None and (driver.cuda or "").startswith("11."):
+        if not majors and driver is not None and (driver.cuda or "").startswith("11."):
             return {"cu11"}
-        return {f"cu{major}" for major in told} if len(told) == 1 else set()
+        return {f"cu{major}" for major in majors} if len(majors) == 1 else set()
 
     def toolkit(self) -> str | None:
         """CUDA that the known PyTorch was built with, for compiling extensions."""
         version = next((version for name, version in self.frameworks if name == "torch"), "")
-        told = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
-        build = build_of("torch", version, self.book) if not told and "+" not in version else None
-        return f"{told[1]}.{told[2]}" if told else build.cuda.line if build and build.cuda else None
+        local = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
+        build = build_of("torch", version, self.book) if not local and "+" not in version else None
+        return f"{local[1]}.{local[2]}" if local else build.cuda.line if build and build.cuda else None

@@ -39,7 +39,7 @@ def test_a_gpu_that_this_machine_does_not_have_is_told() -> None:
     pip = {"packages": {"pip": {"torch": "2.6.0+cu124", "jax": "0.4.30"}}, "driver": {"version": "580.82.07"}}
     first = _with(SM120, gpus=[T4], **pip)[0]
     assert first.cause == "gpu_arch_too_new_for_build"
-    assert "compute capability 12.0, and this machine has Tesla T4 (7.5)" in str(first.undecided)
+    assert "compute capability 12.0, but this machine has Tesla T4 (7.5)" in str(first.undecided)
     assert "--no-facts" in str(first.undecided)
     # A plan for this machine would be a plan for another one.
     assert first.remedy[0] == Remedy(text="install a build that has code for this GPU", command="cudnn-resolve apply -f torch")
@@ -50,7 +50,7 @@ def test_a_gpu_that_this_machine_does_not_have_is_told() -> None:
 def test_a_driver_that_is_not_this_machines_is_told() -> None:
     table = "| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 11.4     |\n"
     old = "RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version\n"
-    assert "shows driver 470.57.02, and this machine has driver 550.54.15" in str(
+    assert "shows driver 470.57.02, but this machine has driver 550.54.15" in str(
         _with(table + old, driver={"version": "550.54.15"})[0].undecided
     )
     assert "contradicts" not in str(_with(table + old, driver={"version": "470.57.2"})[0].undecided)
