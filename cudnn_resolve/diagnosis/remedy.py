@@ -33,7 +33,7 @@ from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
 _WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
@@ -338,6 +338,9 @@ class Remedies:
         cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda}
+        found["to_driver"] = self._driver_wanted(builds[0].cuda if builds else None, named)
+        tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
+        found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
         if self._needs_cudnn(framework, matches):
             found["the_libraries"] = f"{cuda} and {cudnn}"
         if named is not None:
@@ -345,6 +348,13 @@ class Remedies:
             beside = cudnn_beside(framework, named, self.book) if framework else None
             found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
         return found
+
+    def _driver_wanted(self, built: CudaVersion | None, named: str | None) -> str:
+        """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
+        cuda = built or (CudaVersion(named) if named else None)
+        oldest = (self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)) if cuda is not None else None
+        current = driver_of(self.case)
+        return f" to {oldest} or newer" if oldest is not None and (current is None or current < oldest) else ""
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
         """True if the finding's lines name cuDNN, or builds of the framework were made with it."""

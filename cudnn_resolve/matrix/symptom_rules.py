@@ -57,6 +57,8 @@ FIELDS = frozenset(
             "the_cudnn",
             "the_cuda",
             "the_libraries",
+            "to_driver",
+            "tf_keras",
             "for_gpu",
             "repository_key",
             "repositories",
