@@ -1,12 +1,12 @@
-"""What a log and the facts tell of the machine: GPUs, frameworks, copies of cuDNN, and the features that symptoms and remedies ask for."""
+"""The machine shown by a log and the facts: GPUs, frameworks, copies of cuDNN, and features that symptoms and remedies depend on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
+from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched
 from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
-from cudnn_resolve.diagnosis.place import faults_of, is_outer_alone, is_searched
 from cudnn_resolve.diagnosis.specifier import is_version, parsed, within
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
@@ -15,46 +15,46 @@ from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 _NEWEST = Capability(10, 0)
-"""From here on a GPU is newer than what most builds hold code for."""
+"""Capability from which most builds have no code for a GPU."""
 _OLDEST = Capability(7, 5)
-"""Below this a GPU is older than what the newest builds hold code for."""
+"""Capability below which the newest builds have no code for a GPU."""
 _AMPERE = Capability(8, 0)
 _PASCAL = Capability(6, 0)
 _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
-"""Causes whose lines name a cuDNN that is wanted, not one that is there."""
+"""Causes whose lines name a required cuDNN, not an installed one."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
-"""Symptoms whose lines name both."""
+"""Symptoms whose lines name a required and an installed cuDNN."""
 _SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), ("pip-cudnn-other-major",))
-"""Symptoms that name a cuDNN that is there; and those that do it as what was found."""
+"""Symptoms that name an installed cuDNN; and those that name it in the field `found`."""
 FILES_LISTED = "files-listed"
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
 _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
-"""How `ls -l` begins a line with a file or a link."""
+"""Start of a line of `ls -l` for a file or link."""
 _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
-"""How a message names a file that the user is to provide."""
+"""Wording for a file that the user should provide."""
 _COMPOSED = r"(?!(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
-"""How `docker compose` begins a line: the container's name."""
+"""Prefix of `docker compose`: the container's name."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
 """Symptoms of TensorFlow's notice that it finds no CUDA runtime."""
 _GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
-"""With any of these a GPU is there, or is meant to be."""
+"""With any of these features a GPU is present, or should be."""
 
 
 def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None) -> Context:
-    """The context of a log, on the machine of the facts where it is known."""
+    """Context of a log, completed by the facts."""
     matches = list(matches)
     pip = (or_none(facts.packages.pip) or {}) if facts is not None else {}
     installed = ((name, version) for name, version in pip.items() if book.framework_of(name) is not None)
     frameworks = tuple(dict.fromkeys((*_frameworks(matches), *installed)))
-    cards = tuple(dict.fromkeys(one.fields["card"] for one in matches if "card" in one.fields))
-    wanted = {one.line for one in matches if one.symptom.cause in _WANTS or one.symptom.id in _ASKS}
-    shown = [one for one in matches if one.line not in wanted or one.symptom.id in _ASKS]
+    cards = tuple(dict.fromkeys(match.fields["card"] for match in matches if "card" in match.fields))
+    wanted = {match.line for match in matches if match.symptom.cause in _WANTS or match.symptom.id in _ASKS}
+    shown = [match for match in matches if match.line not in wanted or match.symptom.id in _ASKS]
     capabilities = (*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ()))
     return Context(
         capabilities=capabilities,
         frameworks=frameworks,
-        builds=tuple(one for name, version in frameworks if (one := build_of(name, version, book)) is not None),
+        builds=tuple(build for name, version in frameworks if (build := build_of(name, version, book)) is not None),
         cudnn=(*_present(shown), *(_copies(facts, book) if facts is not None else ())),
         cards=cards,
         made_for=tuple(_made_for(matches)),
@@ -63,87 +63,87 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
 
 
 def _made_for(matches: Iterable[Match]) -> Iterable[CodeTarget]:
-    """The GPU code that the log's own build was made for, without lines that are commented out."""
-    for one in matches:
-        if "made" in one.fields and not one.text.lstrip().startswith(("#", "//")):
-            yield from one.fields["made"]
+    """GPU code that the log's own build was compiled for, ignoring commented lines."""
+    for match in matches:
+        if "made" in match.fields and not match.text.lstrip().startswith(("#", "//")):
+            yield from match.fields["made"]
 
 
 def _unknown(capabilities: Iterable[Capability], matches: Iterable[Match], book: Book) -> Iterable[Capability]:
-    """The capabilities that the newest CUDA of a log, where that is an old one, has no compiler for."""
-    named: list[CudaVersion] = [one.fields["toolkit"] for one in matches if one.symptom.id == "context-cuda-old"]
-    for one in capabilities if named else ():
-        row = book.architecture(one)
+    """Capabilities that an old CUDA, the newest in the log, cannot compile for."""
+    named: list[CudaVersion] = [match.fields["toolkit"] for match in matches if match.symptom.id == "context-cuda-old"]
+    for capability in capabilities if named else ():
+        row = book.architecture(capability)
         if row is not None and max(named).parts[:2] < row.cuda_first.parts[:2]:
-            yield one
+            yield capability
 
 
 def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Match, ...]:
-    """The matches that mean something for the releases at hand; one of a framework that is there only outside its versions says nothing."""
+    """Matches that apply to the known releases: a row for other versions of a framework does not."""
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
         for framework in {name, book.framework_of(name) or name}:
             known.setdefault(framework, []).append(version)
-    return tuple(one for one in matches if _is_meant(one, known))
+    return tuple(match for match in matches if _is_meant(match, known))
 
 
 def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:
-    """True also where no release is known: then the message itself is the better witness."""
+    """True if a row applies, also if no release is known: then the message itself is the better evidence."""
     symptom = match.symptom
     if symptom.versions is None or symptom.framework is None:
         return True
-    versions = [one for one in known.get(symptom.framework, ()) if is_version(one)]
-    return not versions or any(within(symptom.versions, one) for one in versions)
+    versions = [version for version in known.get(symptom.framework, ()) if is_version(version)]
+    return not versions or any(within(symptom.versions, version) for version in versions)
 
 
 def _frameworks(matches: Iterable[Match]) -> Iterable[tuple[str, str]]:
-    for one in matches:
-        if one.symptom.id.startswith("context-framework"):
-            name = one.fields["package"].lower().replace("_", "-")
-            yield ("torch" if name == "pytorch" else name), one.fields["version"].rstrip(".-+")
+    for match in matches:
+        if match.symptom.id.startswith("context-framework"):
+            name = match.fields["package"].lower().replace("_", "-")
+            yield ("torch" if name == "pytorch" else name), match.fields["version"].rstrip(".-+")
 
 
 def build_of(name: str, version: str, book: Book) -> Build | None:
-    """The build with CUDA that a release of a framework is: the one that its local version names, else that of the default index."""
+    """CUDA build of a framework release: the one named by its local version, else that of the default index."""
     framework = book.framework_of(name)
     public, _, local = version.partition("+")
     builds = book.framework(framework).builds if framework is not None else ()
-    found = [one for one in builds if one.version == public and one.cuda is not None]
-    found = [one for one in found if one.package == name] or found
-    exact = [one for one in found if local and one.variant == local]
-    return next(iter(exact or [one for one in found if one.index == "default"] or found), None)
+    found = [build for build in builds if build.version == public and build.cuda is not None]
+    found = [build for build in found if build.package == name] or found
+    exact = [build for build in found if local and build.variant == local]
+    return next(iter(exact or [build for build in found if build.index == "default"] or found), None)
 
 
 def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) -> Iterable[Capability]:
-    for one in matches:
-        value = one.fields.get("capability")
+    for match in matches:
+        value = match.fields.get("capability")
         if isinstance(value, CodeTarget):
             yield value.capability
     yield from (found.capability for card in cards if (found := book.card(card)) is not None)
 
 
 def _present(matches: Iterable[Match]) -> Iterable[Present]:
-    matches = [one for one in matches if not re.search(_ADVICE, one.text)]
-    is_asked = any(one.symptom.feature == FILES_LISTED for one in matches)
-    for one in matches:
-        library = one.fields.get("present")
-        listed = one.symptom.id != "context-cudnn-listed" or (
-            isinstance(library, Library) and is_listing(one.text, library, is_asked=is_asked)
+    matches = [match for match in matches if not re.search(_ADVICE, match.text)]
+    is_asked = any(match.symptom.feature == FILES_LISTED for match in matches)
+    for match in matches:
+        library = match.fields.get("present")
+        listed = match.symptom.id != "context-cudnn-listed" or (
+            isinstance(library, Library) and is_listing(match.text, library, is_asked=is_asked)
         )
         if isinstance(library, Library) and library.family == "cudnn" and library.major is not None and listed:
-            yield Present(major=library.major, version=_full(library.version), match=one)
+            yield Present(major=library.major, version=_full(library.version), match=match)
         for name in ("wheel", "apt", "version", "found"):
-            value = one.fields.get(name)
-            if isinstance(value, CudnnVersion) and one.symptom.id in _SHOWS[name == "found"]:
-                yield Present(major=value.major, version=value, match=one)
-        if one.symptom.id == "context-cudnn-package" and isinstance(one.fields.get("major"), int) and one.fields["major"] < 20:
-            yield Present(major=one.fields["major"], version=None, match=one)
+            value = match.fields.get(name)
+            if isinstance(value, CudnnVersion) and match.symptom.id in _SHOWS[name == "found"]:
+                yield Present(major=value.major, version=value, match=match)
+        if match.symptom.id == "context-cudnn-package" and isinstance(match.fields.get("major"), int) and match.fields["major"] < 20:
+            yield Present(major=match.fields["major"], version=None, match=match)
 
 
 def is_listing(text: str, library: Library, *, is_asked: bool) -> bool:
-    """True for a line of `ls` that shows a file, for which somebody asked.
+    """True for a line of `ls` that shows a file, if the user listed files.
 
-    Else a bare `libcudnn.so.8` may be what is missing; `libcudnn.so.8.9.7` is there.
+    Otherwise a bare `libcudnn.so.8` may be the missing file, while `libcudnn.so.8.9.7` exists.
     """
     if re.match(_LONG_LISTING, text):
         return True
@@ -162,7 +162,7 @@ def _copies(facts: Facts, book: Book) -> Iterable[Present]:
 
 def _gpus(facts: Facts) -> Iterable[Capability]:
     found = (parsed(Capability.parse, gpu.compute_capability) for gpu in or_none(facts.gpus) or ())
-    return (one for one in found if one is not None)
+    return (capability for capability in found if capability is not None)
 
 
 def _full(text: str | None) -> CudnnVersion | None:
@@ -170,7 +170,7 @@ def _full(text: str | None) -> CudnnVersion | None:
 
 
 def contradictions(case: Case) -> list[tuple[str, Evidence]]:
-    """What the log says of the machine and the facts deny, with the fact: it is of another machine, or of another time."""
+    """Statements of the log that the facts contradict: it is of another machine, or of another time."""
     facts = case.facts
     if facts is None:
         return []
@@ -178,36 +178,36 @@ def contradictions(case: Case) -> list[tuple[str, Evidence]]:
 
 
 def _other_gpu(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
-    """GPUs in the log, none of which this machine has."""
+    """GPUs in the log, none of which is in this machine."""
     gpus = [(gpu, parsed(Capability.parse, gpu.compute_capability)) for gpu in or_none(facts.gpus) or ()]
-    # A compiler names what it compiles for, which need not be there.
-    speaking = [one for one in case.matches if one.symptom.cause in _GPU_CAUSES and not one.symptom.id.startswith("nvcc")]
-    told = set(_capabilities(speaking, case.context.cards, case.book))
-    if not told or not gpus or any(capability is None or capability in told for _, capability in gpus):
+    # A compiler names the GPUs it compiles for, which need not be in the machine.
+    speaking = [match for match in case.matches if match.symptom.cause in _GPU_CAUSES and not match.symptom.id.startswith("nvcc")]
+    logged = set(_capabilities(speaking, case.context.cards, case.book))
+    if not logged or not gpus or any(capability is None or capability in logged for _, capability in gpus):
         return None
     there = " and ".join(dict.fromkeys(f"{gpu.name or 'a GPU'} ({capability})" for gpu, capability in gpus))
-    named = " and ".join(map(str, sorted(told)))
-    text = f"it speaks of a GPU of compute capability {named}, and this machine has {there}"
+    named = " and ".join(map(str, sorted(logged)))
+    text = f"it mentions a GPU of compute capability {named}, but this machine has {there}"
     return text, Evidence(source="gpus", line=None, text=there)
 
 
 def _other_driver(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
-    """A driver in the log that is not the one of this machine."""
+    """Driver in the log that differs from this machine's."""
     if isinstance(facts.driver, Unknown):
         return None
-    fields = [one.fields for one in case.matches if one.symptom.role == "context"]
-    told = list(dict.fromkeys(one[name] for one in fields for name in ("driver", "driver2", "driver3") if name in one))
+    fields = [match.fields for match in case.matches if match.symptom.role == "context"]
+    logged = list(dict.fromkeys(shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if name in shown))
     here = (facts.driver.version, facts.driver.kernel_module) if facts.driver is not None else ()
-    same = {parsed(DriverVersion, one) for one in here}
-    if not told or same & set(told) or (facts.driver is not None and not facts.driver.version):
+    same = {parsed(DriverVersion, version) for version in here}
+    if not logged or same & set(logged) or (facts.driver is not None and not facts.driver.version):
         return None
     now = f"driver {here[0]}" if here else "no driver"
-    return f"it shows driver {told[0]}, and this machine has {now}", Evidence(source="driver", line=None, text=now)
+    return f"it shows driver {logged[0]}, but this machine has {now}", Evidence(source="driver", line=None, text=now)
 
 
 def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
-    """A cuDNN that the log does not find, although it lies whole where the loader always looks."""
-    libraries = [one.fields["lib"] for one in case.matches if one.symptom.cause == "cudnn_missing" and "lib" in one.fields]
+    """A cuDNN that the log does not find, although a complete copy is in a default directory."""
+    libraries = [match.fields["lib"] for match in case.matches if match.symptom.cause == "cudnn_missing" and "lib" in match.fields]
     for library in libraries:
         for copy in or_none(facts.cudnn) or ():
             if (
@@ -216,7 +216,7 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
                 and is_searched(copy.path, facts)
                 and not faults_of(copy, case.book)
             ):
-                text = f"it does not find {library.file}, and cuDNN {copy.version} is in {copy.path}, which the loader searches"
+                text = f"it does not find {library.file}, but cuDNN {copy.version} is in {copy.path}, which the loader searches"
                 return text, Evidence(source="cudnn", line=None, text=f"{copy.path}: {copy.version}")
     return None
 
@@ -225,13 +225,13 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 
 
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
-    """What the log, and the facts where there are any, say of the machine."""
+    """Features of the machine according to the log and the facts."""
     matches = list(matches)
-    features = {one.symptom.feature for one in matches if one.symptom.feature and one.symptom.role == "context"}
+    features = {match.symptom.feature for match in matches if match.symptom.feature and match.symptom.role == "context"}
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches))
-    if any(re.match(_COMPOSED, one.text) for one in matches):
+    if any(re.match(_COMPOSED, match.text) for match in matches):
         features.add("composed")
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
@@ -260,23 +260,25 @@ def _of_facts(facts: Facts) -> Iterable[str]:
         yield "no-driver"
     if gpus:
         yield from ("gpu-named", "gpu-seen")
-        if all(one.hidden for one in gpus):
+        if all(gpu.hidden for gpu in gpus):
             yield "visible-devices-set"
 
 
 def is_idle(facts: Facts) -> bool:
-    """True where the driver's libraries say that its kernel module is not loaded, or it was seen not to be."""
-    return any(one.what == "NVIDIA kernel module" or (one.what == "NVML" and " (9)" in one.why) for one in facts.problems)
+    """True if the driver's kernel module is not loaded, according to its libraries or the probe."""
+    return any(problem.what == "NVIDIA kernel module" or (problem.what == "NVML" and " (9)" in problem.why) for problem in facts.problems)
 
 
 def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> Iterable[str]:
-    """Whether the GPU is newer or older than the build, as far as both are known; a list that PyTorch prints is the better witness."""
-    built = next((one.targets for one in context.builds if one.targets), ())
-    targets = next((one.fields["targets"] for one in matches if isinstance(one.fields.get("targets"), tuple)), context.made_for or built)
+    """Whether the GPU is newer or older than the build, if both are known; a list printed by PyTorch takes precedence."""
+    built = next((build.targets for build in context.builds if build.targets), ())
+    targets = next(
+        (match.fields["targets"] for match in matches if isinstance(match.fields.get("targets"), tuple)), context.made_for or built
+    )
     for capability in context.capabilities:
         if targets:
-            if not any(one.runs_on(capability) for one in targets):
-                yield "gpu-newer" if capability > min(one.capability for one in targets) else "gpu-older"
+            if not any(target.runs_on(capability) for target in targets):
+                yield "gpu-newer" if capability > min(target.capability for target in targets) else "gpu-older"
         elif capability >= _newest(features) or capability in context.unknown:
             yield "gpu-newer"
         elif capability < _OLDEST:
@@ -286,27 +288,27 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
     if context.capabilities or context.cards:
         yield "gpu-named"
     if not context.capabilities and built:
-        # The card is not named: builds for CUDA 12.8 and newer have lost the old ones, builds before do not know the new ones.
-        yield "build-drops-old" if min(one.capability for one in built) >= Capability(7, 0) else "build-lacks-new"
+        # The GPU is unknown: builds for CUDA 12.8 and newer have dropped old GPUs, older builds lack new ones.
+        yield "build-drops-old" if min(target.capability for target in built) >= Capability(7, 0) else "build-lacks-new"
 
 
 def _newest(features: set[str]) -> Capability:
-    """The capability from which on a GPU is newer than what builds of that time hold code for."""
+    """Capability from which builds of the log's time have no code for a GPU."""
     return _PASCAL if "before-2018" in features else _AMPERE if "cuda-10" in features else _NEWEST
 
 
 def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
-    """True for an image for the CPU, or where TensorFlow finds neither a CUDA runtime nor a driver: nothing of the GPU's stack is there."""
+    """True for a CPU image, or if TensorFlow finds neither CUDA runtime nor driver: no part of the GPU stack is installed."""
     if features & {"gpu-seen", "cuda-opened", "gpu-works", "smi-table", "docker-gpus"}:
         return False
     if "cpu-image" in features or ("other-gpu" in features and not features & {"gpu-listed", "gpu-named"}):
         return True
-    names = {one.symptom.id for one in matches}
-    missing = {one.fields["lib"].stem for one in matches if isinstance(one.fields.get("lib"), Library)}
+    names = {match.symptom.id for match in matches}
+    missing = {match.fields["lib"].stem for match in matches if isinstance(match.fields.get("lib"), Library)}
     no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
     no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
-    # TensorFlow goes on without a GPU: its notice is enough where the facts know of none, or nothing else in the log asks for one.
+    # TensorFlow continues without a GPU: its notice suffices if the facts show none, or nothing else in the log needs one.
     is_noted = not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
-    asks = {one.symptom.id for one in matches if one.symptom.role in ("proves", "suggests") and one.symptom.id not in _CUDART_ALONE}
+    asks = {match.symptom.id for match in matches if match.symptom.role in ("proves", "suggests") and match.symptom.id not in _CUDART_ALONE}
     no_driver |= is_noted and ("no-driver" in features or (missing == {"cudart"} and not asks and not features & _GPU_THERE))
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names

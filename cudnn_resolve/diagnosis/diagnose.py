@@ -1,18 +1,19 @@
-"""From what was read and what is known of the machine to findings."""
+"""Findings from a log and machine facts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import context_of, contradictions, features_of, speaking
 from cudnn_resolve.diagnosis.derive import derive
+from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
-from cudnn_resolve.diagnosis.place import missing
 from cudnn_resolve.diagnosis.remedy import Remedies
-from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, outlived, rank, speaker, summary_of, suspects
+from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
@@ -22,28 +23,30 @@ from cudnn_resolve.requirement.model import Request
 _CERTAIN = 0.98
 _PAIR = "framework_pkg_mismatch"
 _SURE = 0.9
-"""From here on nothing is said to be undecided."""
+"""Confidence from which nothing is reported as undecided."""
 _OPEN = _PROVEN = 0.85
-"""Up to here a log leaves open what it comes from; from here on a finding of the facts explains it."""
+"""Below it a log leaves its cause open; from it on a finding of the facts explains a log."""
 _WHEREABOUTS = frozenset({"cudnn_missing", "cudnn_major_mismatch", "cuda_runtime_missing", "lib_not_on_path"})
-"""Of a library that the log names the facts have said already which of these it is; one of no framework may be another program's."""
+"""For a library named in the log, the facts have decided between these; a log without a framework may be of another program."""
 _FRAMES = "context-traceback"
 _DIED, _ERROR_LINE, _GOOD_END, _WENT_ON = "context-died", "context-error-line", "context-good-end", "context-went-on"
 _CARRIED_ON, _ALARM, _WORK, _TESTS = "context-carried-on", "context-alarm", "context-at-work", "context-tests-passed"
 _SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
-"""Words of a failure, and what is then not said to be unnamed."""
-_TOLD = "text that only tells of errors (a diff, changes, source code, help, tests that passed)"
+"""Words of a failure, and the part of the stack that they mention."""
+_QUOTED = "text that only mentions errors (a diff, a changelog, source code, help, passed tests)"
 _AT_THE_END = 3
-"""A line that merely speaks of an error ends the run where no more lines than these follow it."""
+"""A line that only mentions an error ends the run if at most this many lines follow it."""
 _UNKNOWN, _GUESSED = 0.5, 0.3
+_LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep"
+"""Parts of commands that Windows does not have."""
 _SHORT = 60
-"""A log of no more lines was pasted for what is in it, so that a line that sounds like a failure is not passed over."""
+"""A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
 
 def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Request | None = None) -> Diagnosis:
-    """The findings of a log, of facts, or of both together: what the facts show decides what the log leaves open.
+    """Findings of a log, of facts, or of both: the facts decide what the log leaves open.
 
-    `wishes` says how remedies that are plans are to be made.
+    `wishes`: the user's options for plans.
     """
     machine = diagnose_facts(facts, book) if facts is not None else []
     matches = list(reader.every()) if reader is not None else []
@@ -60,12 +63,12 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     ranked = _ranked(case, reader)
     log = _of_log(reader, ranked, case) if reader is not None else []
     against = contradictions(case)
-    behind = {one.cause: one.matches for one in ranked}
+    behind = {suspect.cause: suspect.matches for suspect in ranked}
     root = _root_of(log, machine, case, behind.get(log[0].cause, ())) if log else None
     if root is not None:
         behind[root.cause] = behind.get(log[0].cause, ())
     findings = _contradicted(_together(log, machine, root, case), log, against)
-    remedies = Remedies(case, behind, is_here=all(one.source != "gpus" for _, one in against))
+    remedies = Remedies(case, behind, is_here=all(evidence.source != "gpus" for _, evidence in against))
     return Diagnosis(
         findings=tuple(remedies.all(findings)),
         lines=reader.lines if reader is not None else 0,
@@ -74,22 +77,22 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
 
 
 def _notes(reader: Reader | None, facts: Facts | None) -> Iterator[str]:
-    """What is to be known where nothing was found."""
+    """Remarks for a diagnosis without findings."""
     if reader is not None and not reader.lines:
         yield EMPTY
         return
-    if reader is not None and reader.told:
-        yield f"{_TOLD}, from line {reader.told} on, was passed over"
+    if reader is not None and reader.quoted_from:
+        yield f"skipped {_QUOTED} from line {reader.quoted_from} on"
     if facts is not None and facts.driver is None:
-        yield "there is no NVIDIA driver here, and no framework that wants one"
+        yield "this machine has no NVIDIA driver, and no framework that needs one"
 
 
 def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
-    """What will fail on a machine before it fails, unsorted.
+    """Predict failures of a machine, unsorted.
 
-    An error is said only of what cannot work by a rule of the matrix; what works although it is not as declared is a note.
+    Only what cannot work by a rule of the matrix is an error; what works although it differs from its declaration is a note.
     """
-    # Only facts need these, and what they import takes longer than a short log.
+    # Imported only for facts: their imports take longer than a short log.
     from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_package, machine_pair, machine_wheel
     from cudnn_resolve.diagnosis.machine import inspect
 
@@ -99,9 +102,9 @@ def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
 
 
 def diagnose_installed(facts: Facts, book: Book, *, pairs_only: bool = False) -> Iterator[Finding]:
-    """What is wrong with the copies of cuDNN, with files of packages, and with packages beside one another; no mere notes.
+    """Problems with copies of cuDNN, with files of packages, and between packages; without notes.
 
-    `pairs_only`: of a list of packages, which has no files and loads nothing.
+    `pairs_only`: for a list of packages, which has no files and loads nothing.
     """
     from cudnn_resolve.diagnosis import machine_cudnn, machine_package, machine_pair
     from cudnn_resolve.diagnosis.machine import inspect
@@ -118,194 +121,207 @@ def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
     has_failed = died is not None and reader is not None and _is_plain(died, reader)
     found = derive(suspects(case.matches, case.features, died, has_failed=has_failed), case)
     nameless = sorted(found.keys() - causes.keys())
-    if nameless:  # of an overlay that was never checked
+    if nameless:  # from an unchecked overlay
         raise MatrixError(
-            f"a row of the tables names the cause {nameless[0][:80]!r}, which no row describes",
-            hint="`cudnn-resolve matrix check`, with the same --matrix, says which row it is",
+            f"a row of the tables names the unknown cause {nameless[0][:80]!r}",
+            hint="run `cudnn-resolve matrix check` with the same --matrix to find the row",
         )
-    ranked = [_unless_failed(one, has_failed=has_failed) for one in rank(found, causes)]
-    return outlived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
+    ranked = [_unless_failed(suspect, has_failed=has_failed) for suspect in rank(found, causes)]
+    return mark_survived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
 
 
 def _unless_failed(suspect: Suspect, *, has_failed: bool) -> Suspect:
-    """A suspect; one of general words alone is only mentioned where nothing shows that something failed."""
-    is_general = suspect.summary is None and bool(suspect.matches) and all(one.symptom.last for one in suspect.matches)
+    """Reduce a suspect to a note if only generic wording supports it and nothing has failed."""
+    is_general = suspect.summary is None and bool(suspect.matches) and all(match.symptom.last for match in suspect.matches)
     return replace(suspect, severity="info") if is_general and not has_failed else suspect
 
 
 def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Finding]:
-    """The findings of a log; the noise in it only where nothing else is wrong."""
+    """Findings of a log; harmless lines only if nothing else is wrong."""
     causes, findings = case.book.causes(), []
     is_one_line = reader.is_one_message and case.facts is None
-    for one in ranked:
-        is_mild = is_one_line and all(each.symptom.mild for each in one.matches)
-        severity = one.severity or causes[one.cause].severity
+    for suspect in ranked:
+        is_mild = is_one_line and all(each.symptom.mild for each in suspect.matches)
+        severity = suspect.severity or causes[suspect.cause].severity
         findings.append(
             Finding(
-                cause=one.cause,
-                severity=severity if one.weight >= FINDING and not is_mild else "info",
-                summary=summary_of(one, causes[one.cause]),
-                evidence=tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(one)),
-                confidence=round(min(one.weight / 100, _CERTAIN), 2),
+                cause=suspect.cause,
+                severity=severity if suspect.weight >= FINDING and not is_mild else "info",
+                summary=summary_of(suspect, causes[suspect.cause]),
+                evidence=tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(suspect)),
+                confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
             )
         )
-    findings = _open(findings, causes, has_facts=case.facts is not None)
-    if any(one.severity != "info" for one in findings):
+    findings = _open(findings, case)
+    if any(finding.severity != "info" for finding in findings):
         return findings
-    over = max((each.line for one in ranked if one.severity == "info" for each in one.effects), default=0)
+    over = max((match.line for suspect in ranked if suspect.severity == "info" for match in suspect.effects), default=0)
     died = _died(reader, case, over)
     if died is None:
         findings += _harmless(reader, case)
         return findings or _alarming(reader, case)
     if not findings:
         findings = [_unrecognised(died, reader.lines, causes["unrecognised"])]
-    # Little speaks for the cause; whether something failed at all is another question.
+    # There is little evidence for the cause, but the severity depends on whether something failed.
     severity = "warning" if _is_plain(died, reader) else "info"
     return [replace(findings[0], severity=severity), *findings[1:]]
 
 
 def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
-    """The line at which a run died, where the log shows that it did: not one that is known to be noise, nor one that was outlived.
+    """The line at which a run died, if it did: neither harmless nor survived.
 
-    `over`: the line up to which failures are known to be outlived.
+    `over`: line up to which failures are known to be survived.
     """
-    noise = {one.line for one in case.matches if one.symptom.role == "harmless" and is_active(one, case.features)}
-    over = max((over, *(one.line for name in (_GOOD_END, _WENT_ON) for one in reader.latest.get(name, ()))))
-    ends = [one for one in reader.latest.get(_DIED, ()) if one.line not in noise and one.line > over]
+    noise = {match.line for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)}
+    over = max((over, *(match.line for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ()))))
+    ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
     if not ends:
-        least = max((over, reader.lines - _AT_THE_END, *(one.line for one in reader.latest.get(_TESTS, ()))))
-        last = [one for one in reader.latest.get(_ERROR_LINE, ()) if one.line > least]
-        # Beside noise, words that merely speak of an error may belong to it.
-        ends = [one for one in last if one.line not in noise and (not noise or "said" in one.fields)]
-    serves = [(one.line, speaker(one.text)) for one in _serving(reader)]
-    ends = [one for one in ends if not any(line > one.line and who == speaker(one.text) for line, who in serves)]
-    named = [one for one in ends if "last" in one.fields]
-    return max(named or ends, key=lambda one: one.line, default=None)
+        least = max((over, reader.lines - _AT_THE_END, *(match.line for match in reader.latest.get(_TESTS, ()))))
+        last = [match for match in reader.latest.get(_ERROR_LINE, ()) if match.line > least]
+        # Next to harmless lines, wording that only mentions an error may belong to them.
+        ends = [match for match in last if match.line not in noise and (not noise or "said" in match.fields)]
+    serves = [(match.line, speaker(match.text)) for match in _serving(reader)]
+    ends = [match for match in ends if not any(line > match.line and who == speaker(match.text) for line, who in serves)]
+    named = [match for match in ends if "last" in match.fields]
+    return max(named or ends, key=lambda match: match.line, default=None)
 
 
 def _serving(reader: Reader) -> list[Match]:
-    """Lines in which a service says that it has started."""
-    return [one for one in reader.latest.get(_WORK, ()) if "serving" in one.fields]
+    """Lines in which a service reports that it has started."""
+    return [match for match in reader.latest.get(_WORK, ()) if "serving" in match.fields]
 
 
 def _is_plain(died: Match, reader: Reader) -> bool:
-    """True where a line leaves no doubt that it ended the run; words of an error after which the program went on do not."""
-    after = [one for one in reader.latest.get(_CARRIED_ON, ()) if one.line > died.line]
+    """True if a line certainly ended the run; an error after which the program continued did not."""
+    after = [match for match in reader.latest.get(_CARRIED_ON, ()) if match.line > died.line]
     if died.symptom.id == _DIED:
-        return "last" in died.fields or not any("again" in one.fields for one in after)
+        return "last" in died.fields or not any("again" in match.fields for match in after)
     return "said" in died.fields and not after
 
 
 def _alarming(reader: Reader, case: Case) -> list[Finding]:
-    """Of a short log in which nothing was recognised, the last line that sounds like a failure; a traceback that was cut off is one."""
-    found = [one for one in reader.latest.get(_ALARM, ()) if "cut" in one.fields or reader.lines <= _SHORT]
-    over = max((one.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS) for one in reader.latest.get(name, ())), default=0)
-    over = max([over, *(one.line for one in _serving(reader))])
-    last = max((one for one in found if one.line > over), key=lambda one: ("cut" in one.fields, one.line), default=None)
+    """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings."""
+    found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or reader.lines <= _SHORT]
+    over = max((match.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS) for match in reader.latest.get(name, ())), default=0)
+    over = max([over, *(match.line for match in _serving(reader))])
+    last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:
         return []
     finding = _unrecognised(last, reader.lines, case.book.causes()["unrecognised"])
     if "cut" in last.fields:
         return [replace(finding, summary=f"not recognised: the log shows a traceback (line {last.line}) without the error that ends it")]
-    said = f"nothing is recognised, though line {last.line} sounds like a failure; a log that goes to the end of the run says more"
-    return [replace(finding, severity="info", summary=said, confidence=_GUESSED)]
+    summary = f"nothing is recognised, but line {last.line} sounds like a failure; a complete log would show more"
+    return [replace(finding, severity="info", summary=summary, confidence=_GUESSED)]
 
 
 def _unrecognised(died: Match, lines: int, cause: Cause) -> Finding:
-    """That something failed and it is not known why, with the line at which it did."""
-    none = "no library that cannot be opened, no cuDNN, CUDA or driver of another version, no GPU that is not seen, and no lack of memory"
-    spoken = _spoken_of(died.text)
-    why = f"it speaks of {spoken} in words that no row of the tables knows" if spoken else f"in its {lines} lines {none} is named"
+    """Finding for a failure of unknown cause, with the line at which it happened."""
+    none = "no missing library, no wrong version of cuDNN, CUDA or driver, no invisible GPU and no lack of memory"
+    mentioned = _mentioned_in(died.text)
+    why = f"mentions {mentioned} in unknown wording" if mentioned else f"its {lines} lines show {none}"
     return Finding(
         cause=cause.id,
         severity=cause.severity,
-        summary=f"not recognised: the log shows a failure (line {died.line}), and {why}",
+        summary=f"not recognised: the failure (line {died.line}) {why}"
+        if mentioned
+        else f"not recognised: the log shows a failure (line {died.line}); {why}",
         evidence=(Evidence(source="log", line=died.line, text=died.shown),),
         confidence=_UNKNOWN,
     )
 
 
-def _spoken_of(text: str) -> str:
-    """What of the GPU's stack a line names."""
+def _mentioned_in(text: str) -> str:
+    """Parts of the GPU stack that a line mentions."""
     low = text.casefold()
     return " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
 
 
-def _open(findings: list[Finding], causes: Mapping[str, Cause], *, has_facts: bool) -> list[Finding]:
-    """The first finding with what is not decided between it and what looks alike, and the command that decides it."""
+def _open(findings: list[Finding], case: Case) -> list[Finding]:
+    """Add to the first finding what it may be confused with, and the command that decides it."""
     if not findings or findings[0].severity == "info" or findings[0].confidence >= _SURE:
         return findings
+    causes = case.book.causes()
     cause = causes[findings[0].cause]
     if not cause.confused:
         return findings
-    told = f"it may also be that {' or '.join(causes[one].title for one in cause.confused[:2] if one in causes)}"
-    if cause.decide:
-        told += f"; `{cause.decide}` tells" + ("" if has_facts else "; on the machine itself `cudnn-resolve doctor LOG` looks")
-    return [replace(findings[0], undecided=told), *findings[1:]]
+    question = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
+    doctor = "`cudnn-resolve doctor LOG` on the machine itself"
+    if cause.decide and not ("windows" in case.features and "wsl" not in case.features and re.search(_LINUX_ONLY, cause.decide)):
+        question += f"; check with `{cause.decide}`" + ("" if case.facts is not None else f", or run {doctor}")
+    elif case.facts is None:
+        question += f"; run {doctor} to decide"
+    return [replace(findings[0], undecided=question), *findings[1:]]
 
 
 def _together(log: list[Finding], machine: list[Finding], root: Finding | None, case: Case) -> list[Finding]:
-    """Findings of both, one for each cause: the log's come first, since they are what happened; `root` stands in for the first of them."""
+    """Merge both by cause, those of the log first since they have happened; `root` replaces the first of them."""
     causes, is_decided = case.book.causes(), root is not None
     if root is not None:
-        first, machine = log[0], [one for one in machine if one is not root]
+        first, machine = log[0], [finding for finding in machine if finding is not root]
         shown = (*root.evidence, *first.evidence)
         failed = causes[root.cause].severity if first.cause == "unrecognised" else first.severity
         log = [replace(root, severity=min(root.severity, failed, key=SEVERITIES.index), evidence=shown), *log[1:]]
     out: list[Finding] = []
     rest = list(machine)
-    for one in log:
-        same = [other for other in rest if other.cause == one.cause and "info" not in (other.severity, one.severity)]
+    for finding in log:
+        same = [other for other in rest if other.cause == finding.cause and "info" not in (other.severity, finding.severity)]
         rest = [other for other in rest if other not in same]
         is_decided |= bool(same) and not out
-        # What the facts are surer of than the log is said in their words.
-        said = next((other.summary for other in same if other.severity == one.severity and other.confidence > one.confidence), one.summary)
+        # The facts word the summary if they are surer than the log.
+        wording = next(
+            (other.summary for other in same if other.severity == finding.severity and other.confidence > finding.confidence),
+            finding.summary,
+        )
         out.append(
             replace(
-                one,
-                severity=min((one.severity, *(other.severity for other in same)), key=SEVERITIES.index),
-                summary=said,
-                evidence=(*one.evidence, *[evidence for other in same for evidence in other.evidence][:4]),
-                remedy=(*one.remedy, *(remedy for other in same for remedy in other.remedy)),
-                confidence=max([one.confidence, *(other.confidence for other in same)]),
-                undecided=None if same else one.undecided,
+                finding,
+                severity=min((finding.severity, *(other.severity for other in same)), key=SEVERITIES.index),
+                summary=wording,
+                evidence=(*finding.evidence, *[evidence for other in same for evidence in other.evidence][:4]),
+                remedy=(*finding.remedy, *(remedy for other in same for remedy in other.remedy)),
+                confidence=max([finding.confidence, *(other.confidence for other in same)]),
+                undecided=None if same else finding.undecided,
             )
         )
-    if is_decided:  # what the first explains is no second failure
-        out = [one for one in out if one is out[0] or not _explains(out[0], one, causes)]
-    rest = sorted(rest, key=lambda one: (SEVERITIES.index(one.severity), _follows(one, machine, causes), -one.confidence))
-    if log and all(one.severity == "info" for one in log):
-        # Nothing has failed: what may do so another time is a note.
-        rest = [replace(one, severity="info") if one.severity == "warning" else one for one in rest]
-    if any(one.severity != "info" for one in log):
-        rest = [one for one in rest if one.cause != "harmless"]
-    # A proven fault of the machine goes before what the log only suggests, but not before a failure that has no part in the GPU's stack.
-    is_foreign = bool(log) and log[0].cause == "unrecognised" and log[0].severity != "info" and not _spoken_of(log[0].evidence[0].text)
+    if is_decided:  # what the first finding explains is not a second failure
+        out = [finding for finding in out if finding is out[0] or not _explains(out[0], finding, causes)]
+    rest = sorted(rest, key=lambda finding: (SEVERITIES.index(finding.severity), _follows(finding, machine, causes), -finding.confidence))
+    if log and all(finding.severity == "info" for finding in log):
+        # Nothing has failed: what may fail another time is a note.
+        rest = [replace(finding, severity="info") if finding.severity == "warning" else finding for finding in rest]
+    if any(finding.severity != "info" for finding in log):
+        rest = [finding for finding in rest if finding.cause != "harmless"]
+    # A proven fault of the machine precedes what the log only suggests, but not a failure outside the GPU stack.
+    is_foreign = bool(log) and log[0].cause == "unrecognised" and log[0].severity != "info" and not _mentioned_in(log[0].evidence[0].text)
     own, others = (out[:1], out[1:]) if is_foreign else ([], out)
-    return [*own, *sorted([*others, *rest], key=lambda one: SEVERITIES.index(one.severity))]
+    return [*own, *sorted([*others, *rest], key=lambda finding: SEVERITIES.index(finding.severity))]
 
 
 def _root_of(log: list[Finding], machine: list[Finding], case: Case, matches: Sequence[Match]) -> Finding | None:
-    """What is proven of the machine and explains the first finding of the log; None where nothing does, or the facts say the same.
+    """A proven fault of the machine that explains the log's first finding; None without any, or if the facts report the same cause.
 
-    `matches` are those behind that first finding. Of several, the one that explains the others.
+    `matches` are those of that finding. Of several faults, the one that explains the others is chosen.
     """
     first = log[0] if log else None
-    if first is None or first.severity == "info" or any(one.cause == first.cause and one.severity != "info" for one in machine):
+    if first is None or first.severity == "info" or any(finding.cause == first.cause and finding.severity != "info" for finding in machine):
         return None
     causes, of_log = case.book.causes(), _frameworks_of(matches, case)
-    able = [one for one in machine if _explains(one, first, causes) and not _is_of_others(one, of_log, case.book)]
+    able = [finding for finding in machine if _explains(finding, first, causes) and not _is_of_others(finding, of_log, case.book)]
     if first.cause in _WHEREABOUTS and (any(missing(matches)) or not of_log):
-        able = [one for one in able if one.cause == _PAIR]
-    elif first.cause == "out_of_memory":  # a status is returned by what was loaded
-        able = [one for one in able if one.cause not in _WHEREABOUTS]
+        able = [finding for finding in able if finding.cause == _PAIR]
+    elif first.cause == "out_of_memory":  # the library that returned the status was loaded
+        able = [finding for finding in able if finding.cause not in _WHEREABOUTS]
 
-    def rank(one: Finding) -> tuple[int, int, float]:
-        return -SEVERITIES.index(one.severity), sum(other.cause in causes[one.cause].explains for other in able), one.confidence
+    def rank(finding: Finding) -> tuple[int, int, float]:
+        return -SEVERITIES.index(finding.severity), sum(other.cause in causes[finding.cause].explains for other in able), finding.confidence
 
     root = max(able, key=rank, default=None)
-    while root is not None:  # which may follow from another one
-        above = [one for one in machine if one.severity == "error" and root.cause in causes[one.cause].explains and one not in able]
+    while root is not None:  # it may follow from another fault
+        above = [
+            finding
+            for finding in machine
+            if finding.severity == "error" and root.cause in causes[finding.cause].explains and finding not in able
+        ]
         able += above
         if not above:
             break
@@ -313,71 +329,77 @@ def _root_of(log: list[Finding], machine: list[Finding], case: Case, matches: Se
     return root
 
 
-def _follows(one: Finding, others: Iterable[Finding], causes: Mapping[str, Cause]) -> bool:
-    """True where another finding of the same severity explains one."""
-    return any(other.severity == one.severity and one.cause in causes[other.cause].explains for other in others)
+def _follows(finding: Finding, others: Iterable[Finding], causes: Mapping[str, Cause]) -> bool:
+    """True if another finding of the same severity explains this one."""
+    return any(other.severity == finding.severity and finding.cause in causes[other.cause].explains for other in others)
 
 
-def _explains(one: Finding, first: Finding, causes: Mapping[str, Cause]) -> bool:
-    """True where a finding of the facts explains what a log shows: as the tables have it, and as far as the log leaves it open."""
-    if one.severity == "info":
+def _explains(finding: Finding, first: Finding, causes: Mapping[str, Cause]) -> bool:
+    """True if a finding of the facts explains a finding of the log: by the tables, and if the log leaves its cause open."""
+    if finding.severity == "info":
         return False
     if first.cause == "unrecognised":
-        # In words that no row knows, it says something of the GPU's stack; and the facts know why there is no GPU.
-        return bool(_spoken_of(first.evidence[0].text)) and "cpu_only_build" in causes[one.cause].explains and one.confidence >= _PROVEN
+        # Unknown wording about the GPU stack is explained by a known reason for a missing GPU.
+        return (
+            bool(_mentioned_in(first.evidence[0].text))
+            and "cpu_only_build" in causes[finding.cause].explains
+            and finding.confidence >= _PROVEN
+        )
     if first.confidence >= _OPEN:
-        return one.cause == _PAIR and one.severity == "error" and first.cause in _WHEREABOUTS
-    follows = first.cause in causes[one.cause].explains
-    alike = first.cause in causes[one.cause].confused or one.cause in causes[first.cause].confused
-    return (follows or alike) and one.confidence >= max(_PROVEN, first.confidence)
+        return finding.cause == _PAIR and finding.severity == "error" and first.cause in _WHEREABOUTS
+    follows = first.cause in causes[finding.cause].explains
+    alike = first.cause in causes[finding.cause].confused or finding.cause in causes[first.cause].confused
+    return (follows or alike) and finding.confidence >= max(_PROVEN, first.confidence)
 
 
 def _frameworks_of(matches: Iterable[Match], case: Case) -> frozenset[str]:
-    """The frameworks that messages and the traceback before them are of."""
-    frames = (str(one.fields["frame"]) for one in case.frames if "frame" in one.fields)
-    names = (*(one.symptom.framework for one in matches), *frames)
+    """Frameworks of messages and of the preceding traceback."""
+    frames = (str(match.fields["frame"]) for match in case.frames if "frame" in match.fields)
+    names = (*(match.symptom.framework for match in matches), *frames)
     return frozenset(found for name in names if name and (found := case.book.framework_of(name)))
 
 
-def _is_of_others(one: Finding, frameworks: frozenset[str], book: Book) -> bool:
-    """True for a finding that rests on frameworks none of which is meant."""
-    names = (evidence.text.partition(" ")[0] for evidence in one.evidence if evidence.source in ("frameworks", "packages.pip"))
+def _is_of_others(finding: Finding, frameworks: frozenset[str], book: Book) -> bool:
+    """True if a finding concerns only other frameworks."""
+    names = (evidence.text.partition(" ")[0] for evidence in finding.evidence if evidence.source in ("frameworks", "packages.pip"))
     own = {found for name in names if (found := book.framework_of(name))}
     return bool(own and frameworks) and not own & frameworks
 
 
 def _contradicted(findings: list[Finding], log: list[Finding], against: list[tuple[str, Evidence]]) -> list[Finding]:
-    """The findings; the first that rests on the log says what in the log contradicts the facts."""
-    causes = {one.cause for one in log}
-    place = next((number for number, one in enumerate(findings) if one.cause in causes and one.severity != "info"), None)
+    """Add contradictions between log and facts to the first finding that comes from the log."""
+    causes = {finding.cause for finding in log}
+    place = next((number for number, finding in enumerate(findings) if finding.cause in causes and finding.severity != "info"), None)
     if place is None or not against:
         return findings
-    told = "; ".join(text for text, _ in against)
-    hint = "if the log is of another machine or environment, `--no-facts` judges it alone and `--facts FILE` with that machine's facts"
-    one = findings[place]
-    one = replace(
-        one,
-        evidence=(*one.evidence, *(evidence for _, evidence in against)),
-        undecided=f"the log contradicts the facts: {told}; {hint}",
+    contradiction = "; ".join(text for text, _ in against)
+    hint = "for a log of another machine or environment, use `--no-facts`, or `--facts FILE` with that machine's facts"
+    finding = findings[place]
+    finding = replace(
+        finding,
+        evidence=(*finding.evidence, *(evidence for _, evidence in against)),
+        undecided=f"the log contradicts the facts: {contradiction}; {hint}",
     )
-    return [*findings[:place], one, *findings[place + 1 :]]
+    return [*findings[:place], finding, *findings[place + 1 :]]
 
 
 def _harmless(reader: Reader, case: Case) -> list[Finding]:
-    """One finding for all the noise."""
-    noise = [one for one in case.matches if one.symptom.role == "harmless" and is_active(one, case.features)]
+    """One finding for all harmless lines."""
+    noise = [match for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)]
     if not noise:
         return []
-    noise.sort(key=lambda one: one.line)
-    reasons = list(dict.fromkeys(said for one in noise if one.symptom.summary and (said := fill(one.symptom.summary, one.fields))))
-    count = sum(reader.counts[name] for name in {one.symptom.id for one in noise})
+    noise.sort(key=lambda match: match.line)
+    reasons = list(
+        dict.fromkeys(reason for match in noise if match.symptom.summary and (reason := fill(match.symptom.summary, match.fields)))
+    )
+    count = sum(reader.counts[name] for name in {match.symptom.id for match in noise})
     lines = "one line looks" if count == 1 else f"{count} lines look"
     return [
         Finding(
             cause="harmless",
             severity="info",
             summary=f"nothing to repair: {lines} alarming, but {'; '.join(reasons[:3]) or 'they change nothing'}",
-            evidence=tuple(Evidence(source="log", line=one.line, text=one.shown) for one in noise[:6]),
+            evidence=tuple(Evidence(source="log", line=match.line, text=match.shown) for match in noise[:6]),
             confidence=0.9,
         )
     ]

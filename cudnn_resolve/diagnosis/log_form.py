@@ -1,7 +1,7 @@
-"""One form for logs as people paste them: without what loggers, containers and forums put around each line, wrapped lines joined.
+"""Normalize pasted logs: separate the prefixes of loggers, containers and forums, and join wrapped lines.
 
-The message of a line is what a symptom is looked for in; the prefix says who wrote it and stays with the line. Lines keep the numbers
-that they have for the user.
+Symptoms are matched in the message of a line; its prefix identifies the writer and stays with the line. Lines keep the user's line
+numbers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from msgspec import DecodeError, json
 
-from cudnn_resolve.diagnosis.told import BEGINS, told_lines
+from cudnn_resolve.diagnosis.quoted_text import MESSAGE_START, quoted_lines
 
 PARTED = "\x1f"
-"""Stands between the prefix of a line and its message."""
+"""Separator between the prefix of a line and its message."""
 LONGEST_WHOLE = 1 << 19
-"""Bytes up to which a log is brought into form as a whole; longer ones come from a file, and nobody wrapped them."""
+"""Bytes up to which a log is normalized as a whole; longer ones come from files and are not wrapped."""
 _MOST_LINES = 30_000
-"""The same in lines, each of which takes far more memory than its bytes."""
+"""The same in lines, each of which takes much more memory than its bytes."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 _PREFIX = re.compile(
@@ -36,10 +36,10 @@ _PREFIX = re.compile(
     r"|##\[(?:error|warning)\]"
     r") ?"
 )
-"""What nothing but a launcher, an init system or a container writes before a line."""
+"""Unambiguous prefixes of launchers, init systems and containers."""
 _COMMON_PREFIXES = tuple(
-    re.compile(one)
-    for one in (
+    re.compile(source)
+    for source in (
         r"(?:> ?){1,8}?(?=>>> )|(?:> ?){1,8}(?!>)",  # but for Python's own prompt
         r"[\w./-]{1,40} {1,40}\| ",
         r"\d{1,4}: ",
@@ -49,7 +49,7 @@ _COMMON_PREFIXES = tuple(
         r"(?:\d{1,5}|[│|])(?:\t| {2,8})",
     )
 )
-"""The same where most lines of a log begin so: single ones may mean something else."""
+"""Prefixes that count only if most lines of a log have them: single ones may mean something else."""
 _ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
 _MESSAGE_KEYS = (
     "log",
@@ -117,18 +117,18 @@ _NARROW = frozenset(range(72, 81))
 _DIGITS = re.compile(r"\d+")
 _NARROWEST = 40
 _RAGGED = 16
-"""The last line before a break may be so much shorter than the others."""
+"""Maximum by which the last line before a break may be shorter than the others."""
 _HYPHEN = re.compile(r"[A-Za-z]-$")
 _WORD = re.compile(r"\S{0,200}?(?:[A-Za-z]-(?=[A-Za-z])|(?=\s)|$)")
 _TABLE = re.compile(r"[|+│╮╯]\s*$")
-"""How a row of a table ends, which is as long as the others for another reason."""
+"""End of a table row, whose length is not due to wrapping."""
 _MOST_JOINED = 40
 _FEW = 8
-"""Lines that one message may be wrapped into for the whole log to be that message."""
+"""Maximum lines of a log that is one wrapped message."""
 
 
 def parted(text: str) -> tuple[str, str]:
-    """The prefix of a line and its message, by what can be told from the line alone."""
+    """Split a line into prefix and message, judging by the line alone."""
     found = _PREFIX.match(text)
     head = found[0] if found else ""
     rest = text[len(head) :]
@@ -139,19 +139,19 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def unwrapped(text: str) -> str:
-    """A message out of its JSON, its logfmt and its HTML."""
+    """Extract a message from JSON, logfmt and HTML entities."""
     start = text.lstrip()[:1]
     if start in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
         found = _of_json(text)
         text = text if found is None else found
     elif "=" in text[:40] and _IS_LOGFMT.match(text):
-        said = [one.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for one in _LOGFMT.findall(text)]
-        text = " ".join(said) + "; " + _LOGFMT.sub(" ", text) if said else text
+        values = [value.replace('\\"', '"').replace("\\n", "\n").replace("\\t", " ") for value in _LOGFMT.findall(text)]
+        text = " ".join(values) + "; " + _LOGFMT.sub(" ", text) if values else text
     return _unescaped(text)
 
 
 def _unescaped(text: str) -> str:
-    """A text with the characters that HTML writes as entities."""
+    """Replace HTML entities."""
     if "&" in text and _ENTITY.search(text):
         from html import unescape
 
@@ -160,67 +160,67 @@ def _unescaped(text: str) -> str:
 
 
 def _of_json(text: str) -> str | None:
-    """What a logger that writes JSON was given to write."""
+    """Message of a JSON log entry."""
     try:
         held = json.decode(text.encode("utf-8", "replace"))
     except (DecodeError, UnicodeError, RecursionError):
         return None
     if isinstance(held, list):
-        entries = [_said(one) for one in held if isinstance(one, dict)]
-        return "\n".join(one for one in entries if one) or None
+        entries = [_said(entry) for entry in held if isinstance(entry, dict)]
+        return "\n".join(entry for entry in entries if entry) or None
     return _said(held) if isinstance(held, dict) else None
 
 
 def _said(held: dict[str, object]) -> str | None:
-    """What one entry of a log in JSON says, which may be an empty line; None where it has no message."""
+    """Message of one JSON entry, possibly empty; None without one."""
     texts = [text for key in _MESSAGE_KEYS if isinstance(text := held.get(key), str)]
-    said = dict.fromkeys(text for text in texts if text.strip())
-    return "\n".join(one.rstrip("\n") for one in said) if texts else None
+    messages = dict.fromkeys(text for text in texts if text.strip())
+    return "\n".join(text.rstrip("\n") for text in messages) if texts else None
 
 
 class _Wrap(NamedTuple):
-    """How a log was wrapped."""
+    """The way in which a log was wrapped."""
 
     width: int
     soft: bool
-    """Between words, not within them."""
+    """True if wrapped between words, False if within them."""
     sure: bool = False
 
 
 class _Log(NamedTuple):
-    """A log in its lines, and each line as its prefix and its messages."""
+    """Lines of a log, each with its prefix and messages."""
 
     lines: list[str]
     parts: list[tuple[str, list[str]]]
     is_headed: bool
-    """True where every line has a prefix, which then takes nothing of the width."""
+    """True if every line has a prefix, which then does not count for the width."""
 
     def size(self, at: int) -> int:
-        """The length of a line, as far as its width was limited."""
+        """Length of the part of a line whose width was limited."""
         return len(self.lines[at]) - (len(self.parts[at][0]) if self.is_headed else 0)
 
 
 class Formed(NamedTuple):
-    """A log in one form: each line as prefix, mark and message."""
+    """A normalized log: each line is prefix, separator and message."""
 
     text: str
     numbers: list[int]
-    """The number of the user's line that each line begins on."""
+    """User's line number of each line."""
     maybe: list[tuple[int, list[str]]]
-    """Lines that may be one message, in pieces, and the number of the first."""
+    """Lines that may be one wrapped message, as pieces, with the number of the first."""
     is_one: bool
-    """True where all lines are one message, wrapped at a usual width or not at all."""
-    told: int
-    """The number of the first line in which nothing failed although it names errors, as in a diff; 0 where there is none."""
+    """True if all lines are one message, wrapped at a usual width or not at all."""
+    quoted_from: int
+    """Number of the first line that only mentions errors, as in a diff; 0 without one."""
 
 
 def formed(text: str) -> Formed:
-    """A log in one form."""
-    lines = [one.removesuffix("\r") for one in text.split("\n")]
-    # A page escapes what was wrapped before, so that entities take nothing of the width.
-    lines = [_unescaped(one if one.isprintable() else _ANSI.sub("", one)) for one in lines]
+    """Normalize a log."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    # Web pages escape text after wrapping, so entities do not count for the width.
+    lines = [_unescaped(line if line.isprintable() else _ANSI.sub("", line)) for line in lines]
     common = _common(lines)
-    parts = [_parts(one, common) for one in lines]
+    parts = [_parts(line, common) for line in lines]
     log = _Log(lines, parts, all(head or not said[0].strip() for head, said in parts))
     wraps = _wraps(log)
     sure = next((wrap for wrap in wraps if wrap.sure), None)
@@ -233,17 +233,17 @@ def formed(text: str) -> Formed:
         pieces = _pieces(log, at, last, soft=sure is not None and sure.soft)
         out += [(head, message, at + 1) for message in (*messages[:-1], "".join(pieces))]
         at = last + 1
-    told = told_lines([message for _, message, _ in out])
-    out = [(head, "" if at in told else message, number) for at, (head, message, number) in enumerate(out)] if told else out
-    said = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
-    first = out[min(told)][2] if told else 0
-    passed_over = {out[at][2] for at in told}
-    maybe = [one for one in maybe if one[0] not in passed_over]
-    return Formed(said, [number for _, _, number in out], maybe, _is_one(log), first)
+    quoted = quoted_lines([message for _, message, _ in out])
+    out = [(head, "" if at in quoted else message, number) for at, (head, message, number) in enumerate(out)] if quoted else out
+    joined = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
+    first = out[min(quoted)][2] if quoted else 0
+    passed_over = {out[at][2] for at in quoted}
+    maybe = [found for found in maybe if found[0] not in passed_over]
+    return Formed(joined, [number for _, _, number in out], maybe, _is_one(log), first)
 
 
 def _is_one(log: _Log) -> bool:
-    """True where all lines may be one message that was wrapped at a usual width."""
+    """True if all lines may be one message that was wrapped at a usual width."""
     last = max((at for at, line in enumerate(log.lines) if line.strip()), default=0)
     if not 0 < last <= _FEW:
         return last == 0
@@ -261,7 +261,7 @@ def _maybe(log: _Log, wrap: _Wrap) -> Iterator[tuple[int, list[str]]]:
 
 
 def _last(log: _Log, at: int, wrap: _Wrap) -> int:
-    """The last line of the message that begins on a line."""
+    """Last line of the message that starts on a line."""
     last, goes_on = at, _goes_on_softly if wrap.soft else _goes_on
     while last + 1 < len(log.lines) and last - at < _MOST_JOINED and goes_on(log, last, wrap.width):
         last += 1
@@ -269,7 +269,7 @@ def _last(log: _Log, at: int, wrap: _Wrap) -> int:
 
 
 def _pieces(log: _Log, at: int, last: int, *, soft: bool) -> list[str]:
-    """The last message of a line and the lines that continue it; text is wrapped behind a hyphen without a blank, too."""
+    """Last message of a line and the lines that continue it; after a hyphen, wrapped text continues without a space."""
     out = [log.parts[at][1][-1]]
     for _, (rest, *_) in log.parts[at + 1 : last + 1]:
         out.append(rest if not soft or _HYPHEN.search(out[-1]) else f" {rest}")
@@ -277,12 +277,12 @@ def _pieces(log: _Log, at: int, last: int, *, soft: bool) -> list[str]:
 
 
 def _common(lines: Sequence[str]) -> re.Pattern[str] | None:
-    """The prefix that most lines begin with, of those that single lines may have for another reason."""
-    said = [one for one in lines if one.strip()]
-    if len(said) < 2:
-        return next((one for one in _COMMON_PREFIXES[:1] if said and one.match(said[0])), None)
+    """The common prefix that most lines have."""
+    filled = [line for line in lines if line.strip()]
+    if len(filled) < 2:
+        return next((pattern for pattern in _COMMON_PREFIXES[:1] if filled and pattern.match(filled[0])), None)
     for pattern in _COMMON_PREFIXES:
-        if sum(pattern.match(one) is not None for one in said) > 0.6 * len(said):
+        if sum(pattern.match(line) is not None for line in filled) > 0.6 * len(filled):
             return pattern
     return None
 
@@ -297,7 +297,7 @@ def _cut(line: str, common: re.Pattern[str] | None) -> tuple[str, str]:
 
 
 def _parts(line: str, common: re.Pattern[str] | None) -> tuple[str, list[str]]:
-    """The prefix of a line and its messages: several where a logger or a notebook wrote their ends of lines out."""
+    """Prefix of a line and its messages: several if a logger or notebook escaped their newlines."""
     head, message = _cut(line, common)
     if _ESCAPED.search(message):
         message = message.replace("\\n", "\n").replace('\\"', '"')
@@ -305,7 +305,7 @@ def _parts(line: str, common: re.Pattern[str] | None) -> tuple[str, list[str]]:
 
 
 def _wraps(log: _Log) -> tuple[_Wrap, ...]:
-    """The ways in which a log may have been wrapped."""
+    """Ways in which a log may have been wrapped."""
     sizes = [log.size(at) for at in range(len(log.lines))]
     longest = max(sizes, default=0)
     full = [at for at, size in enumerate(sizes) if size == longest and not _TABLE.search(log.lines[at])]
@@ -313,15 +313,15 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
     found = []
     if full and _NARROWEST <= longest <= _WIDEST and len(full) >= 0.4 * near:
         shapes = {_DIGITS.sub("", log.lines[at]) for at in full}
-        fresh = any(BEGINS.match(said[0]) for _, said in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
+        fresh = any(MESSAGE_START.match(messages[0]) for _, messages in (log.parts[at + 1] for at in full if at + 1 < len(sizes)))
         many = len(shapes) > 2 and len(full) >= 0.7 * near
         hard = _Wrap(longest, soft=False, sure=many or (longest in _USUAL and len(shapes) > 1 and len(full) == near and not fresh))
         found.append(hard)
         if hard.sure:
             return (hard,)
-    # A word that is longer than a line is not cut where text is wrapped between words.
-    widest = max((size for size, (_, said) in zip(sizes, log.parts, strict=True) if " " in said[0].strip()), default=0)
-    width = next((one for one in _WIDTHS if one >= widest), 0)
+    # Wrapping between words does not split a word that is longer than a line.
+    widest = max((size for size, (_, messages) in zip(sizes, log.parts, strict=True) if " " in messages[0].strip()), default=0)
+    width = next((width for width in _WIDTHS if width >= widest), 0)
     if widest >= _NARROWEST and width - widest < _RAGGED:
         breaks = [at for at in range(len(sizes) - 1) if _goes_on_softly(log, at, width)]
         shapes = {_DIGITS.sub("", log.lines[at]) for at in breaks}
@@ -332,26 +332,26 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
 
 
 def _goes_on(log: _Log, at: int, width: int) -> bool:
-    """True where the next line is the rest of one that was cut within a word."""
+    """True if the next line continues one that was split within a word."""
     return log.size(at) == width and _may_go_on(log, at)
 
 
 def _goes_on_softly(log: _Log, at: int, width: int) -> bool:
-    """True where the next line is the rest of one whose next word would have been too long."""
+    """True if the next line continues one whose next word would not have fit."""
     line, message = log.lines[at], log.parts[at + 1][1][0]
-    if not _may_go_on(log, at) or message[:1].isspace() or BEGINS.match(message) or (log.size(at) > width and " " in line.strip()):
+    if not _may_go_on(log, at) or message[:1].isspace() or MESSAGE_START.match(message) or (log.size(at) > width and " " in line.strip()):
         return False
     word = _WORD.match(message)
     return log.size(at) + 1 + (word.end() if word else 0) > width
 
 
 def _may_go_on(log: _Log, at: int) -> bool:
-    (head, said), (next_head, following) = log.parts[at : at + 2]
-    return len(said) == 1 and bool(following[0].strip()) and bool(head) >= bool(next_head) and not _TABLE.search(log.lines[at])
+    (head, messages), (next_head, following) = log.parts[at : at + 2]
+    return len(messages) == 1 and bool(following[0].strip()) and bool(head) >= bool(next_head) and not _TABLE.search(log.lines[at])
 
 
 def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """A log that is short, or nothing and the chunks of one that is not."""
+    """A short log as a whole, or nothing and the chunks of a long one."""
     rest, held, size, lines = iter(chunks), [], 0, 0
     for chunk in rest:
         held.append(chunk)
@@ -363,12 +363,12 @@ def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def decoded(raw: bytes) -> str:
-    """The text of a short log."""
+    """Decode a short log."""
     return raw.decode(encoding_of(raw[:400]) or "utf-8", "replace").removeprefix("\ufeff")
 
 
 def encoding_of(head: bytes) -> str | None:
-    """The name of UTF-16, which a byte order mark or its zeros announce."""
+    """Name of the UTF-16 encoding indicated by a byte order mark or by zeros; else None."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if len(head) > 8:

@@ -1,8 +1,7 @@
-"""A log of any size, cut into the lines that are worth a look.
+"""Split a log of any size into the lines that need examination.
 
-Bytes come in chunks of any size. Training prints the same lines again and again with other numbers in them; a line whose shape, without
-its digits, said nothing before is passed over without being decoded. What is kept in memory does not grow with the log, nor with a
-line that never ends.
+Bytes come in chunks of any size. Training prints the same lines repeatedly with other numbers; a line whose shape, without its digits,
+had no match before is skipped without being decoded. Memory is bounded, whatever the size of the log or of a line.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from cudnn_resolve.diagnosis.log_form import PARTED, encoding_of, parted
 from cudnn_resolve.matrix.anchor import key_of, words_of
 
 LONGEST_LINE = 12_000
-"""Bytes of a line that are looked at as one piece; longer lines are looked at in pieces that overlap."""
+"""Bytes of a line that are examined at once; longer lines are examined in overlapping pieces."""
 _OVERLAP = 600
 LOOK_AHEAD = 80
-"""Lines after one that may belong to its message."""
+"""Following lines that may belong to a line's message."""
 _AHEAD_BYTES = 12_000
 _BLOCK = 1 << 18
 _ENDLESS = 1 << 20
-"""Bytes without a line's end after which the line is cut."""
+"""Bytes without a newline after which a line is split."""
 _TAIL = 200
-"""Lines at the end of a log that are looked at whatever their shape: a program died at one of them."""
+"""Lines at the end of a log that are examined whatever their shape: a program may have died at one of them."""
 _SHAPES = 20_000
 _SHAPE_BYTES = 400
 _SAME = b"0123456789#=>.-"
-"""What progress bars and numbers are made of."""
+"""Characters of progress bars and numbers."""
 _LONG_WORD = 40
 _VOCABULARY = 100_000
-"""Words without a key that are remembered."""
+"""Number of words that are cached."""
 _ANSI = re.compile(r"\x1b\[[0-9;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[@-Z\\-_]|[\x00-\x08\x0b-\x1f\x7f]")
 _QUOTES = str.maketrans("\u2018\u2019\u201b\u00b4\u201c\u201d\u00ab\u00bb\u00a0", "''''\"\"\"\" ")
 _PREFIX = re.compile(
@@ -47,13 +46,13 @@ _PREFIX = re.compile(
     r"|#\d{1,4} [\d.]{1,9}"
     r")\s?"
 )
-"""What launchers, init systems and containers write before each line."""
+"""Prefixes of launchers, init systems and containers."""
 _NUMBERS = re.compile(r"\d{1,20}")
 _MARK = PARTED.encode()
 
 
 class Line:
-    """One line of a log, with what follows it."""
+    """One line of a log, with access to the following lines."""
 
     __slots__ = ("_at", "_pieces", "head", "is_late", "number", "shape", "text")
 
@@ -78,13 +77,13 @@ class Line:
 
 
 def message_of(raw: bytes) -> tuple[str, str]:
-    """What a launcher or a logger writes before a line, and its message."""
+    """Split a line into the prefix of a launcher or logger, and its message."""
     head, mark, rest = raw.partition(_MARK)
     return (plain(head), plain(rest)) if mark else parted(plain(raw))
 
 
 def plain(raw: bytes) -> str:
-    """The text of a line: decoded, without colours and control characters, with plain quotes."""
+    """Decode a line, without colours and control characters, with ASCII quotes."""
     text = raw.decode("utf-8", "replace")
     if not text.isascii():
         text = text.translate(_QUOTES)
@@ -92,36 +91,36 @@ def plain(raw: bytes) -> str:
 
 
 def shape_of(raw: bytes) -> bytes:
-    """A line without what changes from one line of a progress bar or a table to the next."""
+    """Shape of a line: without what changes between lines of a progress bar or table."""
     return raw.translate(None, _SAME)
 
 
 def joined(line: Line, span: int) -> str:
-    """A line and the `span - 1` lines after it as one text, without what a launcher writes before the lines of each rank."""
+    """Join a line and the `span - 1` lines after it, without a launcher's prefixes and the lines of other ranks."""
     after = line.following(12 * span)
-    rest = [said for head, said in after if head and _same(head, line.head)] if line.head else []
-    rest = rest or [said for _, said in after]
+    rest = [message for head, message in after if head and _same(head, line.head)] if line.head else []
+    rest = rest or [message for _, message in after]
     prefix = _PREFIX.match(line.text)
     if prefix:
-        rest = [one[found.end() :] for one in rest if (found := _PREFIX.match(one)) and _same(found[0], prefix[0])] or rest
-    return " ".join([line.text, *(one.strip() for one in rest if one.strip())][:span])
+        rest = [text[found.end() :] for text in rest if (found := _PREFIX.match(text)) and _same(found[0], prefix[0])] or rest
+    return " ".join([line.text, *(text.strip() for text in rest if text.strip())][:span])
 
 
-def _same(one: str, other: str) -> bool:
-    """True for prefixes of one kind: those of a rank are equal, those with a time differ in their numbers only."""
-    if ":" in one and len(one) > 14:
-        return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other)
-    return one == other
+def _same(prefix: str, other: str) -> bool:
+    """True for prefixes of one writer: equal, or different only in the numbers of a time."""
+    if ":" in prefix and len(prefix) > 14:
+        return _NUMBERS.sub("0", prefix) == _NUMBERS.sub("0", other)
+    return prefix == other
 
 
 class Scanner:
-    """The lines of a log whose shape is new; `feed` takes its bytes, `finish` says that there are no more."""
+    """Scanner for lines with new shapes; `feed` takes bytes, `finish` ends the log."""
 
     def __init__(self, index: Index) -> None:
         self.lines = 0
         """Lines seen so far."""
         self.is_blank = True
-        """True while there was nothing but blanks and control characters."""
+        """True while only whitespace and control characters were read."""
         self._index = index
         self._rest = b""
         self._decoder: codecs.IncrementalDecoder | None = None
@@ -129,12 +128,12 @@ class Scanner:
         self._idle: set[bytes] = set()
 
     def forget(self, line: Line) -> None:
-        """Pass over further lines of this shape."""
+        """Skip further lines of this shape."""
         if len(self._idle) < _SHAPES and len(line.shape) <= _SHAPE_BYTES:
             self._idle.add(line.shape)
 
     def feed(self, chunk: bytes) -> Iterator[Line]:
-        """The lines that can be told so far."""
+        """Yield the lines that are complete so far."""
         chunk = self._bytes(chunk)
         for start in range(0, len(chunk), _BLOCK):
             self._rest += chunk[start : start + _BLOCK]
@@ -142,13 +141,13 @@ class Scanner:
                 yield from self._work(final=False)
 
     def finish(self) -> Iterator[Line]:
-        """The lines that were held back."""
+        """Yield the lines that were held back."""
         if self._decoder is not None:
             self._rest += self._decoder.decode(b"", final=True).encode("utf-8", "replace")
         yield from self._work(final=True)
 
     def _bytes(self, chunk: bytes) -> bytes:
-        """UTF-8 for UTF-16, which a byte order mark or its zeros announce; other bytes as they are."""
+        """Convert UTF-16 to UTF-8; return other bytes unchanged."""
         if not self._begun and chunk:
             self._begun = True
             name = encoding_of(chunk[:400])
@@ -162,7 +161,7 @@ class Scanner:
         if not block:
             return
         if b"\r" in block:
-            # A line that was drawn over counts as one, and each of its states is looked at.
+            # A line overwritten by carriage returns counts as one; each of its states is examined.
             block = (block.replace(b"\r\n", b"\n") if b"\r\n" in block else block).replace(b"\r", b"\n\r")
         pieces = block.split(b"\n")
         stop = len(pieces) if final else max(len(pieces) - 1 - LOOK_AHEAD, 0)
@@ -177,15 +176,15 @@ class Scanner:
         self._rest = b"" if final else b"\n".join(pieces[stop:]).replace(b"\n\r", b"\r")
 
     def _new(self, pieces: list[bytes], stop: int, tail: int) -> Iterator[Line]:
-        """The lines of a block that may say something; from `tail` on also those whose shape came often: there the log ends."""
+        """Lines of a block that may match; from `tail` on also those with known shapes, since the log ends there."""
         idle = self._idle
-        told = b"\n".join(pieces[:stop])
-        drawn = told.count(b"\r")
-        shapes = told.translate(None, _SAME).split(b"\n") if stop else []
+        examined = b"\n".join(pieces[:stop])
+        drawn = examined.count(b"\r")
+        shapes = examined.translate(None, _SAME).split(b"\n") if stop else []
         base, over, last = self.lines, 0, 0
         for at in [place for place, shape in enumerate(shapes) if shape not in idle or place >= tail]:
             if drawn:
-                over += sum(one.startswith(b"\r") for one in pieces[last : at + 1])
+                over += sum(piece.startswith(b"\r") for piece in pieces[last : at + 1])
                 last = at + 1
             raw, number = pieces[at], base + at + 1 - over
             if len(raw) > LONGEST_LINE:
@@ -203,24 +202,24 @@ class Scanner:
             self.lines -= 1
 
     def _long(self, raw: bytes) -> Iterator[Line]:
-        """The pieces of a line without an end that may mean something."""
+        """Pieces of an endless line that may match."""
         for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
             part = raw[start : start + LONGEST_LINE]
             if self._interests(part):
                 yield Line(self.lines + 1, part)
 
     def _interests(self, raw: bytes) -> bool:
-        """True where a line has a word that an anchor may have."""
+        """True if a line has a word of an anchor."""
         anchors = self._index.anchors
         return any(anchors(word) for word in words_of(raw.lower()))
 
 
 class Index:
-    """Anchors by their keys, and what each word of a log may be the beginning of; words are remembered within a bound."""
+    """Index of anchors by their keys, with a bounded cache of words."""
 
     def __init__(self, anchors: Iterable[str]) -> None:
         self.always: list[str] = []
-        """Anchors without a word, which are found in lines that are looked at for another reason."""
+        """Anchors without a word, which are searched only in lines that are examined anyway."""
         self._by_key: dict[bytes, list[str]] = {}
         self._known: dict[bytes, tuple[str, ...]] = {}
         for anchor in dict.fromkeys(anchors):
@@ -233,7 +232,7 @@ class Index:
         self._lengths = sorted(set(map(len, self._by_key)))
 
     def anchors(self, word: bytes) -> tuple[str, ...]:
-        """The anchors that a word may belong to."""
+        """Anchors that a word may belong to."""
         found = self._known.get(word)
         if found is None:
             found = tuple(anchor for key in self._keys(word) for anchor in self._by_key[key])
@@ -242,11 +241,11 @@ class Index:
         return found
 
     def _keys(self, word: bytes) -> Sequence[bytes]:
-        """The keys that a word holds, in the order of their anchors."""
-        if len(word) > _SHAPE_BYTES:  # a word of hundreds of letters is no message
+        """Keys contained in a word, in the order of their anchors."""
+        if len(word) > _SHAPE_BYTES:  # a word of hundreds of letters is not part of a message
             return ()
         if len(word) > _LONG_WORD:
             return [key for key in self._by_key if key in word]
-        # Of most words there are fewer pieces than keys.
+        # Most words have fewer substrings than there are keys.
         pieces = {word[start : start + length] for length in self._lengths for start in range(len(word) - length + 1)}
         return sorted(pieces & self._places.keys(), key=self._places.__getitem__)

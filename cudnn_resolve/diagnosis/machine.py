@@ -1,4 +1,4 @@
-"""The facts of a machine as its checks read them: its frameworks, each with what the matrix knows of its build, findings, evidence."""
+"""Machine facts prepared for the checks: frameworks with their builds from the matrix, and helpers to make findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
-    """The facts of a machine with what the tables know of its frameworks; unknown lists are empty, `facts` tells them from absent ones."""
+    """Facts of a machine and what the tables know of its frameworks; unknown lists are empty (`facts` tells unknown from absent)."""
 
     facts: Facts
     book: Book
@@ -36,7 +36,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
 
     @property
     def version(self) -> DriverVersion | None:
-        """The driver's version, where it is known."""
+        """Driver version, if known."""
         return driver_of(self.driver.version) if self.driver else None
 
     @property
@@ -46,13 +46,13 @@ class Inspection(Struct, frozen=True, kw_only=True):
 
     @property
     def is_tegra(self) -> bool:
-        """True for a Jetson, whose driver versions and wheels are its own."""
+        """True for a Jetson, which has its own driver versions and wheels."""
         return any(re.search(_TEGRA, gpu.name or "") for gpu in self.gpus) or (
             self.version is not None and self.version.major < 100 and self.facts.platform.arch == "aarch64"
         )
 
     def pip_facts(self, *names: str) -> tuple[Evidence, ...]:
-        """The installed versions of some packages, as evidence."""
+        """Evidence lines with the installed versions of packages."""
         return tuple(fact("packages.pip", f"{name} {self.pip[name]}") for name in names if name in self.pip)
 
 
@@ -76,17 +76,17 @@ def inspect(facts: Facts, book: Book) -> Inspection:
 
 
 def finding(cause: str, severity: str, confidence: float, summary: str, *evidence: Evidence, remedy: tuple[Remedy, ...] = ()) -> Finding:
-    """Make a finding from the facts."""
+    """Make a finding from facts."""
     return Finding(cause=cause, severity=severity, summary=summary, evidence=evidence, remedy=remedy, confidence=confidence)
 
 
 def fact(source: str, text: str) -> Evidence:
-    """A line of evidence from the facts."""
+    """Make an evidence line from facts."""
     return Evidence(source=source, line=None, text=text)
 
 
 def visible(machine: Inspection) -> list[Gpu]:
-    """The different GPUs that programs see."""
+    """Distinct GPUs that programs see."""
     seen: dict[tuple[str | None, str | None], Gpu] = {}
     for gpu in machine.gpus:
         if not gpu.hidden:
@@ -95,23 +95,23 @@ def visible(machine: Inspection) -> list[Gpu]:
 
 
 def capability_of(gpu: Gpu) -> Capability | None:
-    """The compute capability of a GPU, where it is known."""
+    """Compute capability of a GPU, if known."""
     return parsed(Capability.parse, gpu.compute_capability)
 
 
 driver_of = partial(parsed, DriverVersion)
-"""A driver version; None for a text that is none."""
+"""Parse a driver version; None if invalid."""
 cudnn_of = partial(parsed, CudnnVersion)
-"""A cuDNN version; None for a text that is none."""
+"""Parse a cuDNN version; None if invalid."""
 
 
-def as_declared(one: Installed, text: str | None = None) -> tuple[Remedy, ...]:
-    """The remedy that installs the libraries of a framework whose version stays; none for a version that no command can name."""
-    if not is_version(one.version):
+def as_declared(framework: Installed, text: str | None = None) -> tuple[Remedy, ...]:
+    """Remedy that installs a framework's libraries and keeps its version; () for a version that no command can contain."""
+    if not is_version(framework.version):
         return ()
-    public = one.version.partition("+")[0]
-    text = text or f"install the libraries that {one.label} can work with"
-    return (Remedy(text=text, command=f"cudnn-resolve apply -f {one.name}=={public}"),)
+    public = framework.version.partition("+")[0]
+    text = text or f"install the libraries that {framework.label} needs"
+    return (Remedy(text=text, command=f"cudnn-resolve apply -f {framework.name}=={public}"),)
 
 
 # --- installed frameworks ---
@@ -127,15 +127,15 @@ class Installed(Struct, frozen=True, kw_only=True):
     cuda: CudaVersion | None = None
     cudnn: CudnnVersion | None = None
     others: tuple[tuple[CudaVersion | None, CudnnVersion | None], ...] = ()
-    """CUDA and cuDNN of the other builds that it may be, where neither the facts nor its version say which."""
+    """CUDA and cuDNN of other possible builds, if neither the facts nor the version determine the build."""
     targets: tuple[CodeTarget, ...] = ()
     delivery: str = "none"
     would_load: WouldLoad | None = None
     requires: tuple[str, ...] = ()
     is_cpu: bool = False
-    """True for a build that is known to have no CUDA in it."""
+    """True for a known CPU build."""
     is_wheel: bool = False
-    """True where it may be the wheel that the tables know, as far as the facts say."""
+    """True if the facts are consistent with a wheel in the tables."""
 
     @property
     def label(self) -> str:
@@ -144,20 +144,20 @@ class Installed(Struct, frozen=True, kw_only=True):
 
 
 def installed_of(facts: Facts, book: Book) -> tuple[Installed, ...]:
-    """The installed frameworks; from the package list alone where nobody looked into their files."""
+    """Installed frameworks; from the package list alone if their files were not inspected."""
     pip = or_none(facts.packages.pip) or {}
-    seen = {one.name: one for one in or_none(facts.frameworks) or ()}
+    seen = {framework.name: framework for framework in or_none(facts.frameworks) or ()}
     listed = [name for name in pip if name not in seen and book.framework_of(name) is not None]
     every = (*seen.values(), *(InstalledFramework(name=name, version=pip[name]) for name in listed))
-    return tuple(_installed(one, facts, book) for one in every)
+    return tuple(_installed(framework, facts, book) for framework in every)
 
 
 def _installed(seen: InstalledFramework, facts: Facts, book: Book) -> Installed:
-    """Complete what the facts say of a framework with the build of the tables that it is."""
+    """Complete the facts of a framework with its build in the tables."""
     cuda, cudnn = parsed(CudaVersion, seen.cuda_built), _cudnn(seen.cudnn_built)
     arch = facts.platform.arch
-    possible = [one for one in _builds(book, seen) if arch is None or arch in (one.arch or (arch,))]
-    alike = [one for one in possible if _agrees(one, cuda, cudnn)]
+    possible = [build for build in _builds(book, seen) if arch is None or arch in (build.arch or (arch,))]
+    alike = [build for build in possible if _agrees(build, cuda, cudnn)]
     builds = alike or possible
     pluginless = seen.name in ("jax", "jaxlib") and not _has_jax_plugin(facts)
     is_cpu = _is_cpu(seen, pluginless=pluginless)
@@ -166,7 +166,7 @@ def _installed(seen: InstalledFramework, facts: Facts, book: Book) -> Installed:
         cuda = cuda or build.cuda
     if pluginless:
         cuda = None
-    # Where no build agrees it is another one of that version, of which the tables know nothing.
+    # If no build agrees, it is a build of that version that the tables do not have.
     is_known = build is not None and bool(alike) and not is_cpu
     targets = () if build is None else build.code_on(arch or "")
     return Installed(
@@ -174,7 +174,7 @@ def _installed(seen: InstalledFramework, facts: Facts, book: Book) -> Installed:
         version=seen.version,
         cuda=cuda,
         cudnn=_finer(cudnn, build.cudnn if build and is_known else None),
-        others=() if parsed(CudaVersion, seen.cuda_built) else tuple((one.cuda, one.cudnn) for one in builds[1:]),
+        others=() if parsed(CudaVersion, seen.cuda_built) else tuple((build.cuda, build.cudnn) for build in builds[1:]),
         targets=targets if cuda is not None else (),
         is_wheel=is_known and facts.platform.system in (None, "linux"),
         delivery=build.delivery if build else "none",
@@ -185,73 +185,73 @@ def _installed(seen: InstalledFramework, facts: Facts, book: Book) -> Installed:
 
 
 def _builds(book: Book, seen: InstalledFramework) -> list[Build]:
-    """The builds that it can be, the likeliest first."""
+    """Possible builds, most likely first."""
     framework = book.framework_of(seen.name)
-    every = [one for one in book.framework(framework).builds if one.package == seen.name] if framework is not None else []
+    every = [build for build in book.framework(framework).builds if build.package == seen.name] if framework is not None else []
     public, _, local = seen.version.partition("+")
-    found = [one for one in every if one.version == public] or _of_same_minor(every, public)
-    names = {one for one in (seen.variant, local) if one}
-    exact = [one for one in found if one.variant in names or one.wheel_version == seen.version]
+    found = [build for build in every if build.version == public] or _of_same_minor(every, public)
+    names = {name for name in (seen.variant, local) if name}
+    exact = [build for build in found if build.variant in names or build.wheel_version == seen.version]
     if (local and not exact) or seen.variant == "cpu":
-        return [one for one in exact if one.cuda is None]
-    return sorted(exact or found, key=lambda one: one.index != "default" or one.cuda is None)
+        return [build for build in exact if build.cuda is None]
+    return sorted(exact or found, key=lambda build: build.index != "default" or build.cuda is None)
 
 
 def _of_same_minor(every: Iterable[Build], public: str) -> list[Build]:
-    """For a patch release that the tables lack: the builds of another one of its minor, where all of these are alike."""
+    """For a patch release missing from the tables: builds of another patch release of that minor, if all of them are alike."""
     minor = public.split(".")[:2]
     kinds: dict[str, set[tuple[object, ...]]] = {}
-    near = [one for one in every if one.version.split(".")[:2] == minor] if re.fullmatch(_RELEASE, public) else []
-    for one in near:
-        kinds.setdefault(one.version, set()).add((one.variant, one.index, one.cuda, one.cudnn, one.delivery))
+    near = [build for build in every if build.version.split(".")[:2] == minor] if re.fullmatch(_RELEASE, public) else []
+    for build in near:
+        kinds.setdefault(build.version, set()).add((build.variant, build.index, build.cuda, build.cudnn, build.delivery))
     alike = len({frozenset(kind) for kind in kinds.values()}) == 1
-    return [one for one in near if one.version == near[0].version] if alike else []
+    return [build for build in near if build.version == near[0].version] if alike else []
 
 
 def _agrees(build: Build, cuda: CudaVersion | None, cudnn: CudnnVersion | None) -> bool:
-    """True where a build has the CUDA and the cuDNN that a framework says of itself, as far as it does."""
+    """True if a build has the CUDA and cuDNN that a framework reports, as far as it does."""
     if cuda is not None and (build.cuda is None or build.cuda.parts[: min(2, len(cuda.parts))] != cuda.parts[:2]):
         return False
     return cudnn is None or build.cudnn is None or cudnn.major == build.cudnn.major
 
 
-def _finer(told: CudnnVersion | None, known: CudnnVersion | None) -> CudnnVersion | None:
-    """What it was built with: as it says itself, or more exactly where the tables know the same major."""
-    return known if told is None or (known is not None and len(told.parts) == 1) else told
+def _finer(reported: CudnnVersion | None, known: CudnnVersion | None) -> CudnnVersion | None:
+    """The cuDNN it was built with: the reported one, or the tables' more exact one if only a major is reported."""
+    return known if reported is None or (known is not None and len(reported.parts) == 1) else reported
 
 
 def _declared(seen: InstalledFramework, builds: Iterable[Build], facts: Facts, book: Book) -> tuple[str, ...]:
-    """What the wheel of that version requires, extras apart, as far as the matrix knows it; where it may be one of several, what all do."""
+    """Requirements of the wheel without extras, if the matrix knows them; for several possible builds, those that all share."""
     public, _, local = seen.version.partition("+")
     arch = facts.platform.arch or "x86_64"
     known = book.requires(seen.name, public)
     harvested = known.get(arch) or known.get("x86_64")
     python = "".join(("cp", *(facts.python.version or "").split(".")[:2]))
-    fit = [one for one in builds if arch in (one.arch or (arch,)) and (python in (one.pythons or (python,)) or python == "cp")]
-    some = [build_requires(one.requires, one.requires_like, harvested) or () for one in (fit if local else fit[:1])]
+    fit = [build for build in builds if arch in (build.arch or (arch,)) and (python in (build.pythons or (python,)) or python == "cp")]
+    some = [build_requires(build.requires, build.requires_like, harvested) or () for build in (fit if local else fit[:1])]
     first, *others = some or [() if local else harvested or ()]
     plain = [{_plain(line) for line in lines} for lines in others]
-    return tuple(line for line in first if "extra ==" not in line and all(_plain(line) in one for one in plain))
+    return tuple(line for line in first if "extra ==" not in line and all(_plain(line) in other for other in plain))
 
 
 def _plain(line: str) -> str:
-    """A requirement without its marker."""
+    """Requirement without its marker."""
     return line.partition(";")[0].strip()
 
 
 def _has_jax_plugin(facts: Facts) -> bool:
-    """True where JAX has its GPU part: a plugin, or inside an older jaxlib."""
+    """True if JAX has GPU support: a plugin, or an older jaxlib that contains it."""
     pip = or_none(facts.packages.pip) or {}
-    return any(one.startswith(("jax-cuda", "jax-rocm")) for one in pip) or "+cuda" in pip.get("jaxlib", "")
+    return any(name.startswith(("jax-cuda", "jax-rocm")) for name in pip) or "+cuda" in pip.get("jaxlib", "")
 
 
 def _is_cpu(seen: InstalledFramework, *, pluginless: bool) -> bool:
-    """True for a build that is known to have no CUDA in it."""
+    """True for a known CPU build."""
     if seen.variant is not None:
         return seen.variant == "cpu"
     return seen.version.endswith("+cpu") or seen.name in CPU_PACKAGES or (pluginless and seen.name == "jaxlib")
 
 
 def _cudnn(text: str | None) -> CudnnVersion | None:
-    """The cuDNN that a framework says it was built with; an encoded number such as `90100` is not read."""
+    """The cuDNN that a framework reports; an encoded number such as `90100` is ignored."""
     return parsed(CudnnVersion, text) if text and ("." in text or len(text) < 3) else None

@@ -1,4 +1,4 @@
-"""The symptoms of the tables looked for in a log, line by line, in memory that does not grow with it."""
+"""Search a log for the symptoms of the tables, line by line, in bounded memory."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from typing import Any
 from cudnn_resolve.diagnosis.log_form import decoded, formed, whole
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
-from cudnn_resolve.diagnosis.told import NEVER_SAID
+from cudnn_resolve.diagnosis.quoted_text import QUOTED_LINE
 from cudnn_resolve.matrix.anchor import literals_of, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 from cudnn_resolve.version import CodeTarget, Dotted
 
 KEPT = 12
-"""Different matches of one symptom that are kept, the first ones; the others are counted."""
+"""Number of first distinct matches kept per symptom; others are only counted."""
 _LATEST = 3
 _MOST_IN_LINE = 8
 _IDLE = 4096
-"""Shapes of lines with a symptom that are counted."""
+"""Number of line shapes with a symptom that are counted."""
 _OFTEN = 300
-"""Lines of one shape that are looked at, each of which may have other numbers in it."""
+"""Lines of one shape that are examined, since their numbers may differ."""
 _ENOUGH = 5_000
-"""Lines after which what only tells of the surroundings is not looked for again before the end of the log."""
+"""Matches of a context symptom after which it is searched again only at the end of the log."""
 _GLUED_LINES = 20_000
-"""Up to this line, one that says nothing is tried once more with the next one, in case a terminal has wrapped it."""
+"""Up to this line, a line without a match is tried again joined with the next one, in case it was wrapped."""
 _MAYBE = 5_000
 _EVIDENCE = 320
 _FAILED = frozenset({"context-failed", "context-bad-end", "context-alarm"})
-"""Symptoms that only say that something failed: a line with one may still begin a message that a terminal has wrapped."""
+"""Symptoms that only report a failure: such a line may still start a wrapped message."""
 
 
 class Reader:
-    """Reads one log; afterwards `matches` and `counts` hold what was found in it, by the id of the symptom."""
+    """Reader of one log; afterwards `matches` and `counts` contain its symptoms by id."""
 
     def __init__(self, symptoms: Sequence[Symptom]) -> None:
         self.matches: dict[str, list[Match]] = {}
         self.counts: dict[str, int] = {}
         self.latest: dict[str, deque[Match]] = {}
-        """The last matches of each symptom, on lines of their own."""
+        """Last matches of each symptom, one per line."""
         self.is_one_message = False
-        """True for a log of one line, however it was wrapped."""
-        self.told = 0
-        """The first line in which no error is looked for, as in a diff, in source code or in help; 0 where there is none."""
+        """True for a log of one message, wrapped or not."""
+        self.quoted_from = 0
+        """First line that is skipped as a diff, source code or help; 0 without one."""
         self._often: dict[bytes, int] = {}
         self._anchors, self._index = _by_anchor(tuple(symptoms))
         self._scanner = Scanner(self._index)
         self._lines = 0
         self._numbers: list[int] = []
-        """Of a short log, which is brought into one form first: the user's number of each line."""
+        """User's line numbers of a short log, which is normalized first."""
 
     @property
     def lines(self) -> int:
@@ -64,19 +64,19 @@ class Reader:
         return self._numbers[min(line, len(self._numbers)) - 1] if self._numbers else line
 
     def read(self, chunks: Iterable[bytes]) -> Reader:
-        """The reader itself, with all chunks read."""
+        """Read all chunks; return the reader."""
         short, rest = whole(chunks)
         maybe: list[tuple[int, list[str]]] = []
         if short:
             form = formed(decoded(short))
-            self._numbers, maybe, self.is_one_message, self.told = form.numbers, form.maybe, form.is_one, form.told
+            self._numbers, maybe, self.is_one_message, self.quoted_from = form.numbers, form.maybe, form.is_one, form.quoted_from
             rest = iter((form.text.encode("utf-8", "replace"),))
         for chunk in rest:
             for line in self._scanner.feed(chunk):
                 self._line(line)
         for line in self._scanner.finish():
             self._line(line)
-        self._lines = 0 if self._scanner.is_blank and not self.told else self._number(self._scanner.lines)
+        self._lines = 0 if self._scanner.is_blank and not self.quoted_from else self._number(self._scanner.lines)
         self._numbers = []
         for number, pieces in maybe[:_MAYBE]:
             whole_text = "".join(pieces)
@@ -85,13 +85,13 @@ class Reader:
         return self
 
     def every(self) -> Iterator[Match]:
-        """All kept matches."""
+        """Iterate over all kept matches."""
         for found in self.matches.values():
             yield from found
 
     def _line(self, line: Line) -> None:
-        found, begun, said = self._look(line, line.text)
-        if said:
+        found, begun, is_specific = self._look(line, line.text)
+        if is_specific:
             if self._enough(line):
                 self._scanner.forget(line)
             return
@@ -103,24 +103,24 @@ class Reader:
             self._scanner.forget(line)
 
     def _enough(self, line: Line) -> bool:
-        """True for a line that came so often that further ones like it say nothing new."""
+        """True for a line whose shape was so frequent that further ones add nothing."""
         count = self._often.get(line.shape, 0) + 1
         if len(self._often) < _IDLE:
             self._often[line.shape] = count
         return count > _OFTEN
 
     def _look(self, line: Line, text: str, *, across: tuple[int, ...] = ()) -> tuple[bool, bool, bool]:
-        """Whether something was found, whether a message over several lines may begin, whether more than a failure is said.
+        """Return whether there is a match, whether a message over several lines may start, and whether more than a failure is reported.
 
-        With `across`, of lines without the breaks between them only what goes over one of those places counts.
+        With `across`, the offsets at which lines were joined, only matches that span one of them count.
         """
-        code = NEVER_SAID.match(text)
+        code = QUOTED_LINE.match(text)
         if code:
             if code["mended"] is not None:
-                self.told = self.told or self._number(line.number)
+                self.quoted_from = self.quoted_from or self._number(line.number)
             return False, False, False
         low = text.lower()
-        found = begun = said = False
+        found = begun = is_specific = False
         tried: set[int] = set()
         near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
         for anchor in (*near, *self._index.always):
@@ -139,15 +139,15 @@ class Reader:
                 begun |= span > 1
                 for fields, at in form.find(message, low if message is text else message.lower(), across):
                     found = True
-                    said |= form.symptom.id not in _FAILED
+                    is_specific |= form.symptom.id not in _FAILED
                     self._keep(form.symptom, line, (message, at, across or ((len(text),) if message != text else ())), fields)
-        return found, begun, said
+        return found, begun, is_specific
 
     def _keep(self, symptom: Symptom, line: Line, place: tuple[str, int, tuple[int, ...]], fields: dict[str, Any]) -> None:
-        """Keep a match at a place of a message, with the user's own line in which it begins, where breaks part that message."""
+        """Keep a match, with the user's line on which it starts if the message was joined from several."""
         text, at, breaks = place
-        before = [one for one in breaks if one <= at]
-        own = text[max(before, default=0) : min((one for one in breaks if one > at), default=len(text))]
+        before = [position for position in breaks if position <= at]
+        own = text[max(before, default=0) : min((position for position in breaks if position > at), default=len(text))]
         number = self._number(line.number) + (len(before) if len(breaks) > 1 or not before else 0)
         own = excerpt(line.head + own, 0) if breaks and not (before and len(breaks) == 1) else ""
         text, at = line.head + text, len(line.head) + at
@@ -156,12 +156,12 @@ class Reader:
         match = Match(symptom=symptom, line=number, text=excerpt(text, at), own=own or None, fields=fields)
         if not latest or latest[-1].line != number:
             latest.append(match)
-        if len(kept) < KEPT and all(one.fields != fields for one in kept):
+        if len(kept) < KEPT and all(match.fields != fields for match in kept):
             kept.append(match)
 
 
 class _Form:
-    """A symptom with its patterns, each compiled when a line first holds the text that it asks for."""
+    """A symptom with its patterns, each compiled when a line first contains one of its literals."""
 
     __slots__ = ("_kinds", "_patterns", "symptom")
 
@@ -171,9 +171,9 @@ class _Form:
         self._kinds: dict[str, str] = {}
 
     def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
-        """What the patterns find in a text, which `low` is in lower case, and where."""
+        """Find the patterns in a text, with their fields and offsets; `low` is the text in lower case."""
         if self._patterns is None:
-            self._patterns = [(literals_of(one), one, None) for one in self.symptom.pattern]
+            self._patterns = [(literals_of(pattern), pattern, None) for pattern in self.symptom.pattern]
         for place, (literals, source, compiled) in enumerate(self._patterns):
             if not any(literal in low for literal in literals):
                 continue
@@ -183,7 +183,7 @@ class _Form:
                 if across and not any(match.start() < at < match.end() for at in across):
                     continue
                 fields = self._fields(match.groupdict())
-                if fields is not None and all(holds(one, fields) for one in self.symptom.when):
+                if fields is not None and all(holds(comparison, fields) for comparison in self.symptom.when):
                     yield fields, match.start()
                     count += 1
                 if count >= _MOST_IN_LINE:
@@ -212,7 +212,7 @@ class _Form:
 
 @lru_cache(maxsize=1)
 def _by_anchor(symptoms: tuple[Symptom, ...]) -> tuple[Mapping[str, Sequence[_Form]], Index]:
-    """The forms of symptoms by their anchors, and the words that lead to these; a second log meets with patterns that are compiled."""
+    """Symptoms by anchor, and the index of anchors; cached, so that later logs use compiled patterns."""
     found: dict[str, list[_Form]] = {}
     for symptom in symptoms:
         form = _Form(symptom)
@@ -222,7 +222,7 @@ def _by_anchor(symptoms: tuple[Symptom, ...]) -> tuple[Mapping[str, Sequence[_Fo
 
 
 def excerpt(text: str, at: int) -> str:
-    """The part of a line that matters, bounded; the line from its start where that fits."""
+    """Excerpt of limited length around a match; the whole line if it fits."""
     if len(text) <= _EVIDENCE:
         return text.strip()
     start = 0 if at < _EVIDENCE // 2 else at - 60
@@ -233,17 +233,17 @@ def excerpt(text: str, at: int) -> str:
 # --- comparisons of fields: `found < built`, `major found != major built`, `capability above targets` ---
 
 _SIMPLE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda one, other: one < other,
-    "<=": lambda one, other: one <= other,
-    "==": lambda one, other: one == other,
-    "!=": lambda one, other: one != other,
-    ">=": lambda one, other: one >= other,
-    ">": lambda one, other: one > other,
+    "<": lambda left, other: left < other,
+    "<=": lambda left, other: left <= other,
+    "==": lambda left, other: left == other,
+    "!=": lambda left, other: left != other,
+    ">=": lambda left, other: left >= other,
+    ">": lambda left, other: left > other,
 }
 
 
 def holds(comparison: str, fields: Mapping[str, Any]) -> bool:
-    """True where the comparison holds for these fields; False also where one of them is not there."""
+    """True if the comparison holds for these fields; False if one of them is missing."""
     words = comparison.split()
     left, words = _operand(words, fields)
     operator, words = words[0], words[1:]
@@ -266,7 +266,7 @@ def _operand(words: list[str], fields: Mapping[str, Any]) -> tuple[Any, list[str
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """Both as values of one kind: a text that a row wrote becomes what the field is."""
+    """Convert both to one type: a literal in a row gets the type of the field."""
     if isinstance(left, Dotted) and isinstance(right, Dotted):
         length = min(len(left.parts), len(right.parts))
         return (left.parts[:length], right.parts[:length]) if length >= 2 else (left.parts, right.parts)
@@ -278,15 +278,16 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _machine(targets: tuple[CodeTarget, ...]) -> list[CodeTarget]:
-    return [one for one in targets if one.kind == "cubin"]
+    return [target for target in targets if target.kind == "cubin"]
 
 
 _SETS: dict[str, Callable[[Any, Any], bool]] = {
-    # Newer than everything in the list, whose machine code does not run on it.
+    # Newer than the whole list, whose machine code does not run on it.
     "above": lambda gpu, targets: (
-        not any(one.runs_on(gpu.capability) for one in _machine(targets)) and gpu.capability > min(one.capability for one in targets)
+        not any(target.runs_on(gpu.capability) for target in _machine(targets))
+        and gpu.capability > min(target.capability for target in targets)
     ),
-    "below": lambda gpu, targets: gpu.capability < min(one.capability for one in targets),
-    "among": lambda gpu, targets: any(one.runs_on(gpu.capability) for one in targets),
-    "within": lambda one, many: one in many,
+    "below": lambda gpu, targets: gpu.capability < min(target.capability for target in targets),
+    "among": lambda gpu, targets: any(target.runs_on(gpu.capability) for target in targets),
+    "within": lambda value, many: value in many,
 }

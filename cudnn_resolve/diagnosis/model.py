@@ -1,4 +1,4 @@
-"""What a diagnosis is made of: matches in a log, what they show of the machine, suspected causes, and findings."""
+"""Types of a diagnosis: matches in a log, the machine that they show, suspected causes, and findings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ EMPTY = "the log is empty"
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """One line that a finding rests on."""
+    """One line of evidence for a finding."""
 
     source: str
-    """`log`, or the dotted fact."""
+    """`log`, or the dotted name of a fact."""
     line: int | None
     text: str
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
-    """One thing to do; `command` is None where no command does it."""
+    """One thing to do; `command` is None if no command does it."""
 
     text: str
     command: str | None = None
@@ -51,7 +51,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     confidence: float = 0.5
     """From 0 to 1."""
     undecided: str | None = None
-    """What the log and the facts leave open, and what would decide it."""
+    """What the log and the facts leave open, and how to decide it."""
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
@@ -59,27 +59,27 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
     findings: tuple[Finding, ...] = ()
     lines: int = 0
-    """Lines of the log, 0 where there was none."""
+    """Lines of the log; 0 without a log."""
     note: str | None = None
-    """What is to be known of the machine where nothing was found."""
+    """Remark on the log or the machine if nothing was found."""
 
     @property
     def is_error(self) -> bool:
-        """True where something of severity error was found."""
-        return any(one.severity == "error" for one in self.findings)
+        """True if a finding has severity error."""
+        return any(finding.severity == "error" for finding in self.findings)
 
 
 class Match(Struct, frozen=True, kw_only=True, eq=False):
-    """A symptom that was found in a log."""
+    """A symptom found in a log."""
 
     symptom: Symptom
     line: int
     text: str
-    """All of the message, which may go over several lines."""
+    """The whole message, which may span several lines."""
     own: str | None = None
-    """The user's own line, where the message goes over several."""
+    """The user's line on which the message starts, if it spans several."""
     fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Field to value, as its kind takes it."""
+    """Field → value, parsed by its kind."""
 
     @property
     def shown(self) -> str:
@@ -88,71 +88,71 @@ class Match(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Suspect(Struct, frozen=True, kw_only=True):
-    """A cause with what speaks for it."""
+    """A possible cause and its evidence."""
 
     cause: str
     weight: float
     matches: tuple[Match, ...]
-    """The strongest first."""
+    """Strongest first."""
     effects: tuple[Match, ...] = ()
     """Symptoms of other causes that this one explains."""
     summary: str | None = None
-    """The sentence for it, where no symptom has one."""
+    """Overrides the symptoms' sentence."""
     severity: str | None = None
-    """Where it is not the cause's own."""
+    """Overrides the cause's severity."""
 
 
 Suspects = dict[str, Suspect]
-"""The suspected causes by name."""
+"""Suspected causes by name."""
 
 
 class Present(Struct, frozen=True, kw_only=True):
-    """A cuDNN that the log or the facts show: a file that was opened or listed, a package, a version."""
+    """A cuDNN shown by the log or the facts: a file that was opened or listed, a package, a version."""
 
     major: int
     version: CudnnVersion | None
     match: Match | None
-    """The line that shows it; None where the facts do."""
+    """The line that shows it; None if the facts do."""
     path: str | None = None
     broken: str | None = None
-    """Why it is not one whole release, where the facts know that."""
+    """Why it is not a complete release, according to the facts."""
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """The machine as the log shows it, completed by the facts."""
+    """The machine as shown by the log, completed by the facts."""
 
     capabilities: tuple[Capability, ...] = ()
     frameworks: tuple[tuple[str, str], ...] = ()
     """Name as printed (lower case) and version."""
     builds: tuple[Build, ...] = ()
-    """The builds of the matrix that those versions are."""
+    """The matrix builds of those versions."""
     cudnn: tuple[Present, ...] = ()
     cards: tuple[str, ...] = ()
     made_for: tuple[CodeTarget, ...] = ()
-    """GPU code that the user's own build is told to hold."""
+    """GPU code that the user's own build is compiled for."""
     unknown: frozenset[Capability] = frozenset()
-    """Of the capabilities those that came after the newest CUDA which the log names."""
+    """Capabilities newer than the newest CUDA that the log names."""
 
     def version(self, name: str) -> str | None:
-        """The version of a framework that the log names."""
-        return next((version for one, version in self.frameworks if one == name), None)
+        """Version of a framework named in the log."""
+        return next((version for framework, version in self.frameworks if framework == name), None)
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """Everything that is known of a failure: a log, facts, the tables, and how the user wants plans made."""
+    """Everything known of a failure: log, facts, tables, and the user's options for plans."""
 
     matches: tuple[Match, ...]
     features: frozenset[str]
     context: Context
     book: Book
     frames: tuple[Match, ...] = ()
-    """Lines of tracebacks in installed packages."""
+    """Traceback lines in installed packages."""
     facts: Facts | None = None
     wishes: Request | None = None
 
 
 class CheckedFramework(Struct, frozen=True, kw_only=True):
-    """One framework, and what is known of it."""
+    """One framework and its verdict."""
 
     name: str
     version: str
@@ -160,22 +160,22 @@ class CheckedFramework(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What was found of one thing on one machine."""
+    """Result of `check` for one item on one machine."""
 
     what: str
     machine: str
     status: Literal["runs", "breaks", "unknown"]
-    """`unknown` where nothing wrong was found and not everything was judged."""
+    """`unknown` if nothing wrong was found but not everything was judged."""
     frameworks: tuple[CheckedFramework, ...] = ()
     findings: tuple[Finding, ...] = ()
     remedy: tuple[Remedy, ...] = ()
-    """What mends all that breaks together, the smallest change first."""
+    """Remedies for all problems together, smallest change first."""
     judged: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()
     complaints: tuple[str, ...] = ()
-    """What `pip check` says besides: packages that declare of one another what is not met. It is no part of the verdict."""
+    """Unmet requirements as reported by `pip check`; not part of the verdict."""
     ranges: tuple[Range, ...] = ()
-    """Where a picture is wanted: the versions that each framework allows, with those that are there."""
+    """For a picture: the versions that each framework allows, and the installed ones."""
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -183,13 +183,13 @@ class Moved(Struct, frozen=True, kw_only=True):
 
     name: str
     before: str | None
-    """Its version; None where it was not there."""
+    """Its version; None if it was not installed."""
     after: str | None
-    """None where it is gone."""
+    """None if it was removed."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """What the change of a list does to one machine."""
+    """Effect of a changed package list on one machine."""
 
     before: Verdict
     after: Verdict
@@ -197,15 +197,15 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     @property
     def appeared(self) -> tuple[Finding, ...]:
-        """Findings that the new list has and the old one has not."""
+        """Findings of the new list only."""
         return _only(self.after, self.before)
 
     @property
     def gone(self) -> tuple[Finding, ...]:
-        """Findings that the old list had."""
+        """Findings of the old list only."""
         return _only(self.before, self.after)
 
 
-def _only(one: Verdict, other: Verdict) -> tuple[Finding, ...]:
+def _only(verdict: Verdict, other: Verdict) -> tuple[Finding, ...]:
     known = {(row.cause, row.severity, row.summary) for row in other.findings}
-    return tuple(row for row in one.findings if (row.cause, row.severity, row.summary) not in known)
+    return tuple(row for row in verdict.findings if (row.cause, row.severity, row.summary) not in known)

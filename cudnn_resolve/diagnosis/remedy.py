@@ -1,4 +1,4 @@
-"""What to do about a finding: rows of the tables with their fields filled, and plans for this machine where a stack is concerned."""
+"""Remedies of findings: rows of the tables with their fields filled, and plans for this machine."""
 
 from __future__ import annotations
 
@@ -9,150 +9,142 @@ from string import Formatter
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import build_of
-from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
-from cudnn_resolve.diagnosis.pip import is_of_system
-from cudnn_resolve.diagnosis.place import (
-    declared_of,
-    missing,
-    place_of,
-    place_values,
-    suffix_of,
-    wheel_component,
-    wheels_of,
-)
-from cudnn_resolve.diagnosis.planned import is_known, is_possible, on_windows, planned, repeated
-from cudnn_resolve.diagnosis.release import release_values, wanted_of
-from cudnn_resolve.diagnosis.specifier import is_version, requirements_of, within
-from cudnn_resolve.diagnosis.stated import (
-    cuda_majors,
+from cudnn_resolve.diagnosis.apt import apt_values
+from cudnn_resolve.diagnosis.derive_pip import is_of_system
+from cudnn_resolve.diagnosis.library_path import listed_in, missing, path_values, place_of
+from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
     cuda_of_driver,
     cudnn_beside,
     driver_of,
-    features_of_numbers,
     fitting,
     image_of,
-    interpreter,
     python_line,
     pythons_of,
     served,
     texts,
+    version_features,
 )
-from cudnn_resolve.diagnosis.system import system_values
-from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
+from cudnn_resolve.diagnosis.pip_release import pip_values, wanted_of
+from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
+from cudnn_resolve.diagnosis.remedy_stack import KnownStack
+from cudnn_resolve.diagnosis.specifier import is_version, within
+from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
-_MADE_FOR = re.compile(
-    r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
-)
-"""The CUDA that a library or a build in a log is of."""
 _WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
 _WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
-"""Of cuDNN and CUDA, as ONNX Runtime asks for them."""
+"""ONNX Runtime's wording for the cuDNN and CUDA that it needs."""
 _INSTALLER = "conda"
-"""Prints messages about frameworks, and is none."""
+"""Prints messages about frameworks, but is not one."""
 _OTHER = "other-program"
-"""The feature of a log of a program that is no framework of the tables: no plan would concern it."""
+"""Feature of a program that is not a framework of the tables: plans do not apply to it."""
+_FIRST_WITHOUT_MINOR = 11
+"""First CUDA major whose libraries work for all its minors."""
 _BESIDE_TORCH = ("torchvision", "torchaudio")
 _PLAN = "cudnn-resolve apply -f "
-"""Begins a command that can be tried as a plan."""
+"""Prefix of a command that can be tried as a plan."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
 _ELSEWHERE = {
-    "windows": "cudnn-resolve plans for Linux alone: on Windows with pip, as the framework's own installation page says, or in WSL",
-    "macos": "cudnn-resolve plans for Linux alone, and there is no CUDA for macOS",
+    "windows": "cudnn-resolve plans for Linux only: on Windows use pip as described on the framework's installation page, or WSL 2",
+    "macos": "cudnn-resolve plans for Linux only, and there is no CUDA for macOS",
 }
-"""What is said in the place of a plan where none can be made."""
+"""Shown instead of a plan on systems without plans."""
 _LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
 _WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
-"""Causes whose plan is a build for a GPU or a driver that the log may tell."""
+"""Causes whose plan is a build for the GPU or driver in the log."""
 _OLDEST_PYTHON = (3, 6)
-"""Of which there are wheels of NVIDIA's libraries, and plans."""
+"""Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 
 
 class Remedies:
-    """The remedies for the findings of one case."""
+    """Remedies for the findings of one case."""
 
     def __init__(self, case: Case, matches: Mapping[str, tuple[Match, ...]], *, is_here: bool = True) -> None:
         self.case, self.book = case, case.book
         self.matches = matches
-        """The matches behind the finding of each cause."""
+        """Matches of each cause's finding."""
         self.facts = case.facts if is_here else None
-        """Facts that plans are made for; None where there are none, or the log is of another machine."""
-        self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
-        # A log of another machine says nothing of what is installed here.
-        self.frameworks = tuple(one for one in case.context.frameworks if is_here or self.pip.get(one[0]) != one[1])
-        own = case.facts.python.path if case.facts is not None else None
-        self.python = shlex.quote(own) if own else (interpreter(case) if case.facts is None else None) or "python"
-        self.majors = cuda_majors(case, case.book)
-        """The CUDA that the log is of, as far as it tells."""
+        """Facts that plans are made for; None without facts, or if the log is of another machine."""
+        self.stack = KnownStack(case, self.facts, is_here=is_here)
         system = "windows" if self._is_windows() else "macos" if "macos" in case.features else None
         self.elsewhere = _ELSEWHERE[system] if system and not case.features & _LINUX else None
-        """Why no plan can be made for the system of this case; None where one can."""
+        """Why no plan can be made for this system; None if one can."""
 
     def all(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings, each with what to do; a plan is made for the first one, which is the one to mend."""
-        out = []
+        """The findings with their remedies; a plan is made only for the first one, which is to be fixed first."""
+        out: list[Finding] = []
         tried = True
-        for one in findings:
-            own = tuple(each for remedy in one.remedy for each in self._adapted(remedy, tried=tried))
-            every = {remedy.command or remedy.text: remedy for remedy in (*self._of(one, tried=tried), *reversed(own))}
+        for finding in findings:
+            if finding.severity == "info" and not (self._is_likely(finding) and not out):
+                out.append(finding)
+                continue
+            own = tuple(each for remedy in finding.remedy for each in self._adapted(remedy, tried=tried))
+            every = {remedy.command or remedy.text: remedy for remedy in (*self._of(finding, tried=tried), *reversed(own))}
             rest = tuple(remedy for remedy in every.values() if remedy not in own)
-            out.append(replace(one, remedy=_begun(tuple(self._possible((*own, *rest))))))
-            tried = tried and one.severity == "info"
+            out.append(replace(finding, remedy=_begun(tuple(self._possible((*own, *rest))))))
+            tried = tried and finding.severity == "info"
         return out
 
+    def _is_likely(self, finding: Finding) -> bool:
+        """True for a note that is the best explanation of a log: a cause that the program has not survived."""
+        return self.case.facts is None and finding.cause not in ("harmless", "unrecognised") and finding.confidence >= FINDING / 100
+
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
-        """The remedies without plans where none can be made; where there is nothing else, the first of them in words."""
+        """Drop plans where none can be made; if nothing else is left, keep the first of them without its command."""
         if self.elsewhere is None:
             return every
-        plans = [one for one in every if one.command is not None and one.command.startswith(_OURS)]
-        others = [one for one in every if one not in plans]
-        return others or [Remedy(text=f"{one.text} ({self.elsewhere})") for one in plans[:1]]
+        plans = [remedy for remedy in every if remedy.command is not None and remedy.command.startswith(_OURS)]
+        others = [remedy for remedy in every if remedy not in plans]
+        return others or [Remedy(text=f"{remedy.text} ({self.elsewhere})") for remedy in plans[:1]]
 
     def _adapted(self, remedy: Remedy, *, tried: bool, brings: frozenset[str] = frozenset()) -> Iterator[Remedy]:
-        """A remedy for this environment and this user; tried as a plan where it is one."""
+        """Adapt a remedy to this environment and user; try it if it is a plan."""
         facts, wishes = self.facts, self.case.wishes
         if remedy.command is None:
             yield remedy
         elif tried and remedy.command.startswith(_PLAN) and facts is not None:
-            yield from planned(remedy.text, remedy.command, facts, self.book, wishes, brings=brings)
+            yield from tried_plan(remedy.text, remedy.command, facts, self.book, wishes, brings=brings)
         else:
             root = self.case.facts is not None and self.case.facts.root  # containers have no `sudo`
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
                 command = command.replace("'", '"') if self._is_windows() else command  # cmd.exe knows no other quotes
-                command += f" --python {self.python}" if command.startswith(_OURS) and "/" in self.python else ""
+                command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
             yield replace(remedy, command=repeated(command, wishes))
 
     def _is_windows(self) -> bool:
-        return "\\" in self.python or ("windows" in self.case.features and not self.case.features & _LINUX)
+        return "\\" in self.stack.python or ("windows" in self.case.features and not self.case.features & _LINUX)
 
     def _of(self, finding: Finding, *, tried: bool) -> Iterator[Remedy]:
-        """The remedies that the tables have for a finding."""
-        if finding.severity == "info":
-            return
+        """Remedies of the tables for a finding."""
         matches = self.matches.get(finding.cause, ())
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
-        is_open = is_told = is_mended = False
+        features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
+        is_open = is_offered = is_mended = False
         for row in self.book.helps():
-            if row.cause != finding.cause or any(one not in features for one in row.needs) or any(one in features for one in row.unless):
+            if (
+                row.cause != finding.cause
+                or any(feature not in features for feature in row.needs)
+                or any(feature in features for feature in row.unless)
+            ):
                 continue
             text, command = _filled(row.text, values), _filled(row.command, values) if row.command is not None else None
             if text is None or (row.command is not None and command is None):
                 continue
             if command is not None and not is_known(command):
-                is_alternative = is_told and text.startswith("or ")
+                is_alternative = is_offered and text.startswith("or ")
                 is_open = is_open or not (
                     is_alternative or finding.cause.startswith("pip_") or _OTHER in features or self._is_of_another(matches)
                 )
                 continue
-            is_told, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
+            is_offered, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
             if command is not None and command.startswith(_OURS) and self.case.facts is None:
                 yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
@@ -164,99 +156,102 @@ class Remedies:
                 brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else brings
             yield from self._adapted(Remedy(text=text, command=command), tried=tried, brings=brings)
         if is_open and not is_mended and not finding.remedy:
-            text = "which framework it is, the log does not tell: in the environment of the program this finds it, and plans for it"
+            text = "the log does not show which framework is used: run this in the program's environment, where it is detected"
             yield Remedy(text=text, command="cudnn-resolve doctor LOG")
 
     def _of_told(self, cause: str, plan: Remedy, values: Mapping[str, str]) -> Iterator[Remedy]:
-        """A plan for a machine of which only the log tells: held against the builds that the tables have for what it says."""
+        """A plan for a machine known only from its log: compared with the builds of the tables that fit it."""
         case, framework = self.case, _framework(values["framework"], self.book)
         line = python_line(case)
         if framework is None or (line is not None and line < _OLDEST_PYTHON) or "jetson" in case.features:
             return
         machine_code = cause == "gpu_arch_too_new_for_build"
-        is_told = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
+        is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
         if cause in _OF_GPU and not case.context.capabilities:
             if self._is_windows():
-                yield Remedy(text="see which GPU it is: a build must have code for its capability", command=_WHICH_GPU)
+                yield Remedy(text="find the GPU's compute capability: a build must have code for it", command=_WHICH_GPU)
                 return
-        elif cause in _OF_MACHINE and is_told and (found := served(framework, case, machine_code=machine_code)) is not None:
+        elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
             if found.build is None:
-                text = f"the tables have no build of {found.title} for {found.told}"
-                ways = "NVIDIA's container of it, a build from its sources on this machine, or to change one of these"
-                yield Remedy(text=f"{text}: what is left is {ways}")
+                text = f"no known build of {found.title} runs on {found.known}"
+                ways = "use NVIDIA's container, compile it on this machine, or change one of these"
+                yield Remedy(text=f"{text}: {ways}")
                 return
-            plan = replace(plan, text=f"{plan.text}: by what the log tells, {found.text}")
+            plan = replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")
         if self._is_windows():
-            # Plans are for Linux; the indexes of some frameworks have wheels for Windows beside those.
+            # Plans are for Linux only, but the indexes of some frameworks also have wheels for Windows.
             is_install = (plan.command or "").startswith(_OURS[0])
             same = (plan.command or "").replace(values["targets"], values["same_targets"])
             tries = (same, plan.command or "") if is_install else ()
-            made = (self._wheels_for_windows(framework, one, values, machine_code=machine_code) for one in tries)
-            chosen = next((one for one in made if one is not None), None)
+            made = (self._wheels_for_windows(framework, command, values, machine_code=machine_code) for command in tries)
+            chosen = next((choice for choice in made if choice is not None), None)
             if chosen is None:
-                yield plan  # said in words, where nothing else helps
+                yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
-            *firsts, plan = on_windows(plan, self.python, wheels, pythons_of(build, case.book) if line is None else [])
-            for first in firsts:
-                yield from self._adapted(first, tried=False)
-        elif "hosted-notebook" in case.features:
-            plan = replace(plan, text=f"{plan.text} (in a cell behind `!`; then start the session again)")
+            plans = on_windows(plan, self.stack.python, wheels, pythons_of(build, case.book) if line is None else [])
+            yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
+            return
+        if "hosted-notebook" in case.features:
+            plan = replace(plan, text=f"{plan.text} (in a notebook cell, prefixed with `!`; then restart the session)")
         yield from self._adapted(plan, tried=False)
 
     def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
-        """The newest or the wanted build of a framework, and its words for pip, where it is on an index beside the default one."""
+        """Newest or requested build of a framework, and pip's arguments for it, if it is on an index other than the default."""
         cudnn = int(values["major"]) if values.get("major", "").isdigit() else None
         builds = fitting(framework, self.case, machine_code=machine_code, cudnn=cudnn)
-        builds = [one for one in builds if one.cuda and one.cuda.major in self.majors] or builds
+        builds = [build for build in builds if build.cuda and build.cuda.major in self.stack.majors] or builds
         wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
         version = wanted[1] if wanted else builds[0].version if builds else ""
-        build = next((one for one in builds if one.version == version and one.index != "default"), None)
+        build = next((build for build in builds if build.version == version and build.index != "default"), None)
         if build is None:
             return None
         index = self.book.index(build.index)
         option = "-f" if index.kind == "find-links" else "--index-url"
-        # These are built for one release of it.
-        named = [one for one in _BESIDE_TORCH if one == "torchvision" or any(one in text for text in texts(self.case))]
-        beside = "".join(f" {one}" for one in named) if framework == "torch" else ""
+        # Companions are built for one release of PyTorch.
+        named = [name for name in _BESIDE_TORCH if name == "torchvision" or any(name in text for text in texts(self.case))]
+        beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
         return build, f"{build.package}=={build.wheel_version or build.version}{beside} {option} {index.url}"
 
-    # --- what the rows of remedies ask for ---
+    # --- features and fields of remedy rows ---
 
     def _features(self, matches: Sequence[Match]) -> set[str]:
-        """What the lines of a finding tell beyond its cause."""
+        """Features of a finding's lines beyond its cause."""
         framework = self._of_traceback(matches)
-        named = [framework] if framework else [name for name, _ in self.frameworks]
+        named = [framework] if framework else [name for name, _ in self.stack.frameworks]
         found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name in named}
-        # What the strongest line is about has remedies of its own.
+        # The subject of the strongest line may have its own remedies.
         found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
         found |= {match.symptom.framework for match in matches if match.symptom.framework}
         found |= {value for match in matches for value in self._clues("feature", match)}
         libraries = list(missing(matches))
-        if any(one.family in ("cudnn", "cuda") for one in libraries):
+        if any(library.family in ("cudnn", "cuda") for library in libraries):
             found.add("cuda-library")
-        wanted = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
+        wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
-        wanted += [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
+        wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
-        nameless = any(one.family == "cudnn" and one.major is None and not one.windows for one in libraries)
-        if (nameless or "no-cudnn-wheel" in found) and not any(place_of(one, self.case.facts, self.book) for one in libraries):
+        nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
+        is_located = any(map(listed_in, matches)) or any(place_of(library, self.case.facts, self.book) for library in libraries)
+        if (nameless or "no-cudnn-wheel" in found) and not is_located:
             found.add("not-in-wheels")
-        if self.pip and not self._nccls()[1:]:
+        if self.stack.pip and not self.stack.nccl_wheels()[1:]:
             found.add("one-nccl")
+        if any(match.symptom.id == "context-cuda-conda" for match in self.case.matches):
+            found.add("conda-cuda")
         if is_of_system(matches, self.case.facts):
             found.add("other-system")
-        if within(">=2", self.pip.get("numpy")):
+        if within(">=2", self.stack.pip.get("numpy")):
             found.add("numpy-too-new")
         if self._is_of_another(matches):
             found.add(_OTHER)
-        if any("built" in one.fields for one in matches):
+        if any("built" in match.fields for match in matches):
             found.discard("versions-untold")
-        return found | set(features_of_numbers(matches, self.majors, self.python))
+        return found | set(version_features(matches, self.stack.majors, self.stack.python))
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
-        """What the clues of the tables read in one message."""
+        """Values that the clues of the tables read in one message."""
         for clue in self.book.clues():
             if clue.tells != tells or (clue.symptoms and match.symptom.id not in clue.symptoms):
                 continue
@@ -264,29 +259,31 @@ class Remedies:
                 folded = match.text.casefold()
                 yield from (value for word, value in clue.values.items() if word in folded or word == "*")
             elif clue.field in match.fields:
-                told = str(match.fields[clue.field]).casefold()
-                yield from (value for word, value in clue.values.items() if word in (told, "*"))
+                text = str(match.fields[clue.field]).casefold()
+                yield from (value for word, value in clue.values.items() if word in (text, "*"))
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
-        """The framework whose files the traceback before a finding names last."""
+        """Framework of the last frame in the traceback before a finding."""
         line = max((match.line for match in matches), default=0)
-        frames = sorted((one for one in self.case.frames if one.line <= line), key=lambda one: one.line) or self.case.frames
-        named = [value for one in frames for value in self._clues("traceback", one)]
+        frames = sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
+        named = [value for frame in frames for value in self._clues("traceback", frame)]
         return named[-1] if named else None
 
     def _is_of_another(self, matches: Sequence[Match]) -> bool:
-        """True where the traceback is of a framework that the tables do not know: no plan would concern it."""
-        said = (one.symptom.framework for one in matches[:1] if one.symptom.framework not in (None, _INSTALLER))
-        named = self._of_traceback(matches) or next(said, None)
+        """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
+        printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
+        named = self._of_traceback(matches) or next(printed_by, None)
         return named is not None and self.book.framework_of(named) is None and _framework(named, self.book) is None
 
     def _values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
-        """The fields of commands and texts, as far as they are known."""
-        values: dict[str, str] = {"python": self.python}
+        """Known fields of commands and texts."""
+        values: dict[str, str] = {"python": self.stack.python}
         for match in matches:
             for name, value in match.fields.items():
                 values.setdefault(name, str(getattr(value, "file", value)))
-        wanted = [one.fields[name] for one in matches for name in ("built", "least") if isinstance(one.fields.get(name), CudnnVersion)]
+        wanted = [
+            match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
+        ]
         built = max(wanted[:2], default=None)
         if built is not None:
             values["exact"] = ".".join(map(str, built.parts[:3]))
@@ -294,173 +291,111 @@ class Remedies:
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {name: value for match in matches for name in ("numpy_range", "gpgkey") for value in self._clues(name, match)}
         values["image"] = image_of(self.case.matches)
-        # What a message states is not overwritten by what is worked out.
-        values = self._library_values(matches) | values
+        architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
+        values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
+        # Fields of a message take precedence over derived ones.
+        values = self.stack.library_values(matches) | values
         if "needs" in values:
             values.setdefault("package", values["needs"])
         values["extension_told"] = next((value for match in matches for value in self._clues("extension_name", match)), "NAME")
         values.pop("extension", None)
-        values |= self._extension_values(matches) | self._nccl_values()
+        values |= self._extension_values(matches) | self.stack.nccl_values()
         for name in ("package", "requirement", "key"):
             if name in values:
                 values[name] = shlex.quote(values[name])
-        values |= place_values(matches, self.case.facts, self.python, self.book)
-        values |= release_values(matches, self.case.facts, self.book)
-        values |= system_values(matches, self.case.facts, self.book)
-        toolkit = self._toolkit()
+        values |= path_values(matches, self.case.facts, self.stack.python, self.book)
+        values |= pip_values(matches, self.case.facts, self.book)
+        values |= apt_values(matches, self.case.facts, self.book)
+        toolkit = self.stack.toolkit()
         if toolkit is not None:
             values["toolkit"] = toolkit
-        moves = self.book.causes()[finding.cause].version
-        targets = self._targets(finding.cause, matches, free=moves != "kept")
-        same = self._targets(finding.cause, matches, free=False) if moves == "kept if possible" else targets
-        values["targets"] = " ".join(f"-f {shlex.quote(one)}" for one in targets) or "-f FRAMEWORK"
-        values["same_targets"] = " ".join(f"-f {shlex.quote(one)}" for one in same) or values["targets"]
-        values["framework"] = targets[0].split("=")[0] if targets else "FRAMEWORK"
-        asked = next((one[1] for match in matches for one in _WANTED_CUDA.finditer(match.text)), None)
-        named = cuda_named(missing(matches)) or asked or (str(max(self.majors)) if len(self.majors) == 1 else None)
+        values |= self._target_values(finding.cause, matches)
+        return values | self._cuda_values(matches, values)
+
+    def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
+        """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
+        moves = self.book.causes()[cause].version
+        targets = self._targets(cause, matches, free=moves != "kept")
+        same = self._targets(cause, matches, free=False) if moves == "kept if possible" else targets
+        options = " ".join(f"-f {shlex.quote(target)}" for target in targets) or "-f FRAMEWORK"
+        return {
+            "targets": options,
+            "same_targets": " ".join(f"-f {shlex.quote(target)}" for target in same) or options,
+            "framework": targets[0].split("=")[0] if targets else "FRAMEWORK",
+        }
+
+    def _cuda_values(self, matches: Sequence[Match], values: Mapping[str, str]) -> dict[str, str]:
+        """Fields for the CUDA and cuDNN that the program needs: as the messages name them, else those of the known build."""
+        framework = self.book.framework_of(values["framework"])
+        builds = [build for build in self.case.context.builds if framework and self.book.framework_of(build.package) == framework]
+        asked = next((hit[1] for match in matches for hit in _WANTED_CUDA.finditer(match.text)), None)
+        named = cuda_named(missing(matches)) or asked or (str(max(self.stack.majors)) if len(self.stack.majors) == 1 else None)
+        if named is None and builds and builds[0].cuda is not None:
+            named = builds[0].cuda.line if builds[0].cuda.major < _FIRST_WITHOUT_MINOR else str(builds[0].cuda.major)
+        major = values.get("major") or next((hit[1] for match in matches for hit in _WANTED.finditer(match.text)), None)
+        if major is None and builds and builds[0].cudnn is not None:
+            major = str(builds[0].cudnn.major)
+        cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
+        cudnn = f"cuDNN {major}" if major else "the cuDNN that the program was built with"
+        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda}
+        found["to_driver"] = self._driver_wanted(builds[0].cuda if builds else None, named)
+        tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
+        found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
+        if self._needs_cudnn(framework, matches):
+            found["the_libraries"] = f"{cuda} and {cudnn}"
         if named is not None:
-            values["cuda_named"] = named
-            framework = self.book.framework_of(values["framework"])
+            found["cuda_named"] = named
             beside = cudnn_beside(framework, named, self.book) if framework else None
-            if beside is not None:
-                values["cudnn_named"] = beside
-        major = values.get("major") or next((one[1] for match in matches for one in _WANTED.finditer(match.text)), None)
-        values["the_cudnn"] = f"cuDNN {major}" if major else "the cuDNN that the program was built for"
-        values["the_cuda"] = f"CUDA {named}" if named else "the CUDA that it was built for"
-        return values
+            found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
+        return found
+
+    def _driver_wanted(self, built: CudaVersion | None, named: str | None) -> str:
+        """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
+        cuda = built or (CudaVersion(named) if named else None)
+        oldest = (self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)) if cuda is not None else None
+        current = driver_of(self.case)
+        return f" to {oldest} or newer" if oldest is not None and (current is None or current < oldest) else ""
+
+    def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
+        """True if the finding's lines name cuDNN, or builds of the framework were made with it."""
+        builds = self.book.framework(framework).builds if framework is not None else ()
+        return any(library.family == "cudnn" for library in missing(matches)) or any(build.cudnn is not None for build in builds)
 
     def _extension_values(self, matches: Iterable[Match]) -> dict[str, str]:
-        """The extension that is to be built again, in the version that is installed; nothing for one that no index has under its name."""
+        """The extension to rebuild, in its installed version; nothing for one that no index has under that name."""
         name = next((value for match in matches for value in self._clues("extension_name", match)), "")
-        version = self.pip.get(name)
+        version = self.stack.pip.get(name)
         if version is None or not is_version(version):
             return {}
         return {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
 
-    def _library_values(self, matches: Sequence[Match]) -> dict[str, str]:
-        """The wheels of the libraries that are missing, and the majors of cuDNN."""
-        values = {}
-        beside = {suffix_of(name) for name in self.pip if self.book.component(name) is not None} | self._built_for()
-        libraries = list(missing(matches))
-        told = {wheel_component(one) for one in libraries if one.major is not None}
-        libraries = [one for one in libraries if one.major is not None or wheel_component(one) not in told]
-        beside |= {"cu13"} if "" in beside else set()
-        beside = beside or {f"cu{one}" for one in self.majors if len(self.majors) == 1}
-        beside = beside or {f"cu{major}" for one in matches for major in _MADE_FOR.findall(one.text)} or self._of_log()
-        beside = beside or self._of_machine()
-        line = python_line(self.case) if self.case.facts is None else None
-        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < _OLDEST_PYTHON)
-        found = dict.fromkeys(wheels_of(one, beside, self.book) for one in libraries if one.family != "cudnn" and not is_old)
-        wheels = [one for one in found if one]
-        if wheels and all(len(one) == 1 for one in wheels):
-            values["wheel"] = shlex.join(one[0] for one in wheels)
-        elif wheels:
-            values["wheels_by_cuda"] = ", ".join(" or ".join(one) for one in wheels)
-        declared = declared_of(self.case.facts, libraries, self.book) if self.case.facts is not None else []
-        if declared:
-            values["declared"] = shlex.join(declared)
-        values["nvcc_wheel"] = "nvidia-cuda-nvcc" if self._is_cuda_13(matches, beside) else "nvidia-cuda-nvcc-cu12"
-        majors = [one.major for one in libraries if one.family == "cudnn" and one.major is not None]
-        built = [one.fields["built"].major for one in matches if isinstance(one.fields.get("built"), CudnnVersion)]
-        wanted = (majors or built)[:1]
-        known = {str(build.cuda_major) for build in self.book.cudnn_builds() if build.wheel and build.version.major in wanted}
-        # Of cuDNN 7 and older there are no wheels; of others the CUDA decides, and a wheel of another one would not load.
-        fitting = [one for one in sorted(beside) if one[2:] in known or (one and not wanted)] or sorted(f"cu{one}" for one in known)
-        if is_old:
-            pass  # there are no wheels for it
-        elif fitting and (len(known) == 1 or beside):
-            values["cudnn_wheel"] = f"nvidia-cudnn-{fitting[0]}"
-        elif fitting:
-            values["cudnn_wheels"] = " or ".join(f"nvidia-cudnn-{one}" for one in fitting)
-        if majors:
-            values["major"] = str(majors[0])
-            cuda = {int(one[2:]) for one in beside if one[2:].isdigit()}
-            rows = (one for one in self.book.cudnn_builds() if one.version.major == majors[0] and (not cuda or one.cuda_major in cuda))
-            packages = {one.apt.package for one in rows if one.apt.package}
-            if len(packages) == 1:
-                values["apt_cudnn"] = packages.pop()
-        copies = (or_none(self.case.facts.cudnn) or ()) if self.case.facts else ()
-        owner = next((one.owner for one in copies if one.owner in self.pip), None)
-        if owner is not None:
-            values["package"] = f"{owner}=={self.pip[owner]}"
-        return values
-
-    def _nccls(self) -> list[str]:
-        """The installed wheels of NCCL, which write the same files."""
-        return [name for name in self.pip if name.startswith("nvidia-nccl")]
-
-    def _nccl_values(self) -> dict[str, str]:
-        """Of two wheels of NCCL the one that a package requires, and the other."""
-        facts, there = self.case.facts, self._nccls()
-        every = (line for lines in facts.packages.requires.values() for line in lines) if facts is not None else ()
-        wanted = {one.name for one in requirements_of(every, facts)} & set(there) if facts is not None else set()
-        others = [shlex.quote(one) for one in there if one not in wanted]
-        if len(wanted) != 1 or not others or not is_version(self.pip[next(iter(wanted))]):
-            return {}
-        kept = next(iter(wanted))
-        return {"nccl": shlex.quote(f"{kept}=={self.pip[kept]}"), "nccl_other": " ".join(others)}
-
-    def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:
-        """True where what is installed, or what the log names, is built for CUDA 13 and nothing is for CUDA 12."""
-        told = [*(one.text for one in matches), *(name for name, _ in self.frameworks), *self.pip]
-        of = {major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", one) for one in told)}
-        return of == {"13"}
-
-    def _built_for(self) -> set[str]:
-        """The CUDA of the frameworks at hand, as NVIDIA's wheels are named after it."""
-        builds = (build_of(name, version, self.book) for name, version in self.frameworks)
-        return {f"cu{one.cuda.major}" for one in builds if one is not None and one.cuda is not None}
-
-    def _of_log(self) -> set[str]:
-        """The one CUDA that packages named anywhere in the log are made for; else the only one that its driver runs."""
-        named = {f"cu{one.fields['of']}" for one in self.case.matches if one.symptom.id == "context-cuda-major"}
-        if named:
-            return named if len(named) == 1 else set()
-        most = [one.fields["cuda"].major for one in self.case.matches if one.symptom.id == "context-smi-table" and "cuda" in one.fields]
-        return {"cu11"} if most and min(most) == 11 else set()
-
-    def _of_machine(self) -> set[str]:
-        """The CUDA of this machine's toolkit, where it has one; else the only one that its driver runs."""
-        if self.facts is None:
-            return set()
-        told = {one.version.partition(".")[0] for one in or_none(self.facts.cuda_toolkits) or () if one.version}
-        driver = or_none(self.facts.driver)
-        if not told and driver is not None and (driver.cuda or "").startswith("11."):
-            return {"cu11"}
-        return {f"cu{one}" for one in told} if len(told) == 1 else set()
-
-    def _toolkit(self) -> str | None:
-        """The CUDA that PyTorch at hand was built with, for which extensions are to be compiled."""
-        version = next((version for name, version in self.frameworks if name == "torch"), "")
-        told = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
-        build = build_of("torch", version, self.book) if not told and "+" not in version else None
-        return f"{told[1]}.{told[2]}" if told else build.cuda.line if build and build.cuda else None
-
     def _targets(self, cause: str, matches: Sequence[Match], *, free: bool) -> list[str]:
-        """The frameworks to plan for: those that the messages name, else those that are installed or that the log shows.
+        """Frameworks to plan for: those that the messages name, else installed ones or those in the log.
 
-        `free`: in any version, else in the one that is told.
+        `free`: in any version, else in the known one.
         """
         if self._is_of_another(matches):
             return []
-        frameworks = self.frameworks
-        told = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
-        named = [*(one.symptom.framework for one in matches), self._of_traceback(matches)]
+        frameworks = self.stack.frameworks
+        versions = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
+        named = [*(match.symptom.framework for match in matches), self._of_traceback(matches)]
         asked = [framework for name in named if (framework := _framework(name, self.book))]
-        lines = {one.line for one in matches}
-        beside = (one for one in self.case.matches if one.line in lines)  # which show more of a long line
+        lines = {match.line for match in matches}
+        beside = (match for match in self.case.matches if match.line in lines)  # which show more of a long line
         guess = [value for match in (*matches, *beside) for value in self._clues("framework", match)][:1]
-        chosen = self._meant(cause, matches, [one for one in guess if one in told]) or list(dict.fromkeys((*asked, *told))) or guess
+        chosen = (
+            self._meant(cause, matches, [name for name in guess if name in versions]) or list(dict.fromkeys((*asked, *versions))) or guess
+        )
         out = []
         for framework in chosen[:4]:
             package = next((name for name, _ in frameworks if self.book.framework_of(name) == framework), framework)
             plain = framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
-            version = told.get(framework)
+            version = versions.get(framework)
             out.append(f"{plain}=={version.partition('+')[0]}" if version and not free else plain)
         return out
 
     def _meant(self, cause: str, matches: Sequence[Match], guess: list[str]) -> list[str]:
-        """The one framework that a finding about packages is about, where it can be told: the others there have no part in it."""
+        """The framework that a finding about packages concerns, if known; others are not involved."""
         if cause == "framework_pkg_mismatch":
             return guess
         wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
@@ -476,13 +411,13 @@ def _framework(name: str | None, book: Book) -> str | None:
 
 
 def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
-    """The remedies, the first of which is no "or": what stood before it in the table may have been left out."""
+    """Remove a leading "or" from the first remedy, whose predecessor may have been left out."""
     first = replace(every[0], text=every[0].text.removeprefix("or ")) if every else None
     return every if first is None else (first, *every[1:])
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str | None:
-    """A command with its fields, None where one is not known; braces that are no field of ours (`$(…)`, `{{`) stay."""
+    """Fill the fields of a command; None if one is unknown. Other braces (`$(…)`, `{{`) stay."""
     try:
         parts = list(Formatter().parse(template))
     except ValueError:

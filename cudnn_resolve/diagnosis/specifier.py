@@ -1,4 +1,4 @@
-"""Versions and requirements that logs and machines tell, which may be anything: PEP 440 and PEP 508, where they are of that form."""
+"""Versions and requirements from logs and machines, which may contain anything: PEP 440 and PEP 508 if they are valid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 def parsed(parse: Callable[[str], V], text: str | None) -> V | None:
-    """What `parse` makes of a text; None where there is none, or it is not of that form (ValueError)."""
+    """Parse a text; None if it is empty or invalid (ValueError)."""
     try:
         return parse(text) if text else None
     except ValueError:
@@ -24,7 +24,7 @@ def parsed(parse: Callable[[str], V], text: str | None) -> V | None:
 
 
 def within(specifier: str, version: str | None) -> bool:
-    """True where a version (its public part) is within a specifier."""
+    """True if a version's public part is within a specifier."""
     if not version:
         return False
     from packaging.version import Version
@@ -36,14 +36,14 @@ def within(specifier: str, version: str | None) -> bool:
 
 
 def is_version(text: str) -> bool:
-    """True for a text that PEP 440 takes for a version."""
+    """True for a valid PEP 440 version."""
     from cudnn_resolve.resolution.release import parse_version
 
     return parse_version(text) is not None
 
 
 class Required(Struct, frozen=True, kw_only=True):
-    """A requirement that holds on a machine."""
+    """A requirement that applies to a machine."""
 
     name: str
     """Normalized."""
@@ -51,7 +51,7 @@ class Required(Struct, frozen=True, kw_only=True):
 
 
 def requirements_of(lines: Iterable[str], facts: Facts) -> Iterator[Required]:
-    """The requirements that hold on the machine of the facts, extras apart; what is none, or has a marker without meaning, is left out."""
+    """Requirements that apply to the machine of the facts, without extras; invalid ones and those with invalid markers are skipped."""
     from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
     from packaging.utils import canonicalize_name
 
@@ -69,7 +69,7 @@ def requirements_of(lines: Iterable[str], facts: Facts) -> Iterator[Required]:
 
 
 def _environment(facts: Facts) -> dict[str, str]:
-    """What markers ask for, of that machine and not of this one, as far as the facts say it."""
+    """Marker environment of that machine, not this one, as far as the facts know it."""
     system = facts.platform.system or "linux"
     there = {
         "extra": "",

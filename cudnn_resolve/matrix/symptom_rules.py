@@ -30,7 +30,7 @@ DERIVED = frozenset(
             "hosted-notebook",
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
-        *("cuda-library", "not-in-wheels", "one-nccl"),
+        *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -56,16 +56,23 @@ FIELDS = frozenset(
             "gpgkey",
             "the_cudnn",
             "the_cuda",
+            "the_libraries",
+            "to_driver",
+            "tf_keras",
+            "for_gpu",
+            "repository_key",
+            "repositories",
+            "newest_keyring",
             "apt_cudnn",
             "cuda_named",
-            "cudnn_named",
+            "conda_cuda",
             "exact",
             "extension_told",
             "image",
         ),
     }
 )
-"""Fields of remedies that the program fills in: see `diagnosis/remedy`, `place`, `release` and `system`."""
+"""Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""
 _NO_REMEDY = frozenset({"harmless"})
 
 

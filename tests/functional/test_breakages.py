@@ -128,7 +128,7 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
         {"torch"},
         {"numpy_abi": "torch 2.1.0+cu121 needs numpy<2; there is numpy 2.0.2"},
     ),
-    "newer protobuf": (pip(protobuf="6.31.0"), set(), {"protobuf_abi": "and protobuf 6.31.0 is installed"}),
+    "newer protobuf": (pip(protobuf="6.31.0"), set(), {"protobuf_abi": "but protobuf 6.31.0 is installed"}),
     "older ml-dtypes": (pip(ml_dtypes="0.2.0"), set(), {PAIR: "declares ml-dtypes"}),
     "driver too old": (machine("470.82.01"), ALL, {"driver_too_old": "need driver >= 525.60.13; here is driver 470.82.01"}),
     "driver too old for PTX": (
@@ -147,7 +147,7 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     ),
     "GPU too old": (machine("470.82.01", K80), ALL, {"driver_too_old": "525.60.13", "gpu_arch_too_old_for_build": "here is Tesla K80"}),
     "torchvision of another CUDA": (pip(torchvision="0.21.0+cu118"), {"torch"}, {PAIR: "needs torch built with CUDA 11.8"}),
-    "torchvision of another torch": (pip(torchvision="0.20.1+cu124"), {"torch"}, {PAIR: "is made for torch==2.5.1"}),
+    "torchvision of another torch": (pip(torchvision="0.20.1+cu124"), {"torch"}, {PAIR: "is built for torch==2.5.1"}),
     "build without CUDA": (
         pip(torch="2.6.0+cpu", torchvision=None, torchaudio=None),
         {"torch"},
@@ -172,15 +172,15 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     "plugin of another JAX": (
         pip(jax_cuda12_plugin="0.4.33", jax_cuda12_pjrt="0.4.33"),
         {"jax"},
-        {PAIR: "jax-cuda12-plugin 0.4.33 is not of the release of jaxlib 0.5.1"},
+        {PAIR: "jax-cuda12-plugin 0.4.33 does not match jaxlib 0.5.1"},
     ),
     "newer jaxlib": (
         pip(jaxlib="0.5.3", jax_cuda12_plugin="0.5.3", jax_cuda12_pjrt="0.5.3"),
         {"jax"},
-        {PAIR: "jaxlib 0.5.3 is installed, which is newer than jax 0.5.2"},
+        {PAIR: "jaxlib 0.5.3 is newer than jax 0.5.2"},
     ),
-    "tf-keras of another TensorFlow": (pip(tf_keras="2.15.0"), {"tensorflow"}, {PAIR: "tf-keras 2.15.0 is made for TensorFlow 2.15"}),
-    "Keras 2": (pip(keras="2.15.0"), {"tensorflow"}, {PAIR: "takes Keras 3, and keras 2.15.0 is installed"}),
+    "tf-keras of another TensorFlow": (pip(tf_keras="2.15.0"), {"tensorflow"}, {PAIR: "tf-keras 2.15.0 is built for TensorFlow 2.15"}),
+    "Keras 2": (pip(keras="2.15.0"), {"tensorflow"}, {PAIR: "needs Keras 3, but keras 2.15.0 is installed"}),
     "TensorFlow twice": (
         pip(tensorflow_cpu="2.18.0"),
         {"tensorflow", "tensorflow-cpu"},

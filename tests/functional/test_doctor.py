@@ -97,7 +97,7 @@ def test_facts_alone_are_judged(tmp_path: Path) -> None:
     facts.write_text(json.dumps({**T4, "packages": {"pip": {"torch": "2.6.0", "nvidia-cudnn-cu12": "9.1.0.70"}}}), "utf-8")
     assert run("doctor", "--facts", str(facts)).returncode == 0
     facts.write_text(json.dumps(T4), "utf-8")
-    assert "no copy of cuDNN was found" in run("doctor", "--facts", str(facts)).stdout
+    assert "no copy of cuDNN is installed" in run("doctor", "--facts", str(facts)).stdout
     facts.write_text(json.dumps(T4 | {"driver": {"version": "470.57.02"}}), "utf-8")
     done = run("doctor", "--facts", str(facts))
     assert done.returncode == 1

@@ -39,10 +39,10 @@ def test_a_gpu_that_this_machine_does_not_have_is_told() -> None:
     pip = {"packages": {"pip": {"torch": "2.6.0+cu124", "jax": "0.4.30"}}, "driver": {"version": "580.82.07"}}
     first = _with(SM120, gpus=[T4], **pip)[0]
     assert first.cause == "gpu_arch_too_new_for_build"
-    assert "compute capability 12.0, and this machine has Tesla T4 (7.5)" in str(first.undecided)
+    assert "compute capability 12.0, but this machine has Tesla T4 (7.5)" in str(first.undecided)
     assert "--no-facts" in str(first.undecided)
     # A plan for this machine would be a plan for another one.
-    assert first.remedy[0] == Remedy(text="take a build that has code for this GPU", command="cudnn-resolve apply -f torch")
+    assert first.remedy[0] == Remedy(text="install a build that has code for this GPU", command="cudnn-resolve apply -f torch")
     assert "contradicts" not in str(_with(SM120, gpus=[RTX5090], **pip)[0].undecided)
     assert "contradicts" not in str(_with(SM120, **pip)[0].undecided)
 
@@ -50,7 +50,7 @@ def test_a_gpu_that_this_machine_does_not_have_is_told() -> None:
 def test_a_driver_that_is_not_this_machines_is_told() -> None:
     table = "| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 11.4     |\n"
     old = "RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version\n"
-    assert "shows driver 470.57.02, and this machine has driver 550.54.15" in str(
+    assert "shows driver 470.57.02, but this machine has driver 550.54.15" in str(
         _with(table + old, driver={"version": "550.54.15"})[0].undecided
     )
     assert "contradicts" not in str(_with(table + old, driver={"version": "470.57.2"})[0].undecided)
@@ -75,9 +75,9 @@ def test_what_a_framework_does_not_find_where_the_loader_looks_cannot_be_opened(
     torch = {"name": "torch", "version": "2.6.0", "cudnn_built": "9.1.0", "would_load": {"cudnn": None, "because": "no libcudnn.so.9"}}
     copy = {"version": "9.1.0", "soname": 9, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt", "problems": ["two releases"]}
     facts = from_mapping({**LINUX, "frameworks": [torch], "cudnn": [copy]}, "test")
-    found = [one for one in diagnose_facts(facts, book()) if one.summary.startswith("torch 2.6.0 wants")]
+    found = [one for one in diagnose_facts(facts, book()) if one.summary.startswith("torch 2.6.0 needs")]
     assert [one.cause for one in found] == ["cudnn_sublibrary_mix"]
-    assert "which the loader searches, and cannot be opened there: two releases" in found[0].summary
+    assert "which the loader searches, but cannot be opened: two releases" in found[0].summary
 
 
 def test_what_stops_a_framework_before_its_cudnn_is_told() -> None:

@@ -103,7 +103,7 @@ def test_what_tells_of_errors_that_were_mended_is_no_failure(log: str) -> None:
     assert not loud(judged(log))
 
 
-PASSED_OVER = "text that only tells of errors (a diff, changes, source code, help, tests that passed), from line {} on, was passed over"
+PASSED_OVER = "skipped text that only mentions errors (a diff, a changelog, source code, help, passed tests) from line {} on"
 
 
 def test_what_was_passed_over_is_said() -> None:

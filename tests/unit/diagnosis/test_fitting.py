@@ -44,7 +44,7 @@ def listed(requirement: str, versions: str) -> str:
         (NO_MATCH.format("torch<1.5"), "3.10.12", LINUX, "torch<1.5 has no wheel for Python 3.10: its wheels are for Python 3.6 to 3.8"),
         (NO_MATCH.format("torch==2.2.2"), "3.11.2", {**LINUX, "arch": "ppc64le"}, "wheels for Python 3.11, but none for Linux on ppc64le"),
         (NO_MATCH.format("torch==2.15.0"), "3.12.2", {**LINUX, "glibc": "2.17"}, "but none for Linux on x86_64 (glibc 2.17)"),
-        (NO_MATCH.format("torch==2.2.2"), "3.11.2", LINUX, "the index that is used does not offer them, or could not be reached"),
+        (NO_MATCH.format("torch==2.2.2"), "3.11.2", LINUX, "the configured index does not have them, or could not be reached"),
         (NO_MATCH.format("torch==2.2.2"), None, None, "pip finds no release of torch==2.2.2 for this Python and platform"),
         (NO_MATCH.format("jax==0.9.0"), "3.10.2", LINUX, "jax==0.9.0 has no wheel for Python 3.10"),
         (UV_REFUSED.format("torch==2.2.2"), "3.13.0", LINUX, "torch==2.2.2 has no wheel for Python 3.13"),
@@ -64,16 +64,16 @@ def listed(requirement: str, versions: str) -> str:
             REFUSED.format("torch-1.8.1-cp38-cp38-linux_x86_64.whl"),
             "3.11.1",
             LINUX,
-            "made for Python 3.8 and Linux on x86_64, and this is Python 3.11",
+            "built for Python 3.8 and Linux on x86_64, but this is Python 3.11",
         ),
-        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), "3.8.1", LINUX, "and this is Linux on x86_64 (glibc 2.35)"),
-        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), "3.9.1", LINUX, "and this is Python 3.9 and Linux on x86_64"),
-        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), None, None, "and this is another Python or another system"),
+        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), "3.8.1", LINUX, "but this is Linux on x86_64 (glibc 2.35)"),
+        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), "3.9.1", LINUX, "but this is Python 3.9 and Linux on x86_64"),
+        (REFUSED.format("torch-1.8.1-cp38-cp38-win_amd64.whl"), None, None, "but this is another Python or another system"),
         (
             REFUSED.format("x-1.8-cp37-abi3-win_amd64.whl"),
             "3.9.1",
             LINUX,
-            "made for Python 3.7 to 3.15 and Windows on amd64, and this is Linux on",
+            "built for Python 3.7 to 3.15 and Windows on amd64, but this is Linux on",
         ),
         (
             "ERROR: Package 'six' requires a different Python: 3.8.18 not in '>=3.12'\n",
@@ -98,23 +98,23 @@ def test_python_or_system(log: str, python: str | None, platform: dict[str, Any]
             "torch<1.5",
             "1.11.0, 2.0.0",
             "pip_wheel_unavailable_for_python",
-            "torch<1.5 asks for a release older than the first one for this Python, 1.11.0",
+            "torch<1.5 asks for a release older than the first release for this Python, 1.11.0",
         ),
-        ("torch<1.11", "1.11.0, 2.0.0", "pip_wheel_unavailable_for_python", "older than the first one"),
-        ("torch>=1.4,<1.5", "1.11.0, 2.0.0", "pip_wheel_unavailable_for_python", "asks for a release older than the first one"),
+        ("torch<1.11", "1.11.0, 2.0.0", "pip_wheel_unavailable_for_python", "older than the first release"),
+        ("torch>=1.4,<1.5", "1.11.0, 2.0.0", "pip_wheel_unavailable_for_python", "asks for a release older than the first release"),
         (
             "torch==1.5.0",
             "1.11.0, 2.0.0",
             "pip_wheel_unavailable_for_python",
-            "torch==1.5.0 is older than the first one for this Python, 1.11.0",
+            "torch==1.5.0 is older than the first release for this Python, 1.11.0",
         ),
         (
             "torch>2.0",
             "1.11.0, 2.0",
             "pip_wheel_unavailable_for_python",
-            "torch>2.0 asks for a release newer than the last one for this Python, 2.0",
+            "torch>2.0 asks for a release newer than the last release for this Python, 2.0",
         ),
-        ("torch>=1.13,<2", "1.11.0, 2.0.0", "pip_pin_unavailable", "is not among the releases that the index offers, 1.11.0 to 2.0.0"),
+        ("torch>=1.13,<2", "1.11.0, 2.0.0", "pip_pin_unavailable", "is not among the releases of the configured index, 1.11.0 to 2.0.0"),
         ("torch==1.13.*", "1.11.0, 2.0.0", "pip_pin_unavailable", "is not among the releases"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_range_is_not_answered_by_a_release_outside_it() -> None:
     assert found[0].command is not None
     assert found[0].command.endswith(".venv-3.8/bin/python -m pip install 'torch<1.5'")
     outside = [one for one in found if one.command and one.command.endswith("torch==1.11.0")]
-    assert [one.text.startswith("or give the limit up") for one in outside] == [True]
+    assert [one.text.startswith("or drop the limit") for one in outside] == [True]
 
 
 def test_without_a_python_no_release_is_said_to_be_for_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cudnn_resolve.diagnosis import planned
+from cudnn_resolve.diagnosis import plan_remedy
 from cudnn_resolve.diagnosis.diagnose import diagnose, diagnose_facts
 from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.facts.codec import from_mapping
@@ -160,7 +160,7 @@ def test_the_runtime_of_a_wheel_is_no_toolkit() -> None:
 
 
 def test_every_declared_wheel_that_is_lacking_is_in_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planned, "_ALL_ROUNDS", 1)
+    monkeypatch.setattr(plan_remedy, "_ALL_ROUNDS", 1)
     log = "ImportError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
     packages = {"pip": {"torch": "2.4.1", "nvidia-nccl-cu12": "2.20.5"}, "requires": {"torch": DECLARED}}
     found = _with(log, packages=packages, cuda_toolkits=[])[0]
@@ -294,7 +294,7 @@ def test_a_libcudnn_that_comes_without_its_parts_is_served_from_elsewhere_or_not
 
     assert [one.cause for one in found] == ([cause] if cause else [])
     for one in found:
-        assert "brings libcudnn.so.9 itself and nothing else of cuDNN" in one.summary
+        assert "bundles only libcudnn.so.9" in one.summary
         assert [remedy.command for remedy in one.remedy] == ["cudnn-resolve apply -f ctranslate2==4.6.0"], "which no reinstallation mends"
     if cause is not None:
         log = "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, libcudnn_ops.so}\n"
@@ -305,7 +305,7 @@ def test_a_plan_that_takes_long_is_proposed_without_what_it_changes(monkeypatch:
     """All searches for it have one bound together; what they found before it may not be the best, and is not told."""
     facts = {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.11.0"}}}
     for rounds, text in ((10_000, "torch 2."), (1, "")):
-        monkeypatch.setattr(planned, "_ALL_ROUNDS", rounds)
+        monkeypatch.setattr(plan_remedy, "_ALL_ROUNDS", rounds)
         first = diagnose(None, from_mapping({**LINUX, **facts}, "test"), book()).findings[0].remedy[0]
         assert first.command == "cudnn-resolve apply -f torch"
         assert text in first.text
@@ -323,7 +323,7 @@ def test_a_driver_that_is_not_there_is_looked_for_where_it_would_come_from(conta
 
 def test_where_nothing_wants_a_driver_none_is_missed() -> None:
     found = diagnose(None, from_mapping({**LINUX, "driver": None, "gpus": []}, "test"), book())
-    assert (found.findings, found.note) == ((), "there is no NVIDIA driver here, and no framework that wants one")
+    assert (found.findings, found.note) == ((), "this machine has no NVIDIA driver, and no framework that needs one")
 
 
 ALL = {"torch": "2.6.0+cu124", "tensorflow": "2.18.0", "jax": "0.5.2", "cupy-cuda12x": "13.3.0", "nvidia-cublas-cu12": "12.5.3.2"}
@@ -334,7 +334,7 @@ ALL = {"torch": "2.6.0+cu124", "tensorflow": "2.18.0", "jax": "0.5.2", "cupy-cud
     [
         (
             "ERROR: Could not find a version that satisfies the requirement tensorflow==2.8.0 (from versions: 2.12.0, 2.18.0)\n",
-            ["cudnn-resolve plan -f tensorflow", "cudnn-resolve matrix show tensorflow"],
+            ["cudnn-resolve plan -f tensorflow", "uv venv --seed --python 3.10"],
             "-f torch",
         ),
         ("RuntimeError: operator torchvision::nms does not exist\n", ["cudnn-resolve apply -f torch"], "-f jax"),

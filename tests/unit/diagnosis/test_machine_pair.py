@@ -34,20 +34,24 @@ def test_what_pairs_is_not_spoken_of(pip: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("pip", "severity", "said"),
     [
-        ({"torch": "2.6.0", "torchvision": "0.20.1"}, "error", "torchvision 0.20.1 is made for torch==2.5.1, and torch 2.6.0 is installed"),
-        ({"torch": "2.4.0+cu121", "torchaudio": "2.6.0+cu124"}, "error", "torchaudio 2.6.0+cu124 is made for torch==2.6.0"),
+        (
+            {"torch": "2.6.0", "torchvision": "0.20.1"},
+            "error",
+            "torchvision 0.20.1 is built for torch==2.5.1, but torch 2.6.0 is installed",
+        ),
+        ({"torch": "2.4.0+cu121", "torchaudio": "2.6.0+cu124"}, "error", "torchaudio 2.6.0+cu124 is built for torch==2.6.0"),
         ({"torch": "2.5.0", "torchvision": "0.20.1"}, "info", "which is of the same minor release"),
-        ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"}, "error", "built for CUDA 12 and torchvision 0.21.0+cu118 for CUDA 11"),
+        ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"}, "error", "built for CUDA 12, but torchvision 0.21.0+cu118 for CUDA 11"),
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cpu"}, "warning", "without CUDA"),
-        ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "which leaves it out"),
+        ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "which ignores it"),
         ({"jax": "0.4.35", "jaxlib": "0.4.34", "jax-cuda12-plugin": "0.4.31"}, "error", "and jax 0.4.35 does not take it"),
         (
             {"jax": "0.7.2", "jaxlib": "0.7.2", "jax-cuda12-plugin": "0.7.2", "jax-cuda12-pjrt": "0.7.1"},
             "warning",
-            "wants jax-cuda12-pjrt==0.7.2, and jax-cuda12-pjrt 0.7.1 is installed",
+            "needs jax-cuda12-pjrt==0.7.2, but jax-cuda12-pjrt 0.7.1 is installed",
         ),
-        ({"jax": "0.5.0", "jaxlib": "0.5.1"}, "error", "jaxlib 0.5.1 is installed, which is newer than jax 0.5.0"),
-        ({"jax": "0.7.2", "jaxlib": "0.5.0"}, "error", "jax 0.7.2 wants jaxlib"),
+        ({"jax": "0.5.0", "jaxlib": "0.5.1"}, "error", "jaxlib 0.5.1 is newer than jax 0.5.0"),
+        ({"jax": "0.7.2", "jaxlib": "0.5.0"}, "error", "jax 0.7.2 needs jaxlib"),
     ],
 )
 def test_what_does_not_pair(pip: dict[str, str], severity: str, said: str) -> None:
@@ -58,7 +62,7 @@ def test_the_metadata_of_the_installed_wheel_comes_first() -> None:
     pip = {"torch": "2.6.0", "torchvision": "0.99.0+mine"}
     assert not pairs(pip)
     assert pairs(pip, {"torchvision": ["numpy", "!!", "torch ==2.7.0", 'scipy; extra == "scipy"']}) == [
-        ("error", "torchvision 0.99.0+mine is made for torch==2.7.0, and torch 2.6.0 is installed")
+        ("error", "torchvision 0.99.0+mine is built for torch==2.7.0, but torch 2.6.0 is installed")
     ]
     assert not pairs({"torch": "2.6.0a0+nv25.1", "torchvision": "0.20.0a0"}, {"torchvision": ["torch==2.6.0a0+nv25.1"]})
     assert not pairs({"torch": "2.6.0a0+nv25.1", "torchvision": "0.20.0a0"}, {"torchvision": ["torch"]})

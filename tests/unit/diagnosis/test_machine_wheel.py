@@ -45,7 +45,7 @@ def test_what_the_abi_allows_is_a_note() -> None:
     (one,) = findings({**TORCH, "nvidia-cudnn-cu12": "9.3.0.75"})
     assert (one.severity, one.cause) == ("info", "harmless")
     assert one.summary.startswith("1 NVIDIA package differs from what a framework declares, within what its libraries accept: torch 2.6.0 ")
-    assert one.summary.endswith("declares nvidia-cudnn-cu12==9.1.0.70 and 9.3.0.75 is installed")
+    assert one.summary.endswith("declares nvidia-cudnn-cu12==9.1.0.70, but 9.3.0.75 is installed")
     (one,) = findings({**TORCH, "nvidia-cudnn-cu12": "9.3.0.75", "nvidia-cublas-cu12": "12.5.3.2"})
     assert one.summary.startswith("2 NVIDIA packages differ")
 
@@ -73,7 +73,10 @@ def test_a_framework_that_requires_no_wheel_may_have_its_cudnn_from_elsewhere() 
 def test_a_linker_older_than_what_links_with_it_is_named_with_the_one_that_serves() -> None:
     (one,) = findings({**TORCH, "nvidia-nvjitlink-cu12": "12.1.105"})
     assert (one.severity, one.cause) == ("error", "nvjitlink_mix")
-    assert "nvidia-cusparse-cu12 12.3.1.170 of CUDA 12.4 links with nvidia-nvjitlink-cu12, of which 12.1.105 is installed" in one.summary
+    assert (
+        "nvidia-cusparse-cu12 12.3.1.170 of CUDA 12.4 needs nvidia-nvjitlink-cu12 of the same CUDA release or newer, but 12.1.105"
+        in one.summary
+    )
     (remedy,) = one.remedy
     assert remedy.command == "'/srv/my env/bin/python' -m pip install --no-deps nvidia-nvjitlink-cu12==12.4.127"
     assert {one for one, _ in told({**TORCH, "nvidia-nvjitlink-cu12": "12.6.85"})} == {"info"}, "a newer one serves"
@@ -82,7 +85,7 @@ def test_a_linker_older_than_what_links_with_it_is_named_with_the_one_that_serve
 def test_a_library_older_than_the_build_is_a_warning() -> None:
     found = [one for one in findings({**TORCH, "nvidia-cublas-cu12": "12.1.3.1"}) if one.severity != "info"]
     assert [(one.severity, one.cause) for one in found] == [("warning", "cuda_runtime_missing")]
-    assert "torch 2.6.0 declares nvidia-cublas-cu12==12.4.5.8 and 12.1.3.1 is installed" in found[0].summary
+    assert "torch 2.6.0 declares nvidia-cublas-cu12==12.4.5.8, but 12.1.3.1 is installed" in found[0].summary
 
 
 @pytest.mark.parametrize("python", ["3.10.12", "3.11.9"])

@@ -47,11 +47,11 @@ def test_what_comes_after_a_failure(log: str, severity: str) -> None:
 
 def test_the_line_is_said_and_shown() -> None:
     found = first(GPU + MEMORY + END)
-    assert "yet after it the program came to a good end (line 3)" in found.summary
+    assert "but afterwards the program succeeded (line 3)" in found.summary
     assert [one.line for one in found.evidence] == [2, 3]
     assert found.confidence <= 0.6
     assert judged(GPU + MEMORY + END).is_error
-    assert "yet after it the training goes on (line 8)" in first(MEMORY + epochs(1, 7)).summary
+    assert "but afterwards the training continues (line 8)" in first(MEMORY + epochs(1, 7)).summary
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_line_is_said_and_shown() -> None:
 def test_what_is_no_good_end_of_the_program_that_failed(end: str) -> None:
     found = first(GPU + MEMORY + end)
     assert found.severity == "error"
-    assert "good end" not in found.summary
+    assert "succeeded" not in found.summary
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_what_is_no_good_end_of_the_program_that_failed(end: str) -> None:
 )
 def test_a_good_end_is_known_behind_what_stands_before_it(line: str) -> None:
     log = line.format(MEMORY) + line.format(END)
-    assert "came to a good end" in first(log).summary
-    assert "came to a good end" in first(log.replace(" in 3h 12m", ".")).summary
+    assert "the program succeeded" in first(log).summary
+    assert "the program succeeded" in first(log.replace(" in 3h 12m", ".")).summary
 
 
 def test_what_ended_the_program_goes_first() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
-from cudnn_resolve.diagnosis.planned import planned
+from cudnn_resolve.diagnosis.plan_remedy import tried_plan
 from cudnn_resolve.facts.codec import from_mapping
 from cudnn_resolve.requirement.model import Request
 from tests.written_logs import book, judged
@@ -408,7 +408,7 @@ def test_where_nothing_shows_the_cuda_no_wheel_is_chosen() -> None:
         ),
         (
             "packages have unmet dependencies:\n libnvidia-compute-535 : Depends: libc6 (>= 2.34) but 2.31-13 is to be installed\n",
-            "another release of the distribution",
+            "another distribution release",
             "apt-mark",
         ),
         ("Error: libnvdla_compiler.so: cannot open shared object file: No such file or directory\n", "--runtime nvidia", "--gpus all"),
@@ -430,12 +430,12 @@ def test_what_contradicts_what_among_many_frameworks_is_left_to_plan(monkeypatch
     monkeypatch.setattr("cudnn_resolve.planning.make_plan.make_plan", lambda *_, **__: pytest.fail("explained"))
     facts = from_mapping({"platform": {"system": "linux", "arch": "x86_64"}, "python": PYTHON}, "test")
     command = "cudnn-resolve apply -f torch==2.9.0 -f tensorflow==2.4.0 -f jax==0.6.0"
-    assert [one.command for one in planned("raise them", command, facts, book())] == [command.replace("apply", "plan")]
+    assert [one.command for one in tried_plan("raise them", command, facts, book())] == [command.replace("apply", "plan")]
 
 
 def test_an_extension_of_another_torch_is_installed_again() -> None:
     log = "ImportError: /v/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEa\n"
-    assert "install the extension again" in judged(log).findings[0].remedy[0].text
+    assert "reinstall the extension" in judged(log).findings[0].remedy[0].text
 
 
 def test_packages_of_the_users_own_directory_name_no_interpreter() -> None:
@@ -451,7 +451,7 @@ def test_packages_of_the_users_own_directory_name_no_interpreter() -> None:
     [
         (
             "Container ID: x://a7\nnvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown\n",
-            "on the host",
+            "reboot the host",
             "LD_LIBRARY_PATH",
         ),
         (

@@ -66,7 +66,7 @@ def test_no_plan_for_windows_which_is_not_planned_for() -> None:
     """PyTorch's own index has wheels for Windows; TensorFlow, which has none there, is told what it needs."""
     torch = frame(r"C:\v\venv\lib\site-packages\torch\cuda\__init__.py") + "AssertionError: Torch not compiled with CUDA enabled\n"
     assert not any("cudnn-resolve" in one for one in commands(torch))
-    assert commands(torch)[-1].startswith(r"C:\v\venv\Scripts\python.exe -m pip install -U torch==")
+    assert commands(torch)[0].startswith(r"C:\v\venv\Scripts\python.exe -m pip install -U torch==")
     assert all("+cu" in one for one in commands(torch))
     missing = "W tensorflow/dso_loader.cc:55] Could not load dynamic library 'cudart64_101.dll'; dlerror: cudart64_101.dll not found\n"
     assert commands(missing) == ["conda install cudatoolkit=10.1 cudnn=7.6"]
@@ -122,7 +122,7 @@ def test_no_plan_is_offered_that_the_tables_know_to_be_none() -> None:
     found = first(log)
     assert found.cause == "gpu_arch_too_new_for_build"
     assert [one.command for one in found.remedy] == [None]
-    assert "no build of TensorFlow for compute capability 12.0" in found.remedy[0].text
+    assert "no known build of TensorFlow runs on compute capability 12.0" in found.remedy[0].text
 
 
 def test_an_older_library_is_not_cured_by_a_reboot() -> None:
@@ -218,12 +218,13 @@ def test_a_folder_of_windows_that_a_shell_would_read_is_not_put_into_a_command()
 
 
 def test_no_release_is_pinned_for_a_python_that_is_not_told() -> None:
-    """Its wheels would be refused by an older one; where the folder tells which Python it is, nothing is to be made first."""
+    """Its wheels may be refused by an older one, so an environment is proposed too, unless the folder shows which Python it is."""
     old = "UserWarning:\n    Found GPU0 GeForce GTX 960M which is of cuda capability 5.0.\n"
     old += "    PyTorch no longer supports this GPU because it is too old.\n"
     found = first(frame(r"C:\conda\envs\voice\lib\site-packages\torch\cuda\__init__.py") + old).remedy
-    assert (found[0].command or "").startswith("uv venv --seed --python 3.")
+    assert "its wheels are for Python 3." in found[0].text
     assert "--version" in found[1].text
+    assert (found[1].command or "").startswith("uv venv --seed --python 3.")
     told = commands(frame(r"C:\Python311\lib\site-packages\torch\cuda\__init__.py") + old)
     assert [one.partition(" -U torch==")[0] for one in told] == [r"C:\Python311\python.exe -m pip install"]
 

@@ -1,4 +1,4 @@
-"""Text in which no program failed although it names errors: source code, diffs, lists of changes, help, tests that passed."""
+"""Text that mentions errors although no program failed: source code, diffs, changelogs, help, passed tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 _FAILED = r"(?:[\w.]{1,80}(?:Error|Exception)\b|Traceback|ERROR\b|FATAL\b|(?:fatal )?[Ee]rror:)"
-"""How a program begins what it says when it fails."""
-NEVER_SAID = re.compile(
+"""Start of a failing program's message."""
+QUOTED_LINE = re.compile(
     r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
     r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
     r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
@@ -24,9 +24,9 @@ NEVER_SAID = re.compile(
     r"|(?:Step \d{1,3}/\d{1,3} : |#\d{1,4} \[[^\]]{1,60}\] )?RUN [\w./]|.{1,300}? \|\| \(?(?:echo [\"']|true\b|:$)"
     r"|[\w./-]{1,200}\.(?:(?:md|rst|toml|ya?ml):\d{1,6}:\S|\w{1,5}:\d{1,6}:(?: {2}|\t)))"
 )
-"""Source code, what is being compiled, tests that passed, and what a list of changes says was mended, by the line alone."""
+"""Single lines of source code, compilation, passed tests, and fixes in changelogs."""
 
-BEGINS = re.compile(
+MESSAGE_START = re.compile(
     r"\s|Traceback \(most|During handling|The above exception|[\w.]{0,80}(?:Error|Exception|Warning): |File \"|\S{1,40} exited with"
     r"|\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|[EWIF]\d{4} |[EWIF] (?:external|tensorflow|/)"
     r"|(?:W|E|Err|Get|Hit|Ign):(?:\d| )|>>>|\.\.\. |\$ |[#+|=*-]{2}|[│╭╰|] |(?:ERROR|WARNING|INFO|FATAL|DEBUG)\b"
@@ -34,25 +34,25 @@ BEGINS = re.compile(
     r"|[Ee]poch\b|kernel: |NVRM: "
     r"|[\w./-]{1,200}\.py::|test_\w{1,200} \(|(?:curl|wget|g?make|bash|sh|docker|git|ld|collect2)(?:\[\d{1,2}\])?: "
 )
-"""How a message of its own begins, which continues no line before it."""
+"""Start of a message that does not continue the preceding line."""
 _NARROWEST = 40
 _HUNK = re.compile(r"@@ -\d{1,7}(?:,(?P<old>\d{1,6}))? \+\d{1,7}(?:,(?P<new>\d{1,6}))? @@")
-"""What stands before a piece of a diff, with the lines that it has of the old and of the new file."""
+"""Header of a diff hunk, with its line counts of the old and the new file."""
 _STRAY = 3
-"""Lines of a piece of a diff that were wrapped may follow one another."""
+"""Wrapped lines of a hunk that may follow one another."""
 _CHANGES = re.compile(
     r"(?:#{1,6} {1,4}(?:(?:version|release) )?\[?v?\d{1,4}\.\d{1,6}[^:]{0,60}|v\d{1,4}(?:\.\d{1,6}){1,3}(?: \(\d{4}-\d\d-\d\d\))?"
     r"|(?:#{1,6} {1,4})?(?:bug ?fixes|fixed|changes|change ?log|release notes|known issues|troubleshooting|faq"
     r"|common (?:errors|issues|problems)|what'?s (?:changed|new)):?)\s{0,4}$",
     re.IGNORECASE,
 )
-"""What stands above a list of changes, or of what may go wrong."""
+"""Heading of a changelog, or of a list of known problems."""
 _ITEM = re.compile(r"\s{0,4}[-*+\u2022] {1,4}(?!" + _FAILED + r")\S")
-"""One of them; what a program said is none."""
+"""Item of such a list; a program's message is not one."""
 _COMMIT = re.compile(r"commit [0-9a-f]{40}\b")
 _OF_COMMIT = re.compile(r"(?:Author|AuthorDate|Commit|CommitDate|Date|Merge): |    |$")
 _ONE_COMMIT = re.compile(r"(?=[a-f]{0,11}\d)(?=\d{0,11}[a-f])(?P<commit>[0-9a-f]{7,12}) (?:\([^)]{1,80}\) )?(?!" + _FAILED + r")\S")
-"""A line of `git log --oneline`; several follow one another, each of another commit."""
+"""Line of `git log --oneline`; several follow one another, each of another commit."""
 _RUN = re.compile(r"(?:\[ RUN {6}\]|=== RUN {2,3}) ?(?P<test>\S{1,300})")
 _RAN = re.compile(r"(?:\[ {0,7}(?P<how>OK|SKIPPED|FAILED) {0,6}\]|--- (?P<how2>PASS|SKIP|FAIL):) (?P<test>[^\s,(]{1,300})")
 _HELP = re.compile(
@@ -70,31 +70,31 @@ _SOURCE = re.compile(
     r"|except [\w.(), ]{1,120}(?: as \w{1,30})?:\s{0,4}$|assert .{1,300}, [frb]{0,2}[\"']"
     r"|\w[\w.]{0,60} = [frb]{0,2}[\"'].{0,400}[\"'][;,]?$)"
 )
-"""Source code that holds what a program says when it fails."""
+"""Source code that contains a failure message."""
 _BLOCK = re.compile(
     r"\s{0,40}(?:(?:async )?def \w{1,80}\(.{0,400}|class \w{1,80}(?:\(.{0,200}\))?|(?:async )?for [\w, ()*]{1,80} in .{1,300}"
     r"|try|else|finally|except(?: [\w.(), ]{1,120}(?: as \w{1,30})?)?|(?:async )?with .{1,300}(?: as [\w, ()]{1,80}|\))"
     r"|(?:if|elif|while) (?:not )?[\w.]{1,80}(?:[(\[].{0,300}| (?:==|!=|<=?|>=?|is|in|not|and|or) .{1,300})?"
     r"):(?:\s{0,4}#.{0,200})?\s{0,4}$"
 )
-"""What begins a block of Python, which is indented deeper."""
+"""Start of a Python block, which is indented deeper."""
 _OPENED = re.compile(r"(?:@[\w.]{1,80}\(|[A-Za-z_]\w{0,60}(?:: [\w\[\], .|]{1,100})? = [\w.]{0,60}[\[({])$")
-"""What begins a list or a call of Python over several lines."""
+"""Start of a Python list or call over several lines."""
 _HEX, _BRACKETS = frozenset("0123456789abcdef"), frozenset("([{")
 _IN_SOURCE = ('"', "'", "`", "<<", "except", "catch")
-"""Texts one of which is in every line that is source code, so that most lines are no more than looked through."""
+"""Strings one of which is in every line of source code: a cheap pre-check."""
 _LONGEST_TEST = 5_000
 _RAISED = re.compile(r"\s{0,8}(?:\| {0,2})?E {2,}\S")
-"""What a failed test raised, as pytest marks it among the source code."""
+"""Exception of a failed test, as marked by pytest in the source code."""
 
 
-def told_lines(messages: Sequence[str]) -> set[int]:
-    """The lines in which nothing is said by a program that failed."""
+def quoted_lines(messages: Sequence[str]) -> set[int]:
+    """Lines that are not messages of a failed program."""
     return {*_changed(messages), *_committed(messages), *_passed(messages), *_helped(messages), *_written(messages)}
 
 
 def _changed(messages: Sequence[str]) -> set[int]:
-    """The lines of a diff or of a list of changes."""
+    """Lines of a diff or a changelog."""
     found: set[int] = set()
     old = new = stray = 0
     listed = False
@@ -102,12 +102,12 @@ def _changed(messages: Sequence[str]) -> set[int]:
         hunk = _HUNK.match(message)
         if hunk:
             old, new, stray = int(hunk["old"] or 1), int(hunk["new"] or 1), 0
-            found.add(at)  # behind the numbers stands a line of the file
+            found.add(at)  # the numbers are followed by a line of the file
         elif old > 0 or new > 0:
             mark = message[:1] or " "
             stray = 0 if mark in " +-\\" else stray + 1
-            if stray and (stray > _STRAY or len(messages[at - 1]) < _NARROWEST or BEGINS.match(message)):
-                old = new = 0  # it was cut off: no line before this one was wrapped into it
+            if stray and (stray > _STRAY or len(messages[at - 1]) < _NARROWEST or MESSAGE_START.match(message)):
+                old = new = 0  # truncated: this line does not continue a wrapped one
                 continue
             old -= mark in " -"
             new -= mark in " +"
@@ -122,21 +122,21 @@ def _changed(messages: Sequence[str]) -> set[int]:
 
 
 def _committed(messages: Sequence[str]) -> Iterator[int]:
-    """The lines of `git log`, in its long form or in that of one line for each."""
+    """Lines of `git log`, in its long or its one-line form."""
     within, before = False, ""
     for at, message in enumerate(messages):
         within = (message[:7] == "commit " and _COMMIT.match(message) is not None) or (within and _OF_COMMIT.match(message) is not None)
-        one = _ONE_COMMIT.match(message) if message[:1] in _HEX else None
-        follows = one is not None and before not in ("", one["commit"])
+        commit = _ONE_COMMIT.match(message) if message[:1] in _HEX else None
+        follows = commit is not None and before not in ("", commit["commit"])
         if within or follows:
             yield at
         if follows:
             yield at - 1
-        before = one["commit"] if one else ""
+        before = commit["commit"] if commit else ""
 
 
 def _passed(messages: Sequence[str]) -> Iterator[int]:
-    """What a test of GoogleTest or of Go wrote that passed, where no other ran beside it."""
+    """Output of passed tests of GoogleTest or Go, if no other test ran at the same time."""
     began, name, running = -1, "", set[str]()
     for at, message in enumerate(messages):
         if message[:1] not in "[=-":
@@ -144,7 +144,7 @@ def _passed(messages: Sequence[str]) -> Iterator[int]:
         run, ran = _RUN.match(message), _RAN.match(message)
         if run:
             began, name = at, "" if running else run["test"]
-            running.add(run["test"].partition("/")[0])  # what stands behind it runs within that test
+            running.add(run["test"].partition("/")[0])  # the rest of the name is a subtest
         elif ran:
             if ran["test"] == name and ran["how"] != "FAILED" and ran["how2"] != "FAIL" and at - began <= _LONGEST_TEST:
                 yield from range(began, at + 1)
@@ -153,7 +153,7 @@ def _passed(messages: Sequence[str]) -> Iterator[int]:
 
 
 def _helped(messages: Sequence[str]) -> Iterator[int]:
-    """What a program writes of its options."""
+    """Help text of a program."""
     within = asked = False
     for at, message in enumerate(messages):
         is_head = _HELP.match(message) is not None
@@ -167,7 +167,7 @@ def _helped(messages: Sequence[str]) -> Iterator[int]:
 
 
 def _written(messages: Sequence[str]) -> Iterator[int]:
-    """Source code, but for what a traceback shows of it: that was executed."""
+    """Source code, except that in tracebacks, which was executed."""
     framed, block, closed = False, -1, True
     for at, message in enumerate(messages):
         indent = len(message) - len(message.lstrip())
@@ -180,7 +180,7 @@ def _written(messages: Sequence[str]) -> Iterator[int]:
             opened = _OPENED.match(message) if message[-1:] in _BRACKETS else None
             is_block = opened is not None or (":" in message and _BLOCK.match(message) is not None)
             block, closed = (indent, opened is None) if is_block else (-1, True)
-        is_source = any(one in message for one in _IN_SOURCE) and _SOURCE.match(message) is not None
+        is_source = any(word in message for word in _IN_SOURCE) and _SOURCE.match(message) is not None
         if (is_source or is_within or block >= 0) and not framed:
             yield at
         framed = _FRAME.match(message) is not None or (framed and (is_source or message[:4].isspace()))

@@ -1,4 +1,4 @@
-"""What apt and dpkg said, as commands: the set of packages at one version, the key of a repository, the package in the way."""
+"""Commands for errors of apt and dpkg: packages in one version, the key of a repository, the conflicting package."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ _OURS = (
     r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
     r"|xserver-xorg-video-nvidia|linux-(?:modules|objects|signatures)-nvidia)(?:[\d.+-][\w.+-]{0,80}|-?dev)?"
 )
-"""Packages of NVIDIA's driver, of CUDA and of cuDNN: no other one is removed, pinned or downgraded by a command of ours."""
+"""Packages of NVIDIA's driver, CUDA and cuDNN; our commands remove, pin or downgrade no others."""
 _OF_NVIDIA = r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
 _DRIVER = r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)"
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
-"""NVIDIA's repositories for containers, each with its key beside its distributions."""
+"""NVIDIA's repositories for containers, each with its key next to its distributions."""
+_CUDA_PATH = "/compute/cuda/repos"
+_CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
+_KEY_FILE = "3bf863cc.pub"
+"""File of NVIDIA's current key in each repository."""
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
-def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
-    """Fields for commands, as far as the messages give them.
+def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
+    """Fields of commands that the messages provide.
 
-    `together` names packages with the version that they agree on, `newest` any release of the wanted major (of cuDNN for the
-    same major of CUDA, `newest_of_any` for whichever there is), `in_the_way` the package that owns the file and `archive` what could not
-    be unpacked over it, `driver_packages` those of the driver that are named, `keyring` the address of NVIDIA's package with the key,
-    `gpgkey` that of a key alone, `switched_off` the command that leaves a repository out.
+    `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
+    `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
+    `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key` and `gpgkey`: URL of
+    the key alone; `repositories` and `newest_keyring`: for another release; `switched_off`: the command that disables a repository.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -48,26 +52,39 @@ def system_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> 
     if drivers:
         values["driver_packages"] = shlex.join(drivers)
     for match in matches:
-        address = re.search(_URL, match.text)
-        if address is None:
-            continue
-        keyring = _keyring(match.text, facts, book)
-        if keyring is not None:
-            values.setdefault("keyring", keyring)
-        if (own := re.match(_GITHUB, address[0])) is not None:
-            values.setdefault("gpgkey", f"{own[0]}/gpgkey")
-        if re.search(_OF_NVIDIA, address[0]):
-            values.setdefault("switched_off", _switched_off(address[0]))
+        values = _repository_values(match.text, facts, book) | values
+    return values
+
+
+def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, str]:
+    """Fields for the repository that a message names."""
+    address = re.search(_URL, text)
+    if address is None:
+        return {}
+    values: dict[str, str] = {}
+    keyring = _keyring(text, facts, book)
+    if keyring is not None:
+        values |= {"keyring": shlex.quote(keyring), "repository_key": shlex.quote(f"{keyring.rpartition('/')[0]}/{_KEY_FILE}")}
+    if re.match(_CUDA_REPOSITORIES, address[0]):
+        # From the tables, not from the address in the log: what is downloaded there is installed.
+        known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
+        newest = max(known, key=lambda row: row.keyring or "", default=None)
+        if newest is not None and newest.keyring:
+            values |= {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring}
+    if (own := re.match(_GITHUB, address[0])) is not None:
+        values["gpgkey"] = f"{own[0]}/gpgkey"
+    if re.search(_OF_NVIDIA, address[0]):
+        values["switched_off"] = _switched_off(address[0])
     return values
 
 
 def is_of_nvidia(package: str) -> bool:
-    """True for an apt package of NVIDIA's driver, of CUDA or of cuDNN, with or without its architecture."""
+    """True for an apt package of NVIDIA's driver, CUDA or cuDNN, with or without its architecture."""
     return re.fullmatch(_OURS, package.partition(":")[0]) is not None
 
 
 def _together(each: list[dict[str, str]]) -> list[str]:
-    """Every unmet dependency on one exact release, as words for apt; none where one of them is no package of NVIDIA's or two disagree."""
+    """Unmet dependencies on exact releases, as arguments for apt; none if one is not NVIDIA's or two disagree."""
     pinned: dict[str, str] = {}
     beside: dict[str, str] = {}
     for found in each:
@@ -75,10 +92,10 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         equal = re.fullmatch(_EQUAL, found.get("relation", "").strip())
         if not needs or equal is None:
             continue
-        names = [one for one in (needs, dependent) if one]
+        names = [feature for feature in (needs, dependent) if feature]
         version, there = equal[1], found.get("found", "")
         if _cuda_of(there) != _cuda_of(version) and _cuda_of(there):
-            # What is there was made for the CUDA that is there; the package of the same set is asked for with it.
+            # The installed package is for the installed CUDA; request the other package of its set in that version.
             if not dependent or _set_of(dependent) != _set_of(needs):
                 return []
             version = there
@@ -93,7 +110,7 @@ def _together(each: list[dict[str, str]]) -> list[str]:
 
 
 def _cuda_of(version: str) -> str:
-    """The major of the CUDA that a package is built for, `11` of 2.13.4-1+cuda11.7."""
+    """CUDA major that a package is built for, `11` of 2.13.4-1+cuda11.7."""
     return version.partition("+cuda")[2].partition(".")[0]
 
 
@@ -109,7 +126,7 @@ def _of(found: dict[str, str]) -> dict[str, str]:
         return values
     numbers = re.fullmatch(_VERSION, version or "")
     if numbers is not None:
-        # Within one major of CUDA every release of cuDNN serves every CUDA.
+        # Within a CUDA major, every cuDNN release works with every CUDA.
         values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}{'*' if numbers[2] else ''}")
         if numbers[2]:
             values["newest_of_any"] = shlex.quote(f"{package}={numbers[1]}.*")
@@ -120,16 +137,18 @@ def _of(found: dict[str, str]) -> dict[str, str]:
 
 
 def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
-    """The package with the key, of the repository that the message names, else of the one for this distribution."""
+    """Keyring package of the repository in the message, else of the one for this distribution."""
     named = re.search(_REPO, text)
     arch = named[2] if named else None
-    for one in book.repositories():
-        if one.keyring and ((named and f"/{named[1]}/{arch}/" in one.url) or (not named and _is_here(one.os, facts) and "nvidia" in text)):
-            return shlex.quote(f"{one.url}{one.keyring}")
+    for repository in book.repositories():
+        if repository.keyring and (
+            (named and f"/{named[1]}/{arch}/" in repository.url) or (not named and _is_here(repository.os, facts) and "nvidia" in text)
+        ):
+            return f"{repository.url}{repository.keyring}"
     address = re.search(_URL, text)
-    names = [one.keyring for one in book.repositories() if one.keyring and "/compute/cuda/repos/" in one.url]
-    if named and address is not None and "-" in named[1] and names:  # not for a distribution, and with the newest of them
-        return shlex.quote(f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}")
+    names = [repository.keyring for repository in book.repositories() if repository.keyring and "/compute/cuda/repos/" in repository.url]
+    if named and address is not None and "-" in named[1] and names and re.match(_CUDA_REPOSITORIES, address[0]):  # `wsl-ubuntu`
+        return f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}"
     return None
 
 
@@ -138,7 +157,7 @@ def _is_here(name: str, facts: Facts | None) -> bool:
 
 
 def _switched_off(url: str) -> str:
-    """Every list line with that address as a comment; a file of paragraphs (`.sources`) with that address goes out of apt's sight."""
+    """Command that comments out list lines with that URL, and renames `.sources` files with it so that apt ignores them."""
     plain = re.sub(r"([.*\[\]^$\\])", r"\\\1", url)
     edit = shlex.quote(rf"\|{plain}|s/^deb/# deb/")
     return (

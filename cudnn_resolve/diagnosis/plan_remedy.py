@@ -1,4 +1,4 @@
-"""A remedy that is a plan: tried for this machine, so that it is only proposed where it works, with what it would change."""
+"""Remedies that are plans: solved for this machine first, so that only working ones are proposed, with their changes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _ROUNDS = 300
-"""Steps of the search for a plan that is only proposed; `apply` searches on."""
+"""Search rounds for a plan that is only proposed; `apply` searches longer."""
 _ALL_ROUNDS = 900
-"""The same for all such searches: several families of majors, and each installed companion, are tried."""
+"""The same for all searches together: several families of majors, and each installed companion, are tried."""
 _EXPLAINED = 200
-"""A search that failed after more steps is not explained: each explanation takes many such searches."""
+"""A search that failed after more rounds is not explained: an explanation takes many searches."""
 _EXPLAINED_TARGETS = 2
-"""Nor is one for more frameworks than these: what contradicts what among four takes twenty seconds to tell apart."""
+"""Nor is one for more frameworks: explaining a conflict of four takes 20 s."""
 
 
-def planned(
+def tried_plan(
     text: str, command: str, facts: Facts, book: Book, wishes: Request | None = None, *, brings: frozenset[str] = frozenset()
 ) -> Iterator[Remedy]:
-    """The remedy with what it would change here; where there is no such plan, the nearest that there is.
+    """The remedy with its changes on this machine; without such a plan, the nearest alternatives.
 
-    `wishes` says how the user wants plans made; the command repeats it. A plan of wheels alone that has none of `brings` helps nothing.
+    `wishes`: the user's options for plans, which the command repeats. A plan of wheels only, with none of `brings`, does not help.
     """
     request = _request(command, book, wishes)
     found = _found(request, facts, book)
@@ -42,53 +42,51 @@ def planned(
     if found is None:
         yield Remedy(text=text, command=command)
     elif plan is None:
-        told = command.replace("cudnn-resolve apply ", "cudnn-resolve plan ", 1)
-        yield Remedy(text="there is no plan for all of that on this machine; this says what contradicts what", command=told)
-    elif plan.conflict is None and brings and not plan.apt and not brings & {one.name for one in plan.pip}:
+        command = command.replace("cudnn-resolve apply ", "cudnn-resolve plan ", 1)
+        yield Remedy(text="no plan satisfies all of this on this machine; show the conflict", command=command)
+    elif plan.conflict is None and brings and not plan.apt and not brings & {name.name for name in plan.pip}:
         return
     elif plan.conflict is None:
         yield Remedy(text=f"{text}: {_changes(plan)}", command=command)
     else:
-        yield Remedy(text=f"there is no plan for that on this machine: {plan.conflict.message}")
+        yield Remedy(text=f"no such plan is possible on this machine: {plan.conflict.message}")
         for relaxation in plan.conflict.relaxations[:2]:
             yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
 
 
 def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, int]]) -> Iterator[Remedy]:
-    """The remedy with pip in the place of a plan. `lines`: the Pythons of these wheels where the one at hand is not known.
+    """The remedy with pip instead of a plan. `lines`: the Pythons of these wheels if the version of the current one is unknown.
 
-    An older one would refuse them: first comes an environment of one of those.
+    Another Python would refuse them, so an environment with a suitable one is proposed too.
     """
     done = replace(plan, command=f"{python} -m pip install -U {wheels}")
     if not lines:
         yield done
         return
-    least, new, most = (f"{one[0]}.{one[1]}" for one in (lines[0], lines[len(lines) // 2], lines[-1]))
-    text = f"{plan.text}; its wheels are for Python {least} to {most}, so first make an environment of one of them"
-    yield replace(
-        plan, text=text, command=f"uv venv --seed --python {new} .venv-{new} && .venv-{new}\\Scripts\\python -m pip install {wheels}"
-    )
-    yield replace(done, text=f"or, where `{python} --version` says one of these, install it there")
+    least, new, most = (f"{line[0]}.{line[1]}" for line in (lines[0], lines[len(lines) // 2], lines[-1]))
+    command = f"uv venv --seed --python {new} .venv-{new} && .venv-{new}\\Scripts\\python -m pip install {wheels}"
+    yield replace(done, text=f"{plan.text}; its wheels are for Python {least} to {most}")
+    yield replace(plan, text=f"or, if `{python} --version` prints none of these, create an environment with one", command=command)
 
 
 def is_possible(command: str, facts: Facts, book: Book, wishes: Request | None = None) -> bool:
-    """True where there is a plan for what a command asks for, and it is found soon."""
+    """True if a plan for a command is found quickly."""
     from cudnn_resolve.resolution.model import Resolution
 
     return isinstance(_found(_request(command, book, wishes), facts, book), Resolution)
 
 
 def is_known(command: str) -> bool:
-    """False for a command of which the user must know the framework."""
+    """False for a command in which the user must fill in the framework."""
     return "FRAMEWORK" not in command
 
 
 def repeated(command: str, wishes: Request | None) -> str:
-    """A command of ours with the options that say which environment is meant and how the user wants plans made; others as they are."""
+    """Add the user's options for environment and plans to our commands; leave others unchanged."""
     if wishes is None or not command.startswith(("cudnn-resolve apply ", "cudnn-resolve plan ")):
         return command
     words: list[str] = []
-    if "--reinstall-package" not in command:  # which keeps the release that is there
+    if "--reinstall-package" not in command:  # it keeps the installed release
         words += ["--device", wishes.device] if wishes.device != "gpu" else []
         for option, limit in (("--cuda", wishes.cuda), ("--cudnn", wishes.cudnn)):
             words += [option, limit.text] if limit is not None and f"{option} " not in command else []
@@ -99,7 +97,7 @@ def repeated(command: str, wishes: Request | None) -> str:
 
 
 def _request(command: str, book: Book, wishes: Request | None) -> Request | None:
-    """What a command asks for, with the user's wishes where it has none of its own; None where the matrix does not know a target."""
+    """Request of a command, completed by the user's options; None if the matrix does not know a target."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.requirement.target import parse_limit, parse_target
@@ -122,7 +120,7 @@ def _request(command: str, book: Book, wishes: Request | None) -> Request | None
 
 
 def _found(request: Request | None, facts: Facts, book: Book) -> Resolution | Failure | None:
-    """The answer to a request, or that there is none; None where there is no request, or the search takes long."""
+    """Solve a request; None without a request, or if the search takes too long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.attempt import attempt
@@ -137,11 +135,11 @@ def _found(request: Request | None, facts: Facts, book: Book) -> Resolution | Fa
     except CudnnResolveError:
         return None
     is_long = not isinstance(found, Resolution) and (found.exhausted or found.rounds > _EXPLAINED)
-    return None if budget.left <= 0 or is_long else found  # what was found may not be the best, and what was not may be there
+    return None if budget.left <= 0 or is_long else found  # a truncated search may miss the best result, or any
 
 
 def _plan(request: Request | None, found: Resolution | Failure | None, facts: Facts, book: Book) -> Plan | None:
-    """The plan of an answer, or the conflict; None where there is no answer, or to explain that there is none takes long."""
+    """Plan of a result, or the conflict; None without a result, or if explaining the conflict takes too long."""
     from cudnn_resolve.errors import CudnnResolveError
     from cudnn_resolve.planning.make_plan import make_plan
     from cudnn_resolve.resolution.model import Resolution
@@ -160,15 +158,17 @@ def _plan(request: Request | None, found: Resolution | Failure | None, facts: Fa
 
 
 def _changes(plan: Plan) -> str:
-    """What a plan would change, in a few words."""
-    words = [f"{one.name} {one.version}" if one.action != "remove" else f"without {one.name}" for one in plan.pip if one.action != "keep"]
-    words += [f"apt {one.name}" for one in plan.apt if one.action != "keep"]
+    """Short description of a plan's changes."""
+    words = [
+        f"{step.name} {step.version}" if step.action != "remove" else f"without {step.name}" for step in plan.pip if step.action != "keep"
+    ]
+    words += [f"apt {step.name}" for step in plan.apt if step.action != "keep"]
     if not words:
-        ways = [one.value for one in plan.environment if one.kind != "none"]
+        ways = [target.value for target in plan.environment if target.kind != "none"]
         return (
-            f"nothing is to be installed; the loader needs {'; '.join(ways[:2])}"
+            f"nothing to install; the loader needs {'; '.join(ways[:2])}"
             if ways
-            else "every package here fits already: what is wrong is in another environment, or in what the loader finds"
+            else "all installed packages fit already: the fault is in another environment, or in what the loader finds"
         )
     more = len(words) - _SHOWN
     return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Copies of libraries on disk: whether a cuDNN is whole, where the loader looks, and which directory holds what it does not find."""
+"""Libraries on disk: whether a cuDNN is complete, which directories the loader searches, and where a missing library is."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")
-"""How the probe begins what it says of missing parts."""
+"""Prefixes of the probe's wording for missing parts."""
 _OF_OTHERS = r"opens \S+(?: and \S+)* when it is used|.{1,400} needs? \S+, which "
-"""How it begins what it says of libraries besides cuDNN's that a copy needs, or opens, and that are not found."""
+"""Prefixes of its wording for other libraries that a copy needs, or opens, and does not find."""
 _PRECOMPILED = "engines_precompiled"
 _DEFAULT = r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?"
-"""Directories that the loader searches whatever it is told (ld.so(8)); with the names that Debian's has."""
+"""Default directories of the loader (ld.so(8)), including Debian's multiarch names."""
+_PART_OF_SYSTEM = rf"(?:^|[\s'\"(]){_DEFAULT}libcudnn_\w{{1,60}}\.so[.\d]{{0,12}}: (?:undefined symbol|symbol lookup)"
+"""A part of cuDNN in a default directory that does not fit the others."""
 _GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
 _DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
-"""Directories through which the system, containers, notebooks and WSL lend the driver."""
+"""Directories in which systems, containers, notebooks and WSL provide the driver."""
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
 _BEFORE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 _EVERY_WHEEL = (
@@ -32,12 +34,12 @@ _EVERY_WHEEL = (
 
 
 def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
-    """What is wrong with a copy, in words; empty where it is one whole release."""
+    """Defects of a copy; empty for a complete release."""
     missing = missing_parts(copy, book)
-    own = tuple(one for one in copy.problems if not re.match(_OF_OTHERS, one))
+    own = tuple(problem for problem in copy.problems if not re.match(_OF_OTHERS, problem))
     if missing is None:
         return own or (("parts of it are missing or of another release",) if copy.complete is False else ())
-    others = tuple(one for one in own if not one.startswith(_OWN_WORDS))
+    others = tuple(problem for problem in own if not problem.startswith(_OWN_WORDS))
     if not missing:
         return others
     files = ", ".join(f"libcudnn_{part}.so.{copy.soname}" for part in missing)
@@ -45,17 +47,17 @@ def faults_of(copy: CudnnCopy, book: Book) -> tuple[str, ...]:
 
 
 def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:
-    """What a copy needs besides its own parts and does not find, in the probe's words."""
-    return tuple(one for one in copy.problems if re.match(_OF_OTHERS, one))
+    """Other libraries that a copy needs and does not find, as worded by the probe."""
+    return tuple(problem for problem in copy.problems if re.match(_OF_OTHERS, problem))
 
 
 def is_outer_alone(copy: CudnnCopy) -> bool:
-    """True for libcudnn in another package than cuDNN's own, without any of its parts: they are to come from elsewhere."""
+    """True for a libcudnn bundled by another package without its parts, which must come from elsewhere."""
     return copy.parts == () and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn"))
 
 
 def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
-    """The parts of its release that a copy lacks; None where the facts do not tell its parts, or the matrix does not know the release."""
+    """Parts of its release that a copy lacks; None if its parts or its release are unknown."""
     if copy.parts is None or copy.version is None:
         return None
     try:
@@ -63,51 +65,60 @@ def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
     except ValueError:
         return None
     major = (copy.cuda or "").partition(".")[0]
-    known = [one for one in book.cudnn_builds() if one.version.parts[:3] == release and one.parts]
+    known = [build for build in book.cudnn_builds() if build.version.parts[:3] == release and build.parts]
     if len(release) < 3 or not known:
         return None
-    build = next((one for one in known if str(one.cuda_major) == major), known[0])
+    build = next((build for build in known if str(build.cuda_major) == major), known[0])
     without = {_PRECOMPILED} if copy.owner and "-jit" in copy.owner else set()
     return tuple(part for part in build.parts if part not in copy.parts and part not in without)
 
 
 def is_searched(directory: str | None, facts: Facts) -> bool:
-    """True for a directory that the loader searches by default, or by its cache: what lies there is not out of its sight."""
+    """True for a directory that the loader searches by default, or that its cache contains."""
     loader = or_none(facts.loader) or Loader()
     place = (directory or "").rstrip("/")
-    return is_default(place) or place in {one.rpartition("/")[0] for one in loader.ldconfig}
+    return is_default(place) or place in {path.rpartition("/")[0] for path in loader.ldconfig}
 
 
 def has_part_of_system(matches: Iterable[Match]) -> bool:
-    """True where the loader's own list has files from a directory that it searches by default, and from one that it does not."""
-    return len({is_default(str(one.fields["loaded"])) for one in matches if "loaded" in one.fields}) > 1
+    """True if the loader's output has parts of cuDNN from default and from other directories, or a failing part is in a default one."""
+    matches = list(matches)
+    loaded = {is_default(str(match.fields["loaded"])) for match in matches if "loaded" in match.fields}
+    return len(loaded) > 1 or any(re.search(_PART_OF_SYSTEM, match.text) for match in matches)
 
 
 def is_default(directory: str) -> bool:
-    """True for a directory that the loader searches whatever is set."""
+    """True for a default directory of the loader."""
     return re.fullmatch(_DEFAULT, directory) is not None
 
 
-def place_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
-    """Fields for commands.
+def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book: Book) -> dict[str, str]:
+    """Fields of commands.
 
-    `away` takes other copies off the loader's path where there are any, `on_path` puts the library's directory there, `wheels_on_path`
+    `away`: removes other copies from the loader path, if there are any; `on_path`: adds the library's directory; `wheels_on_path`: adds
     those of all wheels.
     """
     every = f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
     every_match = list(matches)
     places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
-    # Where nothing else is known: a directory in which the log itself shows the library.
-    places = places or dict.fromkeys(str(one.fields["place"]) for one in every_match if one.symptom.id == "context-cuda-listed")
-    wheels = any("/site-packages/nvidia/" in one for one in places)
+    # If nothing else is known, a directory in which the log itself shows the library.
+    places = places or dict.fromkeys(place for match in every_match if (place := listed_in(match)))
+    wheels = any("/site-packages/nvidia/" in place for place in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
     away = _away(facts)
     return values if away is None else values | {"away": away}
 
 
+def listed_in(match: Match) -> str:
+    """Directory in which a log line lists a library; empty without one."""
+    field = {"context-cuda-listed": "place", "context-cudnn-listed": "where"}.get(match.symptom.id, "")
+    place = str(match.fields.get(field, "")).rstrip("/")
+    return place if place.startswith("/") else ""
+
+
 def missing(matches: Iterable[Match]) -> Iterator[Library]:
-    """The libraries that messages speak of."""
+    """Libraries named in the field `lib` of messages."""
     for match in matches:
         library = match.fields.get("lib")
         if isinstance(library, Library):
@@ -115,16 +126,18 @@ def missing(matches: Iterable[Match]) -> Iterator[Library]:
 
 
 def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
-    """A directory that has a library of that very name and that the loader does not search by itself, as far as the facts tell.
+    """Directory with a library of exactly that name which the loader does not search by itself, according to the facts.
 
-    None for parts that are missing from it.
+    None for copies with missing parts.
     """
     if facts is None or library.windows:
         return None
     if library.family == "cudnn":
-        # A wheel has no name without a version.
-        same = [one for one in or_none(facts.cudnn) or () if one.soname == library.major or (library.major is None and one.source != "pip")]
-        return next((one.path for one in same if not faults_of(one, book) and not is_searched(one.path, facts)), None)
+        # Wheels contain no name without a version.
+        same = [
+            copy for copy in or_none(facts.cudnn) or () if copy.soname == library.major or (library.major is None and copy.source != "pip")
+        ]
+        return next((copy.path for copy in same if not faults_of(copy, book) and not is_searched(copy.path, facts)), None)
     if library.family != "cuda":
         return None
     site = _site(facts)
@@ -132,64 +145,72 @@ def place_of(library: Library, facts: Facts | None, book: Book) -> str | None:
 
 
 def _wheel_place(library: Library, site: str, facts: Facts, book: Book) -> str | None:
-    gone = {one.what.removeprefix("packages.pip.") for one in facts.problems if one.why.startswith("removed: ")}
+    """Directory of the installed wheel that contains a CUDA library."""
+    gone = {problem.what.removeprefix("packages.pip.") for problem in facts.problems if problem.why.startswith("removed: ")}
     rows = [row for name in or_none(facts.packages.pip) or {} if name not in gone and (row := book.component(name)) is not None]
     of_name = (row for row in rows if row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, book))
     return next((f"{site}/{row.lib_dir}" for row in of_name), None)
 
 
 def _toolkit_place(library: Library, facts: Facts, book: Book) -> str | None:
-    """The directory of a toolkit whose release has a library of that very name, where neither the cache nor LD_LIBRARY_PATH leads to it."""
+    """Directory of a toolkit whose release contains a library of that name, if neither the linker cache nor LD_LIBRARY_PATH leads to it."""
     loader = or_none(facts.loader)
-    cached = {one.rpartition("/")[2] for one in loader.ldconfig} if loader else set()
-    for one in (or_none(facts.cuda_toolkits) or ()) if loader else ():
-        # A conda environment may have the compiler's runtime alone: its version has two numbers.
-        if one.path is None or one.version is None or one.source == "pip" or (one.source == "conda" and one.version.count(".") < 2):
+    if loader is None:
+        return None
+    cached = {path.rpartition("/")[2] for path in loader.ldconfig}
+    for toolkit in or_none(facts.cuda_toolkits) or ():
+        # A version of two numbers in a conda environment may be the compiler's runtime alone.
+        is_partial = toolkit.source == "pip" or (toolkit.source == "conda" and (toolkit.version or "").count(".") < 2)
+        if toolkit.path is None or toolkit.version is None or is_partial:
             continue
-        cuda, place = CudaVersion(one.version), f"{one.path}/lib{'' if one.source == 'conda' else '64'}"
-        own = (f"{one.path}/", "/usr/local/cuda/")
-        is_told = any(f"{entry}/".startswith(own) for entry in loader.ld_library_path) if loader else True
+        cuda, directory = CudaVersion(toolkit.version), f"{toolkit.path}/lib{'' if toolkit.source == 'conda' else '64'}"
+        roots = (f"{toolkit.path}/", "/usr/local/cuda/")
+        is_on_path = any(f"{entry}/".startswith(roots) for entry in loader.ld_library_path)
         name = book.soname(library.component, cuda)
-        is_its = name is not None and (library.version is None or name == library.file)
-        if is_its and not is_told and not is_default(place) and book.soname("cudart", cuda) not in cached:
-            return place
+        contains = name is not None and (library.version is None or name == library.file)
+        if contains and not is_on_path and not is_default(directory) and book.soname("cudart", cuda) not in cached:
+            return directory
     return None
 
 
 def wheel_component(library: Library) -> str:
-    """The library after which the wheel is named that carries it: cublasLt comes with cublas."""
+    """Library that the wheel containing this one is named after: cublasLt is in cublas."""
     name = library.component.lower()
     return _IN_WHEEL_OF.get(name, "npp" if name.startswith("npp") else name)
 
 
 def carries(library: Library, cuda_major: int, book: Book) -> bool:
-    """True where the wheels of a CUDA major have a library of that very name."""
-    lines = (one.line for one in book.cuda_releases() if one.cuda.major == cuda_major)
+    """True if the wheels of a CUDA major contain a library of exactly that name."""
+    lines = (release.line for release in book.cuda_releases() if release.cuda.major == cuda_major)
     sonames = {soname for line in lines if (soname := book.soname(library.component, CudaVersion(line))) is not None}
     return library.version is None or library.file in sonames if sonames else library.major in (None, cuda_major)
 
 
 def declared_of(facts: Facts, libraries: Iterable[Library], book: Book) -> list[str]:
-    """NVIDIA's wheels that installed packages require and that are not there, where one of them carries a library that is missed."""
+    """Missing NVIDIA wheels that installed packages require, if one of them contains a missing library."""
     pip = or_none(facts.packages.pip) or {}
     required = requirements_of((line for lines in facts.packages.requires.values() for line in lines), facts)
-    lacking = {one.name: f"{one.name}{one.specifier}" for one in required if one.name.startswith("nvidia-") and one.name not in pip}
+    lacking = {
+        requirement.name: f"{requirement.name}{requirement.specifier}"
+        for requirement in required
+        if requirement.name.startswith("nvidia-") and requirement.name not in pip
+    }
     carried = {row.library.lower() for name in lacking if (row := book.component(name)) is not None}
-    missed = {wheel_component(one) for one in libraries}
+    missed = {wheel_component(library) for library in libraries}
     return list(lacking.values()) if missed & carried or not missed else []
 
 
 def wheels_of(library: Library, beside: set[str], book: Book) -> tuple[str, ...]:
-    """The wheels that carry a library of that name: the one for the CUDA whose wheels are installed or named, where that is told."""
+    """Wheels that contain a library of that name: only the one for the CUDA of installed or named wheels, if known."""
     component = wheel_component(library)
-    rows = (one for major in (12, 13, 11) for one in book.components(major) if carries(library, major, book))
-    found = dict.fromkeys(one.package for one in rows if one.library.lower() == component)
-    fitting = tuple(one for one in found if suffix_of(one) in beside or (not suffix_of(one) and "cu13" in beside))
+    rows = (component for major in (12, 13, 11) for component in book.components(major) if carries(library, major, book))
+    found = dict.fromkeys(row.package for row in rows if row.library.lower() == component)
+    fitting = tuple(package for package in found if suffix_of(package) in beside or (not suffix_of(package) and "cu13" in beside))
     return fitting or (() if beside and len(found) > 1 else tuple(found))
 
 
 def suffix_of(package: str) -> str:
-    """`cu12` of nvidia-cublas-cu12; nothing for the packages of CUDA 13."""
+    """`cu12` of nvidia-cublas-cu12; empty for CUDA 13 packages."""
     last = package.rpartition("-")[2]
     return last if last.startswith("cu") and last[2:].isdigit() else ""
 
@@ -202,21 +223,21 @@ def _site(facts: Facts) -> str | None:
 
 
 def _away(facts: Facts | None) -> str | None:
-    """The command that takes CUDA and cuDNN, but not the driver, out of LD_LIBRARY_PATH; None where nothing of them is on it."""
+    """Command that removes CUDA and cuDNN, but not the driver, from LD_LIBRARY_PATH; None if they are not on it."""
     if facts is None or isinstance(facts.loader, Unknown):
         return "unset LD_LIBRARY_PATH"
-    copies = {one.path for one in or_none(facts.cudnn) or () if one.path}
-    entries = [one for one in facts.loader.ld_library_path if one]
-    kept = [one for one in entries if _lends_driver(one, facts.loader) or not (one in copies or re.search(_GPU_WORDS, one))]
+    copies = {copy.path for copy in or_none(facts.cudnn) or () if copy.path}
+    entries = [directory for directory in facts.loader.ld_library_path if directory]
+    kept = [entry for entry in entries if _lends_driver(entry, facts.loader) or not (entry in copies or re.search(_GPU_WORDS, entry))]
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else "unset LD_LIBRARY_PATH"
 
 
 def _lends_driver(directory: str, loader: Loader) -> bool:
-    """True for a directory of the driver's own libraries, which no program may lose; a compat directory has those of another driver."""
+    """True for a directory of the driver's own libraries, which programs need; a compat directory has those of another driver."""
     if "compat" in directory:
         return False
-    files = (one.rpartition("/") for one in loader.ldconfig)
+    files = (path.rpartition("/") for path in loader.ldconfig)
     lends = any(file.startswith("libcuda.so") and place == directory.rstrip("/") for place, _, file in files)
     return re.search(_DRIVERS_OWN, f"{directory.rstrip('/')}/") is not None or (lends and re.search(_GPU_WORDS, directory) is not None)

@@ -1,4 +1,4 @@
-"""A release that pip or uv could not get: the nearest one that there is, the name that it has now, and the Python that has wheels of it."""
+"""A release that pip or uv did not find: the nearest available one, its current name, and the Python that it has wheels for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 PythonLine = tuple[int, int]
-"""Major and minor of a Python."""
+"""Major and minor version of a Python."""
 _LIMIT = r"(?:===?|~=|>=|<=|!=|<|>)[\w.+!*-]{1,40}"
 _REQUIREMENT = (
     r"([A-Za-z0-9](?:[\w.-]{0,78}[A-Za-z0-9])?)(\[[\w,. -]{1,60}\])?"
@@ -33,41 +33,41 @@ _BARE = r"(3)(\d{1,2})"
 _ONLY = rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available"
 _SUFFIX = r"-cu(\d\d)$"
 _RECENT = 6
-"""Releases of a package that was asked for without a version: a Python that all of them have wheels for is none of the newest."""
+"""Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
 _OLDEST_OF_UV = (3, 7)
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What was asked for."""
+    """The requested release."""
 
     name: str
     operator: str | None = None
     version: str | None = None
     extras: str = ""
-    """As written, `[cuda12]`."""
+    """As written: `[cuda12]`."""
     more: str = ""
-    """Further limits, `,<2.5`."""
+    """Further limits: `,<2.5`."""
     platform: str = "any"
     """The platform tag of a wheel file, `win_amd64`."""
     tag: str = ""
     """The Python and ABI tags of a wheel file, `cp38-cp38`."""
     is_file: bool = False
-    """True for a wheel file, which was made for another Python."""
+    """True for a wheel file, which may be for another Python."""
 
     @property
     def text(self) -> str:
-        """As pip is asked for it."""
+        """Requirement for pip."""
         return f"{self.name}{self.extras}{self.operator}{self.version}{self.more}" if self.version else f"{self.name}{self.extras}"
 
     @property
     def specifier(self) -> str:
-        """The limits on the public part of a version; nothing where there are none."""
+        """Limits on the public version; empty without any."""
         return f"{self.operator}{(self.version or '').partition('+')[0]}{self.more}" if self.version else ""
 
     @property
     def is_pin(self) -> bool:
-        """True where one release is asked for, `==2.4.0`, and not a range."""
+        """True for a single release, `==2.4.0`, rather than a range."""
         return self.operator in ("==", "===") and not self.more and "*" not in (self.version or "")
 
     @property
@@ -76,12 +76,12 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return (self.version or "").partition("+")[2]
 
 
-def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
-    """Fields for commands, as far as the messages and the matrix give them.
+def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
+    """Fields of commands that messages and matrix provide.
 
-    `wanted` is the requirement, `nearest` the one to ask for instead, `renamed` the same under the name that it has for its CUDA,
-    `same` any release that takes this Python, `here` the one that a wheel file was of, `line` a Python that has wheels of it
-    (`old_line` one that only conda still has), `index` the options for the index that has that build.
+    `wanted`: the requirement; `nearest`: the one to request instead; `renamed`: the same under its name for that CUDA; `same`: any release
+    for this Python; `here`: the release of a wheel file; `line`: a Python with wheels (`old_line`: one that only conda still has);
+    `index`: options for the index with that build.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -91,7 +91,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
     values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
     is_listed = any(isinstance(match.fields.get("versions"), str) for match in matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
-    another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # of which nobody knows a build for that CUDA
+    another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # a release without a known build for that CUDA
     if nearest is not None and nearest != wanted.version and not another:
         pin = shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
         if not wanted.is_pin and not wanted.is_file:
@@ -104,7 +104,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
     if wanted.is_file and nearest in (None, wanted.version):
         values["here"] = values["wanted"]
-    # Where there is none at all for this Python, it would be asked for in vain once more.
+    # If there is none at all for this Python, requesting it again is in vain.
     if wanted.version is None and not any("from versions: none" in match.text for match in matches):
         values["same"] = values["wanted"]
     line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
@@ -118,7 +118,7 @@ def release_values(matches: Iterable[Match], facts: Facts | None, book: Book) ->
 
 
 def parse(text: str) -> Wanted | None:
-    """A requirement as messages write it; None where it is none."""
+    """Parse a requirement in a message; None if invalid."""
     found = re.match(_REQUIREMENT, text.strip().rstrip(".,;:"))
     if found is None:
         return None
@@ -128,7 +128,7 @@ def parse(text: str) -> Wanted | None:
 
 
 def parse_file(text: str) -> Wanted | None:
-    """What a wheel file is of and for; None where the name is none of a wheel."""
+    """Parse the name of a wheel file; None if invalid."""
     file = re.fullmatch(_WHEEL, text)
     if file is None:
         return None
@@ -137,18 +137,18 @@ def parse_file(text: str) -> Wanted | None:
 
 
 def is_elsewhere(platform: str, facts: Facts | None) -> bool:
-    """True for the platform tag of a wheel that another system or processor is needed for: no other Python takes it here."""
+    """True for the platform tag of another system or processor, which no Python accepts here."""
     if platform == "any" or facts is None:
         return False
     system, arch = facts.platform.system, facts.platform.arch
     of = "windows" if platform.startswith("win") else "darwin" if platform.startswith("macosx") else "linux"
-    named = next((one for one in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "i686") if platform.endswith(one)), None)
+    named = next((name for name in ("x86_64", "amd64", "aarch64", "arm64", "ppc64le", "i686") if platform.endswith(name)), None)
     same = {"amd64": "x86_64", "arm64": "aarch64"}
     return (system is not None and of != system) or bool(arch and named and same.get(named, named) != same.get(arch, arch))
 
 
 def wanted_of(matches: Iterable[Match]) -> Wanted | None:
-    """What was asked for, by the first message that names it."""
+    """The request, by the first message that names it."""
     for match in matches:
         for name in ("requirement", "wheel", "package"):
             text = match.fields.get(name)
@@ -163,7 +163,7 @@ def wanted_of(matches: Iterable[Match]) -> Wanted | None:
 
 
 def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None:
-    """The Python that the messages speak of, else that of the facts."""
+    """Python of the messages, else of the facts."""
     for match in matches:
         for name in ("python", "tag"):
             text = str(match.fields.get(name, ""))
@@ -175,7 +175,7 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None
 
 
 def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> list[str]:
-    """The releases that the index has for this Python: as the message lists them, else as the matrix knows them, within what it says."""
+    """Releases that the index has for this Python: as listed in the message, else known to the matrix within its limits."""
     for match in matches:
         listed = match.fields.get("versions")
         if isinstance(listed, str):
@@ -183,32 +183,34 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     package = book.package(wanted.name)
     if package is None or (own is None and not wanted.is_pin):
         return []
-    releases = (one for one in package.releases if not one.yanked and one.tags != ("sdist",))
-    versions = [one.version for one in releases if own is None or any(_serves(tag, own) for tag in one.tags)]
-    limits = [one[2] for match in matches for one in re.finditer(_ONLY, match.text) if one[1].lower().replace("_", "-") == wanted.name]
-    return [one for one in versions if all(within(limit, one) for limit in limits)]
+    releases = (release for release in package.releases if not release.yanked and release.tags != ("sdist",))
+    versions = [release.version for release in releases if own is None or any(_serves(tag, own) for tag in release.tags)]
+    limits = [hit[2] for match in matches for hit in re.finditer(_ONLY, match.text) if hit[1].lower().replace("_", "-") == wanted.name]
+    return [version for version in versions if all(within(limit, version) for limit in limits)]
 
 
 def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
-    """The release that shares the most leading numbers with the wanted one; of those the first one after it, else the last before it.
+    """Release that shares the most leading numbers with the requested one; of those the first after it, else the last before it.
 
-    None where one that is offered is what is wanted: then it is not the release that is at fault.
+    None if the request is available: then the release is not the problem.
     """
     aim = _version(wanted.version)
-    final = {one: found for one in offered if (found := _version(one)) is not None and not found.is_prerelease}
-    if not wanted.is_pin and any(within(wanted.specifier, one) for one in final):
+    final = {version: found for version in offered if (found := _version(version)) is not None and not found.is_prerelease}
+    if not wanted.is_pin and any(within(wanted.specifier, version) for version in final):
         return None
-    versions = {one: found for one, found in final.items() if found.local is None}
+    versions = {version: found for version, found in final.items() if found.local is None}
     if aim is None or not versions:
         return None
 
-    def shared(one: str) -> int:
-        pairs = zip(versions[one].release, aim.release, strict=False)
+    def shared(version: str) -> int:
+        pairs = zip(versions[version].release, aim.release, strict=False)
         return next((place for place, (left, right) in enumerate(pairs) if left != right), len(aim.release))
 
-    later = [one for one in versions if versions[one].release >= aim.release]
-    after = min(later, key=lambda one: (-shared(one), versions[one]), default=None)
-    before = max((one for one in versions if one not in later), key=lambda one: (shared(one), versions[one]), default=None)
+    later = [version for version in versions if versions[version].release >= aim.release]
+    after = min(later, key=lambda version: (-shared(version), versions[version]), default=None)
+    before = max(
+        (version for version in versions if version not in later), key=lambda version: (shared(version), versions[version]), default=None
+    )
     if after is None or before is None:
         return after or before
     return before if shared(before) > shared(after) else after
@@ -221,7 +223,7 @@ def _version(text: str | None) -> Version | None:
 
 
 def _renamed(wanted: Wanted, book: Book) -> str | None:
-    """NVIDIA's wheels of CUDA 13 have no `-cu13` in their names, those before have their CUDA in it."""
+    """Current name of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
     if not wanted.name.startswith("nvidia-"):
         return None
     rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
@@ -238,67 +240,79 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
 
 
 def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> PythonLine | None:
-    """The Python, of those that have wheels of it, that is nearest to the one at hand."""
-    lines = {one for match in matches for one in _told(match)} or _known(wanted, book)
+    """Python with wheels of it that is nearest to the current one."""
+    lines = {line for match in matches for line in _told(match)} or _known(wanted, book)
     if not lines or own in lines:
         return None
     if own is None:
-        return max(lines)
-    return min(lines, key=lambda one: (abs(one[1] - own[1]) + 100 * abs(one[0] - own[0]), one))
+        return sorted(lines)[len(lines) // 2]  # newest ones may lack wheels of other packages
+    return min(lines, key=lambda line: (abs(line[1] - own[1]) + 100 * abs(line[0] - own[0]), line))
 
 
 def _told(match: Match) -> Iterator[PythonLine]:
-    """Pythons that a message itself names: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
+    """Pythons named in a message: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
     for name in ("tags", "wheel"):
         text = match.fields.get(name)
         if isinstance(text, str):
-            yield from ((int(one[1]), int(one[2])) for one in re.finditer(_TAG, text))
+            yield from ((int(hit[1]), int(hit[2])) for hit in re.finditer(_TAG, text))
     wants = match.fields.get("wants")
     if isinstance(wants, str):
         yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))
 
 
 def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
-    """The releases with wheels that are what is wanted, by the matrix; those that are not final only where one of them is asked for."""
+    """Known releases with wheels that match the request; pre-releases only if one is requested."""
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
-    found = [one for one in releases if not one.yanked and one.tags != ("sdist",) and within(wanted.specifier, one.version)]
-    final = [one for one in found if (version := _version(one.version)) is not None and not version.is_prerelease]
+    found = [
+        release for release in releases if not release.yanked and release.tags != ("sdist",) and within(wanted.specifier, release.version)
+    ]
+    final = [release for release in found if (version := _version(release.version)) is not None and not version.is_prerelease]
     return final or found
 
 
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     releases = releases_within(wanted, book)
     if wanted.version is None and (package := book.package(wanted.name)) is not None:
-        final = [one for one in package.releases if (version := _version(one.version)) is not None and not version.is_prerelease]
-        newest = sorted((one for one in final if not one.yanked), key=lambda one: str(one.date))[-_RECENT:]
-        every = [{line for line, _ in python_tags(one.tags, one.requires_python)} for one in newest]
+        final = [
+            release for release in package.releases if (version := _version(release.version)) is not None and not version.is_prerelease
+        ]
+        newest = sorted((release for release in final if not release.yanked), key=lambda release: str(release.date))[-_RECENT:]
+        every = [{line for line, _ in python_tags(release.tags, release.requires_python)} for release in newest]
         return set.intersection(*every) if every else set()
-    return {line for one in releases for line, _ in python_tags(one.tags, one.requires_python)}
+    return {line for release in releases for line, _ in python_tags(release.tags, release.requires_python)}
 
 
 def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[PythonLine, str]]:
-    """Every CPython that wheels with these tags are for, with their platforms, within what the release requires of it."""
-    lines = [one for one in _LINES if requires is None or within(requires, f"{one[0]}.{one[1]}.99")]
+    """Every CPython of wheels with these tags, with their platforms, within the release's Python limits."""
+    lines = [line for line in _LINES if requires is None or within(requires, f"{line[0]}.{line[1]}.99")]
     for tag in tags:
         platform = tag.rpartition("-")[2]
         yield from ((line, platform) for line in lines if _serves(tag, line))
 
 
 def _serves(tag: str, line: PythonLine) -> bool:
-    """True where a wheel with that tag is for that Python."""
+    """True if a wheel with that tag is for that Python."""
     pythons, _, rest = tag.partition("-")
     return serves_python(pythons, rest.partition("-")[0], TargetPython(line, False, "", None))
 
 
 def _index(wanted: Wanted, book: Book) -> str | None:
-    """The options for the index that holds a build with that local version, `+cu118`."""
+    """Options for the index with a build of that local version, `+cu118`."""
     public, _, local = (wanted.version or "").partition("+")
     framework = book.framework_of(wanted.name)
     rows: list[tuple[str, str]] = []
     if framework is not None:
-        rows = [(one.version, one.index) for one in book.framework(framework).builds if one.package == wanted.name and one.variant == local]
-    rows += [(one.version.partition("+")[0], one.index) for one in book.extra_releases(wanted.name) if one.version.endswith(f"+{local}")]
+        rows = [
+            (build.version, build.index)
+            for build in book.framework(framework).builds
+            if build.package == wanted.name and build.variant == local
+        ]
+    rows += [
+        (release.version.partition("+")[0], release.index)
+        for release in book.extra_releases(wanted.name)
+        if release.version.endswith(f"+{local}")
+    ]
     for version, index in rows if local else ():
         if version == public and index != "default":
             row = book.index(index)

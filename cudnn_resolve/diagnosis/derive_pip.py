@@ -1,4 +1,4 @@
-"""What pip and uv could not find: a version that the index does not offer, or wheels for another Python or another system."""
+"""Refine causes of pip and uv: a version that the index does not have, or wheels for another Python or system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
-from cudnn_resolve.diagnosis.release import (
+from cudnn_resolve.diagnosis.pip_release import (
     PythonLine,
     Wanted,
     is_elsewhere,
@@ -29,74 +29,74 @@ _OTHERS, _NOT_OURS = "unrecognised", 60
 _OF_STACK = (
     r"nvidia|cuda|cudnn|cu1[0-9]|torch|tensor|jax|paddle|mxnet|cupy|gpu|onnx|triton|nccl|rapids|cudf|vllm|xformers|flash|deepspeed|python$"
 )
-"""What a package of the GPU's stack, or one beside it, is called."""
+"""Names of packages in or near the GPU stack."""
 _OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "pip-wheel-file"})
-"""Symptoms that leave open whether the Python or the system is at fault."""
+"""Symptoms that leave open whether the Python version or the system is the reason."""
 _GLIBC = r"manylinux_(\d{1,2})_(\d{1,3})_"
 _SYSTEMS = {"linux": "Linux", "windows": "Windows", "darwin": "macOS"}
 _DECIDED = 91
-"""The weight of what two sources say, so that nothing is left open."""
+"""Weight of a conclusion from two sources, which leaves nothing open."""
 _Key = tuple[tuple[int, ...], str]
-"""The numbers of a version, and its text."""
+"""Numbers of a version, and its text."""
 
 
-def part_pip(found: Suspects, case: Case) -> Suspects:
-    """Read pip's list of versions: where the wanted one lies in it."""
+def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
+    """Locate the requested version in pip's list of versions."""
     for match in case.matches:
-        told = _verdict(match) if match.symptom.id == _LISTED else None
-        if told is not None:
-            cause, weight, summary = told
+        verdict = _verdict(match) if match.symptom.id == _LISTED else None
+        if verdict is not None:
+            cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
             found[cause] = Suspect(cause=cause, weight=weight, matches=tuple(dict.fromkeys((match, *before))), summary=summary)
     if set(found) == {_MAJOR} and all(match.symptom.id == _NOTICE for match in found[_MAJOR].matches):
-        # Beside a failure it may be of another framework; alone it is what pip says it is.
+        # Next to a failure it may concern another framework; alone it is what pip reports.
         found[_MAJOR] = replace(found[_MAJOR], weight=_TOLD)
     return found
 
 
-def part_of_others(found: Suspects, case: Case) -> Suspects:
-    """A version that no index offers, of a package that has nothing to do with the GPU, is no cause of its stack."""
+def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
+    """An unavailable version of a package unrelated to the GPU is not a cause in the GPU stack."""
     pin = found.get(_PIN)
-    asked = [str(one.fields["requirement"]) for one in pin.matches if "requirement" in one.fields] if pin else []
-    names = [re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in asked]
-    if pin is None or not names or any(re.search(_OF_STACK, one) or case.book.package(one) is not None for one in names):
+    asked = [str(match.fields["requirement"]) for match in pin.matches if "requirement" in match.fields] if pin else []
+    names = [re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in asked]
+    if pin is None or not names or any(re.search(_OF_STACK, name) or case.book.package(name) is not None for name in names):
         return found
-    rest = {cause: one for cause, one in found.items() if cause != _PIN}
-    said = f"not of the GPU: the index that is used does not offer {asked[0].rstrip(',.:')}"
-    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=said)}
+    rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
+    summary = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
+    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
 
 
 def _verdict(match: Match) -> tuple[str, float, str] | None:
-    """Cause, weight and sentence for a wanted version that is not in a list."""
+    """Cause, weight and summary for a requested version that is not in a list."""
     requirement, listed = match.fields["requirement"], match.fields["versions"]
     wanted = parse(requirement)
     offered = re.split(r"[,\s]+", listed)[:2000]
     versions = sorted(filter(None, map(_key, offered)))
     if requirement.lower().startswith(("nvidia-", "tensorrt")):
-        return _PIN, 92, f"the index that is used does not offer {requirement}; it offers other versions"
+        return _PIN, 92, f"the configured index does not have {requirement}, only other versions"
     if not versions:
         return None
     low, high = versions[0][1], versions[-1][1]
     key = _key(wanted.version or "") if wanted is not None else None
     if wanted is None or key is None:
-        return _PYTHON, 80, f"none of the releases for this Python ({low} to {high}) is {requirement}"
+        return _PYTHON, 80, f"no release for this Python ({low} to {high}) matches {requirement}"
     if wanted.local and versions[0][0] <= key[0] <= versions[-1][0]:
-        return _PIN, 84, f"the index that is used has no {requirement}: builds with +{wanted.local} are on another index"
-    if any(within(wanted.specifier, one) for one in offered):
-        return _PYTHON, 66, f"the index lists {wanted.text}, but no wheel of it fits this Python or system"
-    if ".dev" in requirement and any(".dev" in one for one in offered):
-        return _PIN, 84, f"the index that is used no longer offers {requirement}: nightly builds are removed after some weeks"
+        return _PIN, 84, f"the configured index does not have {requirement}: builds with +{wanted.local} are on another index"
+    if any(within(wanted.specifier, version) for version in offered):
+        return _PYTHON, 66, f"the index lists {wanted.text}, but without a wheel for this Python or system"
+    if ".dev" in requirement and any(".dev" in version for version in offered):
+        return _PIN, 84, f"the configured index no longer has {requirement}: nightly builds are removed after some weeks"
     least, most = _bounds(wanted)
     what = f"{requirement} is" if wanted.is_pin else f"{requirement} asks for a release"
     if least is not None and least[0] >= versions[-1][0]:
-        return _PYTHON, 90, f"{what} newer than the last one for this Python, {high}"
+        return _PYTHON, 90, f"{what} newer than the last release for this Python, {high}"
     if most is not None and most[0] <= versions[0][0]:
-        return _PYTHON, 90, f"{what} older than the first one for this Python, {low}"
-    return _PIN, 80, f"{requirement} is not among the releases that the index offers, {low} to {high}"
+        return _PYTHON, 90, f"{what} older than the first release for this Python, {low}"
+    return _PIN, 80, f"{requirement} is not among the releases of the configured index, {low} to {high}"
 
 
 def _bounds(wanted: Wanted) -> tuple[_Key | None, _Key | None]:
-    """The least and the most of the releases that are wanted; a pin is both."""
+    """Lowest and highest requested release; a pin is both."""
     bounds = [(operator, _key(version)) for operator, version in re.findall(r"(===?|~=|>=|<=|!=|<|>)([\w.+!*-]{1,40})", wanted.specifier)]
     least = [key for operator, key in bounds if key is not None and operator in ("==", "===", "~=", ">=", ">")]
     most = [key for operator, key in bounds if key is not None and operator in ("==", "===", "~=", "<=", "<")]
@@ -104,72 +104,72 @@ def _bounds(wanted: Wanted) -> tuple[_Key | None, _Key | None]:
 
 
 def _key(text: str) -> _Key | None:
-    """A version to compare: its numbers; releases that are not final count as the release."""
+    """Comparable numbers of a version; a pre-release counts as its release."""
     numbers = re.match(r"\d{1,6}(?:\.\d{1,6}){0,5}", text)
     return (tuple(int(part) for part in numbers[0].split(".")), text) if numbers else None
 
 
-def part_wheel(found: Suspects, case: Case) -> Suspects:
-    """Say whether the Python or the system is why no wheel fits, as far as the message, its file name, the facts and the matrix tell."""
+def interpret_wheel_tags(found: Suspects, case: Case) -> Suspects:
+    """Decide whether Python or system is why no wheel fits, by message, file name, facts and matrix."""
     suspect = found.get(_PYTHON)
     if suspect is None or suspect.summary is not None or suspect.matches[0].symptom.id not in _OPEN:
         return found
-    told, is_sure = _of_file(suspect.matches, case) or _of_releases(suspect.matches, case) or (None, False)
-    if told is not None:
-        found[_PYTHON] = replace(suspect, summary=told, weight=max(suspect.weight, _DECIDED) if is_sure else suspect.weight)
+    summary, is_sure = _of_file(suspect.matches, case) or _of_releases(suspect.matches, case) or (None, False)
+    if summary is not None:
+        found[_PYTHON] = replace(suspect, summary=summary, weight=max(suspect.weight, _DECIDED) if is_sure else suspect.weight)
     return found
 
 
 def is_of_system(matches: Iterable[Match], facts: Facts | None) -> bool:
-    """True where it is the system that wheels are not made for: no other Python takes them here."""
+    """True if the wheels are for another system, so that another Python would not help."""
     files = (parse_file(str(match.fields.get("wheel", ""))) for match in matches)
     elsewhere = any(file is not None and is_elsewhere(file.platform, facts) for file in files)
     return elsewhere or any(match.symptom.id == "uv-platform" for match in matches)
 
 
 def _of_file(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
-    """What the name of a wheel file says that it is made for, and whether that decides it."""
+    """Wording for what a wheel file was built for, by its name, and whether that is decisive."""
     file = next((match.fields["wheel"] for match in matches if isinstance(match.fields.get("wheel"), str)), "")
     wanted = parse_file(file)
     if wanted is None:
         return None
     lines = sorted({line for line, _ in python_tags([f"{wanted.tag}-{wanted.platform}"])})
-    made = " and ".join(one for one in (f"Python {_shown(lines)}" if lines else "", _system_of(wanted.platform)) if one)
+    made = " and ".join(part for part in (f"Python {_shown(lines)}" if lines else "", _system_of(wanted.platform)) if part)
     own = _own(matches, case)
     another = bool(own and lines and own not in lines and not ("abi3" in wanted.tag and lines[0] <= own))
     here = [f"Python {own[0]}.{own[1]}"] if own and another else []
     if case.facts is not None and is_elsewhere(wanted.platform, case.facts):
         here.append(_here(case.facts.platform))
     if here:
-        return f"{file} is made for {made}, and this is {' and '.join(here)}", True
-    return (f"{file} is made for {made}, and this is another Python or another system", False) if made else None
+        return f"{file} is built for {made}, but this is {' and '.join(here)}", True
+    return (f"{file} is built for {made}, but this is another Python or another system", False) if made else None
 
 
 def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
-    """What the matrix knows of the wheels of a release, and whether that decides it."""
+    """Wording for the wheels of a release, by the matrix, and whether that is decisive."""
     wanted, own = wanted_of(matches), _own(matches, case)
     releases = releases_within(wanted, case.book) if wanted is not None else []
     if wanted is None or own is None or not releases:
         return None
-    pairs = [pair for one in releases for pair in python_tags(one.tags, one.requires_python)]
+    pairs = [pair for release in releases for pair in python_tags(release.tags, release.requires_python)]
     fits = [platform for line, platform in pairs if line == own]
     if not fits:
         lines = sorted({line for line, _ in pairs})
-        told = f"{wanted.text} has no wheel for Python {own[0]}.{own[1]}: its wheels are for Python {_shown(lines)}"
-        return (told, True) if lines else None
+        summary = f"{wanted.text} has no wheel for Python {own[0]}.{own[1]}: its wheels are for Python {_shown(lines)}"
+        return (summary, True) if lines else None
     of = f"{wanted.text} has wheels for Python {own[0]}.{own[1]}"
     if case.facts is None:
-        return f"{of}: it is this system that they do not fit, or an index that lacks them", False
-    if not any(_suits(one, case.facts) for one in fits):
+        return f"{of}: they do not fit this system, or the index lacks them", False
+    if not any(_suits(platforms, case.facts) for platforms in fits):
         return f"{of}, but none for {_here(case.facts.platform)}", True
-    return f"{of} and this system: the index that is used does not offer them, or could not be reached", False
+    return f"{of} and this system: the configured index does not have them, or could not be reached", False
 
 
 def _own(matches: Iterable[Match], case: Case) -> PythonLine | None:
-    """The Python of the messages or of the facts, else the only one that the log shows."""
-    told = own_line(matches, case.facts)
-    shown = {own_line([one], None) for one in case.matches if one.symptom.id == "context-python"}
-    return told or (shown.pop() if len(shown) == 1 else None)
+    """Python of the messages or the facts, else the only one in the log."""
+    own = own_line(matches, case.facts)
+    shown = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
+    return own or (shown.pop() if len(shown) == 1 else None)
 
 
 def _shown(lines: Sequence[PythonLine]) -> str:
@@ -178,11 +178,11 @@ def _shown(lines: Sequence[PythonLine]) -> str:
 
 
 def _system_of(platform: str) -> str:
-    """The system that a platform tag means, in words; nothing for any."""
+    """Name of a platform tag's system; empty for `any`."""
     if platform == "any":
         return ""
     name = "Windows" if platform.startswith("win") else "macOS" if platform.startswith("macosx") else "Linux"
-    arch = next((one for one in ("x86_64", "aarch64", "amd64", "arm64", "ppc64le", "i686") if platform.endswith(one)), None)
+    arch = next((name for name in ("x86_64", "aarch64", "amd64", "arm64", "ppc64le", "i686") if platform.endswith(name)), None)
     return f"{name} on {arch}" if arch else name
 
 
@@ -193,8 +193,8 @@ def _here(platform: Platform) -> str:
 
 
 def _suits(platforms: str, facts: Facts) -> bool:
-    """True where one of the platform tags, with dots between them, may be this system."""
+    """True if one of the platform tags, separated by dots, may match this system."""
     own = tuple(map(int, (facts.platform.glibc or "999").split(".")[:2]))
-    tags = [one for one in platforms.split(".") if not is_elsewhere(one, facts)]
-    least = [re.match(_GLIBC, one) for one in tags]
-    return any(one is None or own >= (int(one[1]), int(one[2])) for one in least)
+    tags = [tag for tag in platforms.split(".") if not is_elsewhere(tag, facts)]
+    least = [re.match(_GLIBC, tag) for tag in tags]
+    return any(glibc is None or own >= (int(glibc[1]), int(glibc[2])) for glibc in least)

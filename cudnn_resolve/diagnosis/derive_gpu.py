@@ -1,0 +1,175 @@
+"""Refine suspected causes about driver and GPU: which driver part is wrong, why no GPU is visible, GPU newer or older than the build."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
+from cudnn_resolve.diagnosis.weigh import strengthened
+from cudnn_resolve.facts.driver_output import is_compat
+from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.version import CudaVersion, DriverVersion
+
+_REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
+"""Symptoms that show the driver's version, in one of the fields `_DRIVER_FIELDS`."""
+_DRIVER_FIELDS = ("driver", "driver2", "driver3")
+_OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
+_DROP_OLD = r"(?i)onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|rapids|cudf|cuml"
+"""Programs that most people install as a package, whose new releases have dropped old GPUs."""
+_LEAST_OF_GGML = 610
+"""Code for older GPUs lacks instructions that kernels of llama.cpp use."""
+_GENERAL = 60
+"""Symptoms up to this weight do not say why no GPU is visible."""
+_STARTED = 88
+"""Weight of a container without a GPU if the log shows the command that started it."""
+_NOT_ASKED = "the program sees no GPU, and the command that started its container does not request one"
+_PYTHON_FRAMEWORK = r"(?i)\b(?:torch|tensorflow|tf\.|keras|jax|onnxruntime|paddle)"
+_GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})
+"""With any of these features the container has a GPU, or is not meant to have one."""
+
+
+def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
+    """NVML or the facts show different versions of driver libraries and module: CUDA's compatibility error follows from that."""
+    mismatch, compat = found.get("driver_library_mismatch"), found.get("forward_compat_hw")
+    driver = or_none(case.facts.driver) if case.facts is not None else None
+    if compat and driver is not None and driver.version and driver.kernel_module and driver.version != driver.kernel_module:
+        text = f"the driver libraries are version {driver.version}, but the loaded kernel module is {driver.kernel_module}"
+        found = strengthened(found, "driver_library_mismatch", compat, 3, text)
+        del found["forward_compat_hw"]
+    elif mismatch and compat and any(match.symptom.id in _OF_NVML for match in mismatch.matches):
+        matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
+        found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
+        del found["forward_compat_hw"]
+    elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
+        loader = or_none(case.facts.loader) if case.facts is not None else None
+        searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
+        place = next((path for path in searched if is_compat(path)), None)
+        if place is not None and not any(match.symptom.id in _OF_NVML for match in mismatch.matches):
+            is_cached = place.rpartition("/")[2].startswith("lib") and ".so" in place
+            setting = "the linker cache" if is_cached else "LD_LIBRARY_PATH"
+            text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
+            found = strengthened(found, "ld_path_shadowing", mismatch, 0, text)
+            del found["driver_library_mismatch"]
+    return found
+
+
+def consider_setting(found: Suspects, case: Case) -> Suspects:
+    """Decide by where the program runs why it sees no GPU: in a container, in a hosted notebook, or on Windows."""
+    not_passed, in_container = found.get("container_gpu_not_passed"), not case.features & _GPU_IN_CONTAINER
+    if not_passed is not None and in_container and "container-start" in case.features:
+        found["container_gpu_not_passed"] = replace(
+            not_passed, weight=max(not_passed.weight, _STARTED), summary=not_passed.summary or _NOT_ASKED
+        )
+        return found
+    seen = [found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found]
+    unseen = max((suspect for suspect in seen if _is_vague(suspect)), key=lambda suspect: suspect.weight, default=None)
+    if unseen is None or not_passed is not None or any(suspect.weight > unseen.weight for suspect in found.values()):
+        return found
+    setting = _setting(unseen, case, in_container=in_container)
+    if setting is None:
+        return found
+    cause, text = setting
+    return strengthened(found, cause, replace(unseen, weight=max(unseen.weight, _GENERAL)), 12, text)
+
+
+def _is_vague(unseen: Suspect) -> bool:
+    """True if no symptom says why there is no GPU."""
+    weight = unseen.matches[0].symptom.weight
+    return weight <= _GENERAL if unseen.cause == "driver_not_loaded" else weight < _GENERAL
+
+
+def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, str] | None:
+    """Return the cause that the setting of a program makes likely, and the sentence for it."""
+    features = case.features
+    if in_container and "container-start" in features:
+        return "container_gpu_not_passed", _NOT_ASKED
+    if "hosted-notebook" in features and "gpu-seen" not in features:
+        return "no_gpu_runtime", "this hosted notebook runs without a GPU"
+    is_framework = bool(case.frames) or any(re.search(_PYTHON_FRAMEWORK, match.text) for match in unseen.matches)
+    if "windows" in features and "wsl" not in features:
+        if is_framework and all(match.symptom.last for match in unseen.matches):
+            return "cpu_only_build", "the framework sees no GPU: on Windows, pip installs builds without CUDA unless told otherwise"
+        return None
+    if in_container and features & {"docker", "composed"}:
+        return "container_gpu_not_passed", "the program runs in a container that was started without access to the GPU"
+    return None
+
+
+def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
+    """A framework that sees no GPU, in a log that shows the driver: it may be older than the CUDA in use needs."""
+    vague = (found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found and _is_vague(found[cause]))
+    unseen = next(vague, None)
+    reported = next((match for match in case.matches if match.symptom.id in _REPORTS_OF_DRIVER and _driver_in(match) is not None), None)
+    fields = (str(match.fields.get(name, "")) for match in case.matches for name in ("toolkit", "told"))
+    named = [CudaVersion(text) for text in fields if "." in text]
+    cuda = max([*named, *(build.cuda for build in case.context.builds if build.cuda is not None)], default=None)
+    if unseen is None or reported is None or cuda is None:
+        return found
+    driver = _driver_in(reported)
+    least = case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
+    if least is not None and driver is not None and driver < least:
+        text = f"the program uses CUDA {cuda}, which needs driver {least} or newer; driver {driver} is installed"
+        return strengthened(found, "driver_too_old", unseen, 24, text, [reported])
+    return found
+
+
+def _driver_in(match: Match) -> DriverVersion | None:
+    """Return the driver version that a message shows."""
+    return next((match.fields[name] for name in _DRIVER_FIELDS if name in match.fields), None)
+
+
+def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
+    """Decide whether an unnamed GPU without code is newer or older: by the build's code, else by the age of PyTorch in its wording.
+
+    The hint at TORCH_USE_CUDA_DSA came with 2.0, AcceleratorError with 2.8. Between them GPUs without code were mostly new (Hopper,
+    Blackwell); builds from 2.8 on know those and have dropped old ones. Self-compiled programs have code for the GPUs of their day, so
+    that the GPU is usually newer.
+    """
+    old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
+    if old and new and max(old.weight, new.weight) <= 66:
+        if "build-lacks-new" in case.features:
+            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
+        elif "build-drops-old" in case.features:
+            found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
+        elif "torch-2.8" not in case.features and ("torch-2" in case.features or not (_is_of_torch(old, case) or _drops_old(old))):
+            found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
+    return found
+
+
+def _is_of_torch(suspect: Suspect, case: Case) -> bool:
+    """True if PyTorch prints the message, or the log shows PyTorch."""
+    words = ("RuntimeError: CUDA error", "AcceleratorError", "torch", "enforce fail at")
+    return any(name == "torch" for name, _ in case.context.frameworks) or any(
+        word in match.text for match in (*suspect.matches, *case.frames) for word in words
+    )
+
+
+def _drops_old(suspect: Suspect) -> bool:
+    return any(re.search(_DROP_OLD, match.text) for match in suspect.matches)
+
+
+def decide_ggml_age(found: Suspects, _: Case) -> Suspects:
+    """Decide whether a GPU is older than, newer than or between the architectures that llama.cpp was compiled for."""
+    new = found.get("gpu_arch_too_new_for_build")
+    match = next((match for match in new.matches if match.symptom.id == "ggml-arch"), None) if new else None
+    if new is None or match is None:
+        return found
+    arch, compiled = match.fields["arch"], match.fields["compiled"].strip(",")
+    built = [int(number) for number in compiled.split(",") if number]
+    if arch > max(built):
+        return found
+    if built == [arch] and arch < _LEAST_OF_GGML:
+        text = f"llama.cpp was compiled for {compiled} only, nvcc's default, but its kernels need code for newer architectures"
+        found["gpu_arch_too_new_for_build"] = replace(new, summary=text)
+        return found
+    text = (
+        f"llama.cpp was compiled for {compiled}, but the GPU is {arch}, which is older"
+        if arch < min(built)
+        else f"llama.cpp was compiled for {compiled}, none of which runs on the GPU, {arch}: compile it for {arch} as well"
+    )
+    found = strengthened(found, "gpu_arch_too_old_for_build", new, 0, text, [match])
+    if all(match.symptom.id == "ggml-arch" for match in new.matches):
+        del found["gpu_arch_too_new_for_build"]
+    return found

@@ -1,0 +1,283 @@
+"""The stack that a log states: interpreter, Python, CUDA, driver, and the known builds that fit them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing
+from cudnn_resolve.diagnosis.pip_release import python_tags
+from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Case, Match
+    from cudnn_resolve.diagnosis.pip_release import PythonLine
+    from cudnn_resolve.matrix.book import Book
+    from cudnn_resolve.matrix.row import Build, WheelRelease
+
+_POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
+"""Packages of an environment, which determine its interpreter."""
+_LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/")
+_WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
+"""Folder names of Python for Windows, and of pip's user packages."""
+_WINDOWS = r"(?i)([A-Za-z]:\\[^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
+_VENV = r"(?i)\.?(?:v|virtual)-?env[\w.-]{0,20}"
+"""Usual names of virtual environments, whose interpreter is not where an installation or conda has it."""
+_TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
+"""CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
+_IMAGE = (
+    r"(?<=\s)(?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/){1,4}[\w.-]{1,80}(?::[\w.-]{1,80})?(?=\s|$)"
+    r"|(?<=\s)[a-z][\w.-]{1,60}:[\w.-]{1,80}(?=\s|$)"
+)
+_OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interactive|tty|read-only|nv)\s)[\w-]{1,40}\s$")
+"""Option with a value in a command that starts a container."""
+_OLDEST_PYTHON = (3, 6)
+_FIRST_IN_CONDA = CudaVersion("11.3")
+"""Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
+_LIBRARIES_OF_THEIR_OWN = 10
+"""First CUDA major whose libraries have version numbers of their own; before, `libcublas.so.8.0` is of CUDA 8.0."""
+_NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc")
+"""Libraries whose names contain the CUDA major."""
+_MINOR_COMPATIBLE = 11
+"""First CUDA major with minor-version compatibility of drivers."""
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    """Newest build of a framework for a known machine, and what is known of it."""
+
+    build: Build | None
+    title: str
+    known: str
+
+    @property
+    def text(self) -> str:
+        """Description of the build."""
+        build = self.build
+        return "" if build is None or build.cuda is None else f"{self.title} {build.version}, built with CUDA {build.cuda.line}"
+
+
+def texts(case: Case) -> Iterator[str]:
+    """Known lines of the log, traceback frames first, in order."""
+    yield from (frame.text for frame in sorted(case.frames, key=lambda frame: frame.line))
+    yield from (match.text for match in case.matches)
+
+
+def interpreter(case: Case) -> str | None:
+    """Interpreter of the packages named last in the log, quoted for a shell; else Python by version; else None."""
+    every = list(texts(case))
+    frames = every[: len(case.frames)]
+    for lines in (frames, every):
+        posix = [found for line in lines for found in re.finditer(_POSIX, line)]
+        # System and per-user packages belong to an interpreter elsewhere.
+        own = [
+            hit for hit in posix if not hit[1].startswith(("/usr", "/nix/store/")) and not hit[1].endswith("/.local") and hit[4] == "site"
+        ]
+        if own:
+            place = f"{own[-1][1]}/bin/python"
+            return place if place.startswith("~") and shlex.quote(place[1:]) == place[1:] else shlex.quote(place)
+        found = [hit[1] for text in lines for hit in re.finditer(_WINDOWS, text)]
+        if found:
+            place = _of_windows(found[-1])
+            return f'"{place}"' if " " in place else place
+    line = python_line(case)
+    return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, text) or "\\" in text for text in every) else None
+
+
+def _of_windows(folder: str) -> str:
+    name = folder.rpartition("\\")
+    is_venv = re.fullmatch(_VENV, name[2]) is not None and not name[0].lower().endswith("\\envs")
+    return f"{folder}\\Scripts\\python.exe" if is_venv else f"{folder}\\python.exe"
+
+
+def python_line(case: Case) -> PythonLine | None:
+    """The only Python version whose packages the log names."""
+    lines = {(int(hit[1]), int(hit[2])) for text in texts(case) for shape in (_LINE, _WINDOWS_LINE) for hit in shape.finditer(text)}
+    return next(iter(lines)) if len(lines) == 1 else None
+
+
+def cuda_majors(case: Case, book: Book) -> frozenset[int]:
+    """CUDA majors consistent with libraries, builds and directories in the log; empty if unknown or contradictory."""
+    named = [match.fields["of"] for match in case.matches if match.symptom.id == "context-cuda-major"]
+    libraries = [
+        value for match in case.matches for value in match.fields.values() if isinstance(value, Library) and value.family == "cuda"
+    ]
+    left = [frozenset((int(major),)) for major in named] + [found for library in libraries if (found := majors_of(library, book))]
+    common = frozenset.intersection(*left) if left else frozenset()
+    if left:
+        return common
+    majors = frozenset(
+        int(hit[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for hit in re.finditer(_TEXT, match.text)
+    )
+    majors = frozenset(major for major in majors if 8 <= major <= 13)
+    return majors if len(majors) == 1 else frozenset()
+
+
+def majors_of(library: Library, book: Book) -> frozenset[int]:
+    """CUDA majors that have a library of that name."""
+    if library.version is None:
+        return frozenset()
+    if library.major is None or library.component == "cudart" or (library.major < _LIBRARIES_OF_THEIR_OWN and "." in library.version):
+        return frozenset((library.major,)) if library.major else frozenset()
+    if library.windows:
+        is_of_cuda = library.component in _NUMBERED_AS_CUDA and library.major > 10
+        return frozenset((library.major,)) if is_of_cuda else frozenset()
+    rows = ((release.cuda.major, book.soname(library.component, CudaVersion(release.line))) for release in book.cuda_releases())
+    return frozenset(major for major, soname in rows if soname == library.file)
+
+
+def toolkit_without(cudnn: Collection[int], case: Case) -> int | None:
+    """Major version of the CUDA toolkit in a log for which no cuDNN of these major versions was built."""
+    toolkit = next((match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"), None)
+    if toolkit is None or not cudnn:
+        return None
+    is_built = any(build.soname in cudnn and build.cuda_major == toolkit.major for build in case.book.cudnn_builds())
+    return None if is_built else toolkit.major
+
+
+def cuda_named(libraries: Iterable[Library]) -> str | None:
+    """CUDA of the missing libraries, as exactly as their names show: `10.1` for cudart64_101.dll, `12` for libcudart.so.12."""
+    versions = [
+        (library.component == "cudart", library.version)
+        for library in libraries
+        if library.family == "cuda" and (library.component in _NUMBERED_AS_CUDA or (library.major or 99) < _LIBRARIES_OF_THEIR_OWN)
+    ]
+    found = [version for _, version in sorted((pair for pair in versions if pair[1]), reverse=True) if version]
+    if not found:
+        return None
+    major = int(found[0].partition(".")[0])
+    return found[0] if major < 11 else str(major)
+
+
+def cudnn_beside(framework: str, cuda: str, book: Book) -> str | None:
+    """The cuDNN of a framework's builds for that CUDA: major and minor, or only the major for CUDA 11 and later."""
+    major = cuda.partition(".")[0]
+    builds = (build for build in book.framework(framework).builds if build.cuda is not None and build.cudnn is not None)
+    fitting = [build for build in builds if build.cuda and (build.cuda.line == cuda if "." in cuda else str(build.cuda.major) == major)]
+    majors = {build.cudnn.major for build in fitting if build.cudnn}
+    if len(majors) != 1:
+        return None
+    newest = max(build.cudnn for build in fitting if build.cudnn)
+    return f"{newest.major}.{newest.minor}" if int(major) < 11 else str(newest.major)
+
+
+def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: int | None = None) -> list[Build]:
+    """CUDA builds for the log's GPU, driver and Python: newest release first, then oldest CUDA first.
+
+    `cudnn`: only builds with that cuDNN major.
+    """
+    from cudnn_resolve.resolution.release import parse_version
+
+    book, row = case.book, case.book.framework(framework)
+    line, gpus, driver, most = python_line(case), case.context.capabilities, driver_of(case), cuda_of_driver(case)
+    releases = {
+        name: {release.version: release for release in package.releases} for name in row.packages if (package := book.package(name))
+    }
+
+    def takes(build: Build, cuda: CudaVersion) -> bool:
+        if cudnn is not None and (build.cudnn is None or build.cudnn.major != cudnn):
+            return False
+        if build.yanked or (line is not None and not _serves_python(build, line, releases.get(build.package, {}))):
+            return False
+        least = book.floor(cuda.major) or book.toolkit_driver(cuda)
+        if driver is not None and least is not None and driver < least:
+            return False
+        if most is not None and cuda.line != most.line and not (cuda < most or cuda.major == most.major >= _MINOR_COMPATIBLE):
+            return False
+        return all(_serves_gpu(build, gpu, machine_code=machine_code) for gpu in gpus)
+
+    found = [
+        (version, build) for build in row.builds if build.cuda and (version := parse_version(build.version)) and takes(build, build.cuda)
+    ]
+    found.sort(key=lambda pair: str(pair[1].cuda))
+    found.sort(key=lambda pair: pair[0], reverse=True)
+    return [build for version, build in found if not version.is_prerelease]
+
+
+def served(framework: str, case: Case, *, machine_code: bool = False) -> Served | None:
+    """Newest fitting build; None if the log shows nothing that limits it."""
+    line, driver, most = python_line(case), driver_of(case), cuda_of_driver(case)
+    words = [f"compute capability {capability}" for capability in dict.fromkeys(case.context.capabilities)]
+    words += [f"driver {driver}"] if driver else [f"a driver for CUDA {most.line}"] if most else []
+    words += [f"Python {line[0]}.{line[1]}"] if line else []
+    if not words:
+        return None
+    build = next(iter(fitting(framework, case, machine_code=machine_code)), None)
+    return Served(build=build, title=case.book.framework(framework).title.removesuffix(" GPU"), known=" and ".join(words))
+
+
+def driver_of(case: Case) -> DriverVersion | None:
+    """Driver version in the log."""
+    fields = (match.fields for match in case.matches if match.symptom.role == "context")
+    versions = {shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if isinstance(shown.get(name), DriverVersion)}
+    return next(iter(versions)) if len(versions) == 1 else None
+
+
+def cuda_of_driver(case: Case) -> CudaVersion | None:
+    """Newest CUDA of the driver according to the log: from nvidia-smi's table, or PyTorch's `10010`."""
+    names = {"context-smi-table": "cuda", "torch-driver-too-old": "found"}
+    versions = (match.fields.get(names[match.symptom.id]) for match in case.matches if match.symptom.id in names)
+    return min((version for version in versions if isinstance(version, CudaVersion)), default=None)
+
+
+def _serves_gpu(build: Build, gpu: Capability, *, machine_code: bool) -> bool:
+    targets = [target for target in build.targets if target.kind == "cubin" or not machine_code]
+    if build.targets:
+        return any(target.runs_on(gpu) for target in targets)
+    first, last = build.capability_first, build.capability_last
+    return first is not None and gpu >= first and (last is None or gpu <= last)
+
+
+def _serves_python(build: Build, line: PythonLine, releases: Mapping[str, WheelRelease]) -> bool:
+    if line < _OLDEST_PYTHON:
+        return False
+    if build.pythons:
+        return any(tag in (f"cp{line[0]}{line[1]}", "py3") for tag in build.pythons)
+    release = releases.get(build.wheel_version.partition("+")[0] or build.version)
+    return release is None or any(found == line for found, _ in python_tags(release.tags, release.requires_python))
+
+
+def pythons_of(build: Build, book: Book) -> list[PythonLine]:
+    """Pythons of a build's wheels, oldest first; empty if unknown."""
+    package = book.package(build.package)
+    releases = {release.version: release for release in package.releases} if package is not None else {}
+    release = releases.get(build.wheel_version.partition("+")[0] or build.version)
+    if not build.pythons and release is None:
+        return []
+    return [line for minor in range(6, 20) if _serves_python(build, line := (3, minor), releases)]
+
+
+def image_of(matches: Iterable[Match]) -> str:
+    """Image in a container's start command in the log, else a placeholder."""
+    for match in matches:
+        if match.symptom.id == "context-container-start":
+            text = match.text
+            found = next(
+                (hit[0] for hit in re.finditer(_IMAGE, text) if not _OPTION.search(text, max(0, hit.start() - 45), hit.start())), None
+            )
+            if found is not None:
+                return shlex.quote(found)
+    return "IMAGE"
+
+
+def version_features(matches: Sequence[Match], majors: Collection[int], python: str) -> Iterator[str]:
+    """Features derived from versions in the log: CUDA, Python, and the older of two drivers."""
+    libraries = [library for library in missing(matches) if not library.windows]
+    if majors and max(majors) < 11:
+        yield "old-cuda"
+    if len(majors) == 1:
+        yield f"cuda-{max(majors)}"
+    if libraries and all(library.version is None and library.family in ("cuda", "cudnn") for library in libraries):
+        yield "bare-name"
+    if any(match.fields["kernel"] > match.fields["dso"] for match in matches if "dso" in match.fields):
+        yield "library-older"
+    if any(isinstance(match.fields.get("built"), CudaVersion) and match.fields["built"] < _FIRST_IN_CONDA for match in matches):
+        yield "old-toolkit"
+    if has_part_of_system(matches):
+        yield "part-of-system"
+    if python != "python":
+        yield "windows" if "\\" in python else "unix"

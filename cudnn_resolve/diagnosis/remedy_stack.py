@@ -1,0 +1,146 @@
+"""The GPU stack that a remedy changes: interpreter, packages, frameworks and CUDA, from the facts or else from the log."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from cudnn_resolve.diagnosis.context import build_of
+from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
+from cudnn_resolve.diagnosis.log_stack import cuda_majors, interpreter, python_line
+from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
+from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.version import CudnnVersion
+
+_MADE_FOR = re.compile(
+    r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
+)
+"""CUDA major of a library or build in a log."""
+_OLDEST_PYTHON = (3, 6)
+"""Oldest Python with wheels of NVIDIA's libraries."""
+
+
+class KnownStack:
+    """The stack of one case.
+
+    `facts` are those that plans are made for, None if the log is of another machine.
+    """
+
+    def __init__(self, case: Case, facts: Facts | None, *, is_here: bool) -> None:
+        self.case, self.book, self.facts = case, case.book, facts
+        self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
+        # A log of another machine says nothing about the packages installed here.
+        self.frameworks = tuple(framework for framework in case.context.frameworks if is_here or self.pip.get(framework[0]) != framework[1])
+        own = case.facts.python.path if case.facts is not None else None
+        self.python = shlex.quote(own) if own else (interpreter(case) if case.facts is None else None) or "python"
+        self.majors = cuda_majors(case, case.book)
+        """CUDA majors of the log, if it shows them."""
+
+    def library_values(self, matches: Sequence[Match]) -> dict[str, str]:
+        """Fields for wheels of missing libraries, and for cuDNN's major."""
+        values = {}
+        beside = {suffix_of(name) for name in self.pip if self.book.component(name) is not None} | self._cuda_of_frameworks()
+        libraries = list(missing(matches))
+        versioned = {wheel_component(library) for library in libraries if library.major is not None}
+        libraries = [library for library in libraries if library.major is not None or wheel_component(library) not in versioned]
+        beside |= {"cu13"} if "" in beside else set()
+        beside = beside or {f"cu{major}" for major in self.majors if len(self.majors) == 1}
+        beside = beside or {f"cu{major}" for match in matches for major in _MADE_FOR.findall(match.text)} or self._cuda_of_log()
+        beside = beside or self._cuda_of_machine()
+        line = python_line(self.case) if self.case.facts is None else None
+        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < _OLDEST_PYTHON)
+        found = dict.fromkeys(wheels_of(library, beside, self.book) for library in libraries if library.family != "cudnn" and not is_old)
+        wheels = [wheel for wheel in found if wheel]
+        if wheels and all(len(wheel) == 1 for wheel in wheels):
+            values["wheel"] = shlex.join(wheel[0] for wheel in wheels)
+        elif wheels:
+            values["wheels_by_cuda"] = ", ".join(" or ".join(wheel) for wheel in wheels)
+        declared = declared_of(self.case.facts, libraries, self.book) if self.case.facts is not None else []
+        if declared:
+            values["declared"] = shlex.join(declared)
+        values["nvcc_wheel"] = "nvidia-cuda-nvcc" if self._is_cuda_13(matches, beside) else "nvidia-cuda-nvcc-cu12"
+        majors = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
+        built = [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        wanted = (majors or built)[:1]
+        known = {str(build.cuda_major) for build in self.book.cudnn_builds() if build.wheel and build.version.major in wanted}
+        # There are no wheels of cuDNN 7 and older; later ones depend on the CUDA major, and a wheel for another would not load.
+        fitting = [suffix for suffix in sorted(beside) if suffix[2:] in known or (suffix and not wanted)] or sorted(
+            f"cu{major}" for major in known
+        )
+        if is_old:
+            pass  # there are no wheels for it
+        elif fitting and (len(known) == 1 or beside):
+            values["cudnn_wheel"] = f"nvidia-cudnn-{fitting[0]}"
+        elif fitting:
+            values["cudnn_wheels"] = " or ".join(f"nvidia-cudnn-{suffix}" for suffix in fitting)
+        if majors:
+            values["major"] = str(majors[0])
+            cuda = {int(suffix[2:]) for suffix in beside if suffix[2:].isdigit()}
+            rows = (
+                build for build in self.book.cudnn_builds() if build.version.major == majors[0] and (not cuda or build.cuda_major in cuda)
+            )
+            packages = {build.apt.package for build in rows if build.apt.package}
+            if len(packages) == 1:
+                values["apt_cudnn"] = packages.pop()
+        copies = (or_none(self.case.facts.cudnn) or ()) if self.case.facts else ()
+        owner = next((copy.owner for copy in copies if copy.owner in self.pip), None)
+        if owner is not None:
+            values["package"] = f"{owner}=={self.pip[owner]}"
+        return values
+
+    def nccl_wheels(self) -> list[str]:
+        """Installed NCCL wheels, which contain the same files."""
+        return [name for name in self.pip if name.startswith("nvidia-nccl")]
+
+    def nccl_values(self) -> dict[str, str]:
+        """Of two NCCL wheels, the one that a package requires, and the other."""
+        facts, there = self.case.facts, self.nccl_wheels()
+        every = (line for lines in facts.packages.requires.values() for line in lines) if facts is not None else ()
+        wanted = {requirement.name for requirement in requirements_of(every, facts)} & set(there) if facts is not None else set()
+        others = [shlex.quote(name) for name in there if name not in wanted]
+        if len(wanted) != 1 or not others or not is_version(self.pip[next(iter(wanted))]):
+            return {}
+        kept = next(iter(wanted))
+        return {"nccl": shlex.quote(f"{kept}=={self.pip[kept]}"), "nccl_other": " ".join(others)}
+
+    def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:
+        """True if installed packages, or those in the log, are for CUDA 13 and none is for CUDA 12."""
+        texts = [*(match.text for match in matches), *(name for name, _ in self.frameworks), *self.pip]
+        of = {
+            major for major in ("12", "13") if f"cu{major}" in beside or any(re.search(rf"cu(?:da)?{major}(?!\d)", text) for text in texts)
+        }
+        return of == {"13"}
+
+    def _cuda_of_frameworks(self) -> set[str]:
+        """CUDA of the known frameworks, as a suffix of NVIDIA's wheels."""
+        builds = (build_of(name, version, self.book) for name, version in self.frameworks)
+        return {f"cu{build.cuda.major}" for build in builds if build is not None and build.cuda is not None}
+
+    def _cuda_of_log(self) -> set[str]:
+        """CUDA of all packages named in the log, if it is one; else the only one that its driver runs."""
+        named = {f"cu{match.fields['of']}" for match in self.case.matches if match.symptom.id == "context-cuda-major"}
+        if named:
+            return named if len(named) == 1 else set()
+        most = [
+            match.fields["cuda"].major for match in self.case.matches if match.symptom.id == "context-smi-table" and "cuda" in match.fields
+        ]
+        return {"cu11"} if most and min(most) == 11 else set()
+
+    def _cuda_of_machine(self) -> set[str]:
+        """CUDA of this machine's toolkit, if there is one; else the only one that its driver runs."""
+        if self.facts is None:
+            return set()
+        majors = {toolkit.version.partition(".")[0] for toolkit in or_none(self.facts.cuda_toolkits) or () if toolkit.version}
+        driver = or_none(self.facts.driver)
+        if not majors and driver is not None and (driver.cuda or "").startswith("11."):
+            return {"cu11"}
+        return {f"cu{major}" for major in majors} if len(majors) == 1 else set()
+
+    def toolkit(self) -> str | None:
+        """CUDA that the known PyTorch was built with, for compiling extensions."""
+        version = next((version for name, version in self.frameworks if name == "torch"), "")
+        local = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
+        build = build_of("torch", version, self.book) if not local and "+" not in version else None
+        return f"{local[1]}.{local[2]}" if local else build.cuda.line if build and build.cuda else None
