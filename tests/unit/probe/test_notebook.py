@@ -55,4 +55,4 @@ def test_it_is_a_finding_with_what_to_do_in_the_notebook() -> None:
     assert f"ctypes.CDLL('{WHEEL}/libcudnn.so.9'" in added[0].remedy[0].text
     removed = diagnose_facts(with_kernel_paths(machine("/opt/old", ""), Facts()), book())
     assert [(one.cause, one.severity) for one in removed] == [("ld_path_shadowing", "warning")]
-    assert "/opt/old was taken out" in removed[0].summary
+    assert "/opt/old was removed" in removed[0].summary
