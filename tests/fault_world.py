@@ -272,7 +272,9 @@ class Trial:
         if during != "apply" or images:
             world.bring_back("begin")
             kept = world.beside / "images"
-            world.run(world.words(during), log=log, images=kept if images else None)
+            done = world.run(world.words(during), log=log, images=kept if images else None)
+            if done.code:
+                raise RuntimeError(f"{during} fails without a fault: {done}")
             self.images = pickle.loads(kept.read_bytes()) if images else []  # noqa: S301 - our own
         self.points = read_points(log)
         assert not images or len(self.images) == len(self.points)
