@@ -144,7 +144,12 @@ def cuda_named(libraries: Iterable[Library]) -> str | None:
     versions = [
         (library.component == "cudart", library.version)
         for library in libraries
-        if library.family == "cuda" and (library.component in _NUMBERED_AS_CUDA or (library.major or 99) < _LIBRARIES_OF_THEIR_OWN)
+        if library.family == "cuda"
+        and (
+            library.component in _NUMBERED_AS_CUDA
+            or (library.major or 99) < _LIBRARIES_OF_THEIR_OWN
+            or library.version == "10.0"  # CUDA 10.0's own; those of later CUDA 10 releases end in .so.10
+        )
     ]
     found = [version for _, version in sorted((pair for pair in versions if pair[1]), reverse=True) if version]
     if not found:

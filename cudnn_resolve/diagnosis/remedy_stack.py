@@ -20,6 +20,8 @@ _MADE_FOR = re.compile(
 """CUDA major of a library or build in a log."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries."""
+_LAST_PYTHON_WITH_CUDA_11 = (3, 7)
+"""Newest Python for which all releases of TensorFlow and JAX use CUDA 11 or older."""
 
 
 class KnownStack:
@@ -37,6 +39,13 @@ class KnownStack:
         self.python = shlex.quote(own) if own else (interpreter(case) if case.facts is None else None) or "python"
         self.majors = cuda_majors(case, case.book)
         """CUDA majors of the log, if it shows them."""
+
+    @staticmethod
+    def _compiler_wheel(line: tuple[int, int] | None, *, is_cuda_13: bool) -> dict[str, str]:
+        """Field for the wheel with ptxas and libdevice, if the Python may have a framework for its CUDA."""
+        if line is not None and line <= _LAST_PYTHON_WITH_CUDA_11:
+            return {}
+        return {"nvcc_wheel": "nvidia-cuda-nvcc" if is_cuda_13 else "nvidia-cuda-nvcc-cu12"}
 
     def library_values(self, matches: Sequence[Match]) -> dict[str, str]:
         """Fields for wheels of missing libraries, and for cuDNN's major."""
@@ -60,7 +69,7 @@ class KnownStack:
         declared = declared_of(self.case.facts, libraries, self.book) if self.case.facts is not None else []
         if declared:
             values["declared"] = shlex.join(declared)
-        values["nvcc_wheel"] = "nvidia-cuda-nvcc" if self._is_cuda_13(matches, beside) else "nvidia-cuda-nvcc-cu12"
+        values |= self._compiler_wheel(line, is_cuda_13=self._is_cuda_13(matches, beside))
         majors = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         built = [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
         wanted = (majors or built)[:1]
