@@ -361,7 +361,7 @@ def test_the_hook_of_pre_commit(tmp_path: Path, tools: Callable[[str], Path]) ->
     config = f"repos:\n- repo: {hooks}\n  rev: {head}\n  hooks:\n  - {{id: cudnn-resolve-check, args: {machine}}}\n"
     written(project, ".pre-commit-config.yaml", config)
     broken = {"jax": "0.7.2", "jaxlib": "0.7.1"}
-    for pins, words in ((broken, "and jaxlib 0.7.1 is installed"), ({"numpy": "2.1.0"}, "")):
+    for pins, words in ((broken, "but jaxlib 0.7.1 is installed"), ({"numpy": "2.1.0"}, "")):
         text = "".join(f'[[packages]]\nname = "{name}"\nversion = "{version}"\n' for name, version in pins.items())
         written(project, "pylock.toml", f'lock-version = "1.0"\ncreated-by = "x"\n{text}')
         run(*git, "add", "-A", cwd=project)
