@@ -103,6 +103,16 @@ def test_a_repository_whose_key_is_missing_can_be_left_out() -> None:
     assert "sudo dpkg -i" in keyring
 
 
+@pytest.mark.parametrize("host", ["mirror.example", "developer.download.nvidia.com.mirror.example", "nvidia.github.io.mirror.example"])
+@pytest.mark.parametrize(
+    "folder", ["compute/cuda/repos/ubuntu2004/x86_64", "compute/cuda/repos/wsl-ubuntu/x86_64", "libnvidia-container/stable"]
+)
+def test_no_key_is_fetched_from_a_host_that_only_the_log_names(host: str, folder: str) -> None:
+    proposed = commands(f"W: GPG error: https://{host}/{folder}  InRelease: NO_PUBKEY A4B469963BF863CC\n")
+    assert proposed
+    assert not [command for command in proposed if "mirror.example" in command and ("wget" in command or "curl" in command)]
+
+
 def test_of_the_loaders_path_only_what_is_in_the_way_is_taken_out() -> None:
     log = "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n"
     mixed = ["/opt/intel/lib", "/usr/local/cuda-11.8/lib64", "/usr/local/nvidia/lib64", "/data/cudnn/lib"]
