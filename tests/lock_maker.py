@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 from packaging.markers import Marker
@@ -73,7 +74,7 @@ def entry(name: str, version: str | None = None, *, marker: str | None = None, b
 
 def changed(of: T, **fields: Any) -> T:
     """An entry or a file of a lock with other fields."""
-    return type(of)(**{**vars(of), **fields})
+    return type(of)(**{field.name: getattr(of, field.name) for field in dataclasses.fields(cast(Any, of))} | fields)
 
 
 def with_packages(lock: Lock, *packages: Package) -> Lock:
