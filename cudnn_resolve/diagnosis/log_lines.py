@@ -113,6 +113,16 @@ def _same(prefix: str, other: str) -> bool:
     return prefix == other
 
 
+def _before_last_lines(block: bytes, count: int) -> int:
+    """Offset at which the last `count` lines and the unfinished one start; 0 if there are fewer."""
+    at = len(block)
+    for _ in range(count + 1):
+        at = block.rfind(b"\n", 0, at)
+        if at < 0:
+            return 0
+    return at + 1
+
+
 class Scanner:
     """Scanner for lines with new shapes; `feed` takes bytes, `finish` ends the log."""
 
@@ -163,25 +173,29 @@ class Scanner:
         if b"\r" in block:
             # A line overwritten by carriage returns counts as one; each of its states is examined.
             block = (block.replace(b"\r\n", b"\n") if b"\r\n" in block else block).replace(b"\r", b"\n\r")
-        pieces = block.split(b"\n")
-        stop = len(pieces) if final else max(len(pieces) - 1 - LOOK_AHEAD, 0)
-        if not stop and len(block) > _ENDLESS:
-            stop = max(len(pieces) - 1, 0)
-            if not stop:
+        end = len(block) if final else _before_last_lines(block, LOOK_AHEAD)
+        if not end and len(block) > _ENDLESS:
+            end = block.rfind(b"\n") + 1
+            if not end:
                 yield from self._long(block[: _ENDLESS - _OVERLAP])
                 self._rest = block[_ENDLESS - 2 * _OVERLAP :]
                 return
         self.is_blank = self.is_blank and not _ANSI.sub("", block.decode("utf-8", "replace")).strip("\ufeff \t\r\n")
-        yield from self._new(pieces, stop, max(stop - _TAIL, 0) if final else stop)
-        self._rest = b"" if final else b"\n".join(pieces[stop:]).replace(b"\n\r", b"\r")
+        if end:
+            yield from self._new(block, block if final else block[: end - 1], is_end=final)
+        self._rest = b"" if final else block[end:].replace(b"\n\r", b"\r")
 
-    def _new(self, pieces: list[bytes], stop: int, tail: int) -> Iterator[Line]:
-        """Lines of a block that may match; from `tail` on also those with known shapes, since the log ends there."""
+    def _new(self, block: bytes, examined: bytes, *, is_end: bool) -> Iterator[Line]:
+        """Lines of the first part of a block that may match; at the end of a log the last ones even if their shape is known."""
         idle = self._idle
-        examined = b"\n".join(pieces[:stop])
         drawn = examined.count(b"\r")
-        shapes = examined.translate(None, _SAME).split(b"\n") if stop else []
+        shapes = examined.translate(None, _SAME).split(b"\n")
         base, over, last = self.lines, 0, 0
+        self.lines = base + len(shapes) - drawn - (is_end and examined.endswith(b"\n"))
+        if not is_end and idle.issuperset(shapes):
+            return
+        tail = max(len(shapes) - _TAIL, 0) if is_end else len(shapes)
+        pieces = block.split(b"\n")
         for at in [place for place, shape in enumerate(shapes) if shape not in idle or place >= tail]:
             if drawn:
                 over += sum(piece.startswith(b"\r") for piece in pieces[last : at + 1])
@@ -197,9 +211,6 @@ class Scanner:
                     yield Line(number, raw, pieces, at, is_late=at >= tail)
                 elif len(idle) < _SHAPES and len(raw) <= _SHAPE_BYTES:
                     idle.add(shapes[at])
-        self.lines = base + stop - drawn
-        if stop and stop == len(pieces) and not pieces[-1]:
-            self.lines -= 1
 
     def _long(self, raw: bytes) -> Iterator[Line]:
         """Pieces of an endless line that may match."""

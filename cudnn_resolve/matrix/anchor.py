@@ -35,10 +35,10 @@ def key_of(anchor: str) -> bytes | None:
 
 _PIECE = re.compile(
     r"(?P<field>\{[a-z_]\w{0,30}:[a-z]{1,24}\})|(?P<times>\{\d+,?\d*\}[?+]?|[*?+][?+]?)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
-    r"|\\(?P<class>[A-Za-z0-9])|\\(?P<escaped>.)|(?P<open>\()|(?P<close>\))|(?P<or>\|)|(?P<any>[.^$])|(?P<plain>.)",
+    r"|\\(?P<class>[A-Za-z0-9])|\\(?P<escaped>.)|(?P<open>\()|(?P<close>\))|(?P<or>\|)|(?P<any>[.^$])|(?P<plain>[^\\()\[\]{}|.^$*+?]+|.)",
     re.DOTALL,
 )
-"""One element of a pattern in the tables."""
+"""One element of a pattern in the tables, or a run of plain characters."""
 
 
 def literals_of(pattern: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,6 +16,8 @@ from cudnn_resolve.operations.options import MachineOptions, StatedOptions
 from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.named_machine import Place
 
