@@ -74,7 +74,7 @@ def entry(name: str, version: str | None = None, *, marker: str | None = None, b
 
 def changed(of: T, **fields: Any) -> T:
     """An entry or a file of a lock with other fields."""
-    return type(of)(**{field.name: getattr(of, field.name) for field in dataclasses.fields(cast(Any, of))} | fields)
+    return type(of)(**{field.name: getattr(of, field.name) for field in dataclasses.fields(cast("Any", of))} | fields)
 
 
 def with_packages(lock: Lock, *packages: Package) -> Lock:

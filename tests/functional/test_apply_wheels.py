@@ -77,6 +77,7 @@ def test_without_a_file_the_targets_pip_is_asked_where_the_user_says_so(
     assert (world.site / "numpy-2.0.0.dist-info").is_dir()
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_source_archive_is_refused(work: Work) -> None:
     file = replace(file_of(Path(__file__)), filename="numpy-2.0.0.tar.gz")

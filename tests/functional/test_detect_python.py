@@ -155,6 +155,7 @@ def test_a_wrapper_may_set_where_the_loader_searches(tmp_path: Path) -> None:
     assert found.python.path == path
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python, "TIMEOUT_SECONDS", 0.5)
     before = time.monotonic()

@@ -56,6 +56,7 @@ def test_a_framework_that_is_broken(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "\x1b" not in json.dumps(checks, ensure_ascii=False)
 
 
+@pytest.mark.slow
 def test_a_framework_that_hangs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudnn_resolve.validation.children.LOAD_SECONDS", 0.5)
     make_environment(THIS, tmp_path / "venv")

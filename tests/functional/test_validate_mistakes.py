@@ -34,6 +34,7 @@ def told_by(libraries: Path, case: Case) -> str:
     return json.dumps([told.events, told.failure])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong", "case", "words"),
     [

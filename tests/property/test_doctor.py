@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -108,6 +109,7 @@ def test_any_bytes_are_read(raw: bytes) -> None:
     assert Reader(symptoms).read([raw]).lines >= 0
 
 
+@pytest.mark.slow
 def test_no_pattern_takes_long_for_lines_that_nearly_match() -> None:
     # Samples cut, doubled and followed by what each repeat could take: the steps that an engine makes stay few, or this never ends.
     for symptom in book().symptoms():

@@ -66,6 +66,7 @@ def test_a_line_without_an_end_is_looked_at_in_bounded_memory() -> None:
     assert peak < 20 << 20
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_log() -> None:
     def many() -> Iterator[bytes]:
         for number in range(12):

@@ -165,6 +165,7 @@ def test_any_bytes_give_a_value_or_an_elf_error(start: bytes, content: bytes) ->
     assert elf.bits == 64
 
 
+@pytest.mark.slow
 def test_symbol_versions_and_names_of_libnvjitlink_as_the_tools_see_them(tmp_path: Path) -> None:
     (tmp_path / "made.c").write_text("#include <math.h>\nint __nvJitLinkComplete_12_4(double x) { return (int)pow(x, 2.5); }\n")
     (tmp_path / "made.map").write_text("MADE_1.0 { global: *; };\nMADE_1.1 { } MADE_1.0;\n")

@@ -50,6 +50,7 @@ def test_a_crash_names_its_signal() -> None:
     assert result.why() == "crashed (SIGABRT)"
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_stopped_and_keeps_what_it_said() -> None:
     before = time.monotonic()
     result = python("import time; print('so far', flush=True); time.sleep(60)", seconds=1)

@@ -119,6 +119,7 @@ def test_every_alternative_of_every_pattern_is_let_through() -> None:
     assert not [text for number, text in enumerate(lines, 1) if number not in seen]
 
 
+@pytest.mark.slow
 def test_every_alternative_of_every_pattern_finds_something() -> None:
     assert not samples()[1]
 

@@ -360,6 +360,7 @@ def test_the_image_names_what_its_host_must_have(plan: Plan, policy: str, cuda: 
 HADOLINT = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (the extra `dev` brings it)")
 @pytest.mark.parametrize("base", [("debian", "12", "3.11"), ("ubuntu", "22.04", "3.10")])
 def test_a_linter_finds_nothing(plan: Plan, tmp_path: Path, base: tuple[str, str, str]) -> None:

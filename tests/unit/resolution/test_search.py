@@ -43,6 +43,7 @@ def releases(count: int, line: str) -> dict[str, Published]:
     return {str(number): Published((line.format(number),)) for number in range(1, count + 1)}
 
 
+@pytest.mark.slow
 def test_two_lines_that_exclude_one_another_are_found_among_many_releases() -> None:
     index = {
         "bundle": releases(MANY, "core=={}"),
@@ -144,6 +145,7 @@ def test_an_archive_that_must_not_be_built_is_no_fault_of_packages_that_have_not
     assert found.rounds < 60
 
 
+@pytest.mark.slow
 def test_where_any_answer_will_do_few_of_many_releases_are_read() -> None:
     index = {
         "aa": releases(MANY, "core=={}"),

@@ -95,6 +95,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, index: LoopbackIndex) -
     assert len(index.asked) == asked + 1  # the page
 
 
+@pytest.mark.slow
 def test_what_the_table_tells_needs_no_cache(tmp_path: Path, index: LoopbackIndex) -> None:
     fill(index)
     harvest(tmp_path, index, "--stated")

@@ -78,6 +78,7 @@ def test_every_end_is_a_result(tmp_path: Path, body: str, words: str) -> None:
     assert told.step == "the end"
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_stopped(tmp_path: Path) -> None:
     told = run(tmp_path, "import time\ndef run(question, tell):\n    tell('step', 'sleep')\n    time.sleep(60)\n", seconds=1.0)
 
@@ -85,6 +86,7 @@ def test_a_child_that_hangs_is_stopped(tmp_path: Path) -> None:
     assert told.step == "sleep"
 
 
+@pytest.mark.slow
 def test_a_child_that_eats_memory_is_stopped(tmp_path: Path) -> None:
     program = "def run(question, tell):\n    tell('step', 'eat')\n    kept = []\n    while True:\n        kept.append(bytearray(8 << 20))\n"
 
