@@ -128,7 +128,9 @@ def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
     that the GPU is usually newer.
     """
     old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
-    if old and new and max(old.weight, new.weight) <= 66:
+    if old and new and "gpu-older" in case.features and "gpu-newer" not in case.features and new.weight < old.weight:
+        del found["gpu_arch_too_new_for_build"]
+    elif old and new and max(old.weight, new.weight) <= 66:
         if "build-lacks-new" in case.features:
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
         elif "build-drops-old" in case.features:

@@ -28,6 +28,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.pip_release import pip_values, wanted_of
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
+from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, in_shell, machine_features, machine_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.weigh import FINDING
@@ -114,6 +115,10 @@ class Remedies:
             root = self.case.facts is not None and self.case.facts.root  # containers have no `sudo`
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
+                there = in_shell(command, self.case.features, windows=self._is_windows())
+                if there != command and not self._is_windows():
+                    remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
+                command = there
                 command = command.replace("'", '"') if self._is_windows() else command  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
             yield replace(remedy, command=repeated(command, wishes))
@@ -127,6 +132,8 @@ class Remedies:
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
+        is_named = values["framework"] != "FRAMEWORK"
+        features |= set(machine_features(self.case, matches, is_named=is_named))
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
@@ -289,8 +296,9 @@ class Remedies:
             values["exact"] = ".".join(map(str, built.parts[:3]))
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
-        values |= {name: value for match in matches for name in ("numpy_range", "gpgkey") for value in self._clues(name, match)}
+        values |= {name: value for match in matches for name in ("numpy_range", "gpgkey", "symbol_driver") for value in self._clues(name, match)}
         values["image"] = image_of(self.case.matches)
+        values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
         values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
         # Fields of a message take precedence over derived ones.
@@ -310,7 +318,7 @@ class Remedies:
         if toolkit is not None:
             values["toolkit"] = toolkit
         values |= self._target_values(finding.cause, matches)
-        return values | self._cuda_values(matches, values)
+        return values | self._cuda_values(finding.cause, matches, values)
 
     def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
         """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
@@ -324,7 +332,7 @@ class Remedies:
             "framework": targets[0].split("=")[0] if targets else "FRAMEWORK",
         }
 
-    def _cuda_values(self, matches: Sequence[Match], values: Mapping[str, str]) -> dict[str, str]:
+    def _cuda_values(self, cause: str, matches: Sequence[Match], values: Mapping[str, str]) -> dict[str, str]:
         """Fields for the CUDA and cuDNN that the program needs: as the messages name them, else those of the known build."""
         framework = self.book.framework_of(values["framework"])
         builds = [build for build in self.case.context.builds if framework and self.book.framework_of(build.package) == framework]
@@ -338,7 +346,9 @@ class Remedies:
         cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda}
-        found["to_driver"] = self._driver_wanted(builds[0].cuda if builds else None, named)
+        found["to_driver"] = self._driver_wanted(cause, matches, builds[0].cuda if builds else None, named)
+        if "symbol_driver" in values:
+            found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
         tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
         found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
         if self._needs_cudnn(framework, matches):
@@ -349,12 +359,21 @@ class Remedies:
             found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
         return found
 
-    def _driver_wanted(self, built: CudaVersion | None, named: str | None) -> str:
+    def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
         """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
-        cuda = built or (CudaVersion(named) if named else None)
-        oldest = (self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)) if cuda is not None else None
+        asked = cuda_wanted(matches)
+        cuda = asked or built or (CudaVersion(named) if named else None)
+        if cuda is None:
+            return ""
+        # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
+        of_release = self.book.toolkit_driver(cuda) if "." in str(cuda) else None
+        oldest = of_release if cause == "ptx_too_new" or asked else self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)
         current = driver_of(self.case)
-        return f" to {oldest} or newer" if oldest is not None and (current is None or current < oldest) else ""
+        if oldest is None or (current is not None and current >= oldest):
+            return ""
+        # The releases of a branch have other numbers on Windows.
+        is_windows = self._is_windows() or "wsl" in self.case.features
+        return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
         """True if the finding's lines name cuDNN, or builds of the framework were made with it."""

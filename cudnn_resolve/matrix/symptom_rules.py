@@ -30,6 +30,8 @@ DERIVED = frozenset(
             "hosted-notebook",
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
+        *("driver-told", "driver-branch", "driver-of-windows", "capability-told", "unnamed", "numba", "paddlepaddle"),
+        *("memory-beyond", "memory-own", "memory-fragments"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
@@ -69,6 +71,13 @@ FIELDS = frozenset(
             "exact",
             "extension_told",
             "image",
+            "start",
+            "container",
+            "pod",
+            "gpu_capability",
+            "gpu_arch",
+            "driver_branch",
+            "asked",
         ),
     }
 )

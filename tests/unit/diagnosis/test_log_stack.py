@@ -134,10 +134,10 @@ def test_an_older_library_is_not_cured_by_a_reboot() -> None:
     assert "sudo reboot" not in older
 
 
-def test_a_container_is_started_of_the_image_of_the_log() -> None:
+def test_a_container_is_started_as_in_the_log_with_the_gpu() -> None:
     log = "$ docker run -it -p 8888:8888 tensorflow/tensorflow:latest-gpu-jupyter jupyter notebook\n"
     log += "no NVIDIA GPU device is present: /dev/nvidia0 does not exist\n"
-    assert commands(log) == ["docker run --gpus all tensorflow/tensorflow:latest-gpu-jupyter"]
+    assert commands(log) == ["docker run --gpus all -it -p 8888:8888 tensorflow/tensorflow:latest-gpu-jupyter jupyter notebook"]
 
 
 def test_a_framework_of_one_cudnn_gets_that_one() -> None:
@@ -202,10 +202,10 @@ def test_for_a_package_that_is_no_framework_none_is_asked_for() -> None:
 
 def test_an_image_is_not_what_an_option_names() -> None:
     failed = "no NVIDIA GPU device is present: /dev/nvidia0 does not exist\n"
-    for options, image in (
-        ("--add-host db:10.0.0.1 --rm ubuntu:22.04 bash", "ubuntu:22.04"),
-        ("-it pytorch/pytorch python tools/train.py", "pytorch/pytorch"),
-        ("--rm --network container:other ubuntu bash", "IMAGE"),
+    for options, image in (  # a command that does more than start a container is not repeated
+        ("--add-host db:10.0.0.1 --rm ubuntu:22.04 bash; reboot", "ubuntu:22.04"),
+        ("-it pytorch/pytorch python tools/train.py | tee log", "pytorch/pytorch"),
+        ("--rm --network container:other ubuntu bash -c 'a && b'", "IMAGE"),
     ):
         assert commands(f"$ docker run {options}\n{failed}") == [f"docker run --gpus all {image}"]
 

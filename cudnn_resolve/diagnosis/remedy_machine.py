@@ -1,0 +1,148 @@
+"""What remedies for driver, GPU, containers and memory need from a log: versions, sizes, the started container, the shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, image_of
+from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.version import CudaVersion, DriverVersion
+
+_SIZE = r"(\d{1,6}(?:\.\d{1,4})?) ?([KMGT])i?B"
+_ASKED = rf"(?i)\b(?:allocate|allocating) (?:of )?(?:{_SIZE}|(\d{{4,16}})(?: ?bytes| \(|$))"
+_TOTAL = rf"(?i){_SIZE} total capacity|total capacit?y of {_SIZE}"
+_OWN = rf"(?i){_SIZE} (?:already allocated|reserved in total|is allocated by PyTorch)|this process has {_SIZE} memory in use"
+_OTHERS = rf"\bProcess \d{{1,9}} has {_SIZE} memory in use"
+_UNUSED = rf"(?i){_SIZE} is reserved by PyTorch but unallocated"
+_UNITS = {"K": 2**-20, "M": 2**-10, "G": 1.0, "T": 2.0**10}
+_MUCH = 8.0
+"""GiB in one allocation that few GPUs have free beside a model."""
+_MOST = 0.9
+_OWN_SHARE = 0.6
+"""Share of the GPU's memory from which a program's own use is why it is full."""
+_FREE_SHARE = 0.1
+"""Share reserved in pieces from which another way to reserve it helps."""
+_STARTED = re.compile(r"\b(docker|podman|nerdctl) ((?:container )?run)(?= )([^\n]{1,400})$")
+_STARTED_IN_SIF = re.compile(r"\b(singularity|apptainer) (run|exec|shell)(?= )(.{1,400})$")
+_HARMLESS_WORDS = re.compile(r"(?:[\w\s./:=,@+~%*\"'{}-]|\$\(pwd\)|\$\{?\w+\}?)+")
+"""A command without anything that starts another one, redirects, or goes on in the next line."""
+_CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
+_POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}[a-z0-9]):[/~]\S{0,80}[#$] ?")
+_EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
+_UNSET = re.compile(r"unset ([A-Z_]{2,60})")
+_SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
+
+
+def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) -> Iterator[str]:
+    """Features of a finding: what is known of driver and GPU, and what fills the memory. `is_named`: its framework is known."""
+    facts = case.facts
+    told = any(isinstance(value, DriverVersion) for match in matches for value in match.fields.values())
+    if told or driver_of(case) is not None or cuda_of_driver(case) is not None or (facts is not None and or_none(facts.driver) is not None):
+        yield "driver-told"
+    if driver_of(case) is not None:
+        yield "driver-branch"
+    if case.features & {"windows", "wsl"}:
+        yield "driver-of-windows"
+    if len(set(case.context.capabilities)) == 1:
+        yield "capability-told"
+    if not is_named:
+        yield "unnamed"
+    yield from _memory(match.text for match in matches if match.symptom.cause == "out_of_memory")
+
+
+def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
+    """Fields of commands and sentences: GPU, driver, memory, and the container to start or restart."""
+    values = {"start": start_of(case.matches), "container": "CONTAINER", "pod": "POD"}
+    every = [match.text for match in case.matches]
+    for name, shape in (("container", _CONTAINER), ("pod", _POD)):
+        values |= {name: hit[1] for text in every for hit in shape.finditer(text)}
+    gpus = set(case.context.capabilities)
+    if len(gpus) == 1:
+        gpu = gpus.pop()
+        values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
+    driver = driver_of(case)
+    if driver is not None:
+        values["driver_branch"] = str(driver).partition(".")[0]
+    sizes = (_asked(match.text) for match in matches)
+    asked = max((size for size in sizes if size is not None), default=None)
+    return values | ({"asked": f"{asked:.1f} GiB"} if asked is not None else {})
+
+
+def cuda_wanted(matches: Iterable[Match]) -> CudaVersion | None:
+    """The CUDA that an image or program says it needs."""
+    return next((value for match in matches if isinstance(value := match.fields.get("wanted"), CudaVersion)), None)
+
+
+def start_of(matches: Iterable[Match]) -> str:
+    """The command that started the log's container, with the GPU; without a simple one, a command for its image."""
+    every = list(matches)
+    for match in every:
+        if match.symptom.id != "context-container-start":
+            continue
+        found = _STARTED.search(match.text) or _STARTED_IN_SIF.search(match.text)
+        if found is None or not _HARMLESS_WORDS.fullmatch(found[3]) or not _is_closed(found[3]):
+            continue
+        option = {"podman": "--device nvidia.com/gpu=all", "singularity": "--nv", "apptainer": "--nv"}.get(found[1], "--gpus all")
+        return f"{found[1]} {found[2]} {option}{found[3].rstrip()}"
+    return f"docker run --gpus all {image_of(every)}"
+
+
+def _is_closed(words: str) -> bool:
+    try:
+        return len(shlex.split(words)) > 0
+    except ValueError:
+        return False
+
+
+def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
+    """The command in the form that the log's shell has: `set` on Windows, a magic command in a notebook."""
+    settings = _EXPORT.fullmatch(command)
+    pairs = [(hit[1], hit[2] or hit[3]) for hit in _SETTING.finditer(settings[1])] if settings is not None else []
+    unset = _UNSET.fullmatch(command)
+    if windows:
+        pairs += [(unset[1], "")] if unset is not None else []
+        return " && ".join(f'set "{name}={value}"' for name, value in pairs) or command
+    if not set(features) & {"hosted-notebook", "ipython-cell"}:
+        return command
+    if unset is not None:
+        return f"import os; os.environ.pop('{unset[1]}', None)"
+    if not pairs:
+        return command
+    if len(pairs) == 1:
+        return f"%env {pairs[0][0]}={pairs[0][1]}"
+    return "import os; os.environ.update(" + ", ".join(f"{name}='{value}'" for name, value in pairs) + ")"
+
+
+def _memory(lines: Iterable[str]) -> Iterator[str]:
+    """What the sizes in messages tell: one allocation that is too large, or who has filled the memory."""
+    for text in lines:
+        asked, total = _asked(text), _largest(_TOTAL, text)
+        own, others = _largest(_OWN, text) or 0.0, sum(_sizes(_OTHERS, text))
+        if asked is not None and asked >= (_MOST * total if total else _MUCH):
+            yield "memory-beyond"
+        elif total and own >= _OWN_SHARE * total and others < _FREE_SHARE * total:
+            yield "memory-own"
+        unused = _largest(_UNUSED, text) or 0.0
+        if asked is not None and total and unused > max(asked, _FREE_SHARE * total):
+            yield "memory-fragments"
+
+
+def _asked(text: str) -> float | None:
+    """Size of the failed allocation, in GiB."""
+    found = re.search(_ASKED, text)
+    if found is None:
+        return None
+    return int(found[3]) / 2**30 if found[3] else float(found[1]) * _UNITS[found[2].upper()]
+
+
+def _sizes(pattern: str, text: str) -> Iterator[float]:
+    for found in re.finditer(pattern, text):
+        parts = [part for part in found.groups() if part is not None]
+        yield float(parts[0]) * _UNITS[parts[1].upper()]
+
+
+def _largest(pattern: str, text: str) -> float | None:
+    return max(_sizes(pattern, text), default=None)
