@@ -19,6 +19,8 @@ _NEWEST = Capability(10, 0)
 _OLDEST = Capability(7, 5)
 """Capability below which the newest builds have no code for a GPU."""
 _AMPERE = Capability(8, 0)
+_FIRST_NUMBER, _LAST_NUMBER = 30, 199
+"""Capabilities that programs print as one number: 86 for 8.6."""
 _PASCAL = Capability(6, 0)
 _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
 """Causes whose lines name a required cuDNN, not an installed one."""
@@ -119,6 +121,8 @@ def _capabilities(matches: Iterable[Match], cards: Iterable[str], book: Book) ->
         value = match.fields.get("capability")
         if isinstance(value, CodeTarget):
             yield value.capability
+        elif isinstance(value, int) and _FIRST_NUMBER <= value <= _LAST_NUMBER:
+            yield Capability(*divmod(value, 10))
     yield from (found.capability for card in cards if (found := book.card(card)) is not None)
 
 
@@ -235,6 +239,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
         features.add("composed")
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
+    if "kubernetes" in features:
+        features.add("docker")
     if features & {"docker", "composed", "wsl"}:
         features.add("docker-or-wsl")
     if features & _GPU_THERE:

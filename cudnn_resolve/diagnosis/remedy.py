@@ -181,7 +181,9 @@ class Remedies:
         elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
             if found.build is None:
                 text = f"no known build of {found.title} runs on {found.known}"
-                ways = "use NVIDIA's container, compile it on this machine, or change one of these"
+                own = "compile it on this machine with a CUDA toolkit that still supports the GPU, or use another GPU or the CPU"
+                other = "use NVIDIA's container, compile it on this machine, or change one of these"
+                ways = own if cause == "gpu_arch_too_old_for_build" else other
                 yield Remedy(text=f"{text}: {ways}")
                 return
             plan = replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")
@@ -296,7 +298,9 @@ class Remedies:
             values["exact"] = ".".join(map(str, built.parts[:3]))
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
-        values |= {name: value for match in matches for name in ("numpy_range", "gpgkey", "symbol_driver") for value in self._clues(name, match)}
+        values |= {
+            name: value for match in matches for name in ("numpy_range", "gpgkey", "symbol_driver") for value in self._clues(name, match)
+        }
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
@@ -372,7 +376,7 @@ class Remedies:
         if oldest is None or (current is not None and current >= oldest):
             return ""
         # The releases of a branch have other numbers on Windows.
-        is_windows = self._is_windows() or "wsl" in self.case.features
+        is_windows = bool(self.case.features & {"windows", "wsl"})
         return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:

@@ -55,10 +55,10 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
 
 def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     """Fields of commands and sentences: GPU, driver, memory, and the container to start or restart."""
-    values = {"start": start_of(case.matches), "container": "CONTAINER", "pod": "POD"}
+    values = {"start": start_of(case.matches, case.features), "container": "CONTAINER", "pod": "POD"}
     every = [match.text for match in case.matches]
     for name, shape in (("container", _CONTAINER), ("pod", _POD)):
-        values |= {name: hit[1] for text in every for hit in shape.finditer(text)}
+        values[name] = next((hit[1] for text in every for hit in shape.finditer(text)), values[name])
     gpus = set(case.context.capabilities)
     if len(gpus) == 1:
         gpu = gpus.pop()
@@ -76,7 +76,7 @@ def cuda_wanted(matches: Iterable[Match]) -> CudaVersion | None:
     return next((value for match in matches if isinstance(value := match.fields.get("wanted"), CudaVersion)), None)
 
 
-def start_of(matches: Iterable[Match]) -> str:
+def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
     """The command that started the log's container, with the GPU; without a simple one, a command for its image."""
     every = list(matches)
     for match in every:
@@ -85,9 +85,14 @@ def start_of(matches: Iterable[Match]) -> str:
         found = _STARTED.search(match.text) or _STARTED_IN_SIF.search(match.text)
         if found is None or not _HARMLESS_WORDS.fullmatch(found[3]) or not _is_closed(found[3]):
             continue
+        if "docker-gpus" in features:
+            return f"{found[1]} {found[2]}{found[3].rstrip()}"
+        if "jetson" in features:
+            return f"{found[1]} {found[2]} --runtime nvidia{found[3].rstrip()}"
         option = {"podman": "--device nvidia.com/gpu=all", "singularity": "--nv", "apptainer": "--nv"}.get(found[1], "--gpus all")
         return f"{found[1]} {found[2]} {option}{found[3].rstrip()}"
-    return f"docker run --gpus all {image_of(every)}"
+    option = "--runtime nvidia" if "jetson" in features else "--gpus all"
+    return f"docker run {option} {image_of(every)}"
 
 
 def _is_closed(words: str) -> bool:

@@ -1,0 +1,209 @@
+"""Remedies for driver, GPU, containers and memory fit the place where the program runs, and what the log says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudnn_resolve.diagnosis.model import Finding
+from cudnn_resolve.diagnosis.remedy_machine import in_shell
+from tests.written_logs import judged
+
+NO_DEVICE = "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+NO_RUNTIME = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. "
+FULL += "GPU 0 has a total capacity of 23.65 GiB of which {} GiB is free. "
+OWN = "Including non-PyTorch memory, this process has {} GiB memory in use. Of the allocated memory {} GiB is allocated by PyTorch, "
+UNUSED = "and {} GiB is reserved by PyTorch but unallocated.\n"
+
+
+def first(log: str) -> Finding:
+    return judged(log).findings[0]
+
+
+def said(log: str) -> str:
+    return "\n".join(f"{one.text} $ {one.command or ''}" for one in first(log).remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        # The driver is the one of the place's host.
+        (NO_DEVICE, "ldconfig -p", "FRAMEWORK"),
+        ("$ srun -n 1 python train.py\n" + NO_DEVICE, "srun --gres=gpu:1", "FRAMEWORK"),
+        ("$ kubectl logs pod\n" + NO_DRIVER, "nvidia.com/gpu: 1", "ubuntu-drivers"),
+        (
+            "nvidia-l4t-core 32.7\nImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n",
+            "JetPack",
+            "ubuntu",
+        ),
+        ("root@3f2504e04f89:/# nvidia-smi\nFailed to initialize NVML: Unknown Error\n", "docker restart 3f2504e04f89", "CONTAINER"),
+        ("kubectl exec -it p -- nvidia-smi\nFailed to initialize NVML: Unknown Error\n", "kubectl delete pod", "docker restart"),
+        (
+            "C:\\Users\\u>docker run --gpus all i\n" + NO_RUNTIME,
+            "wsl --update",
+            "apt-get",
+        ),
+        (
+            "# dnf install docker-ce\n" + NO_RUNTIME,
+            "dnf install -y nvidia-container-toolkit",
+            "apt-get",
+        ),
+        ("Error: stat nvidia.com/gpu=all: no such file or directory\n", "podman --version", "kubectl"),
+        (
+            "$ docker run --gpus all i\nnvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.\n",
+            "modprobe nvidia",
+            "docker run",
+        ),
+        ("w  | RuntimeError: CUDA failed with error CUDA driver version is insufficient for CUDA runtime version\n", "compose", "updated"),
+        # An old driver is first compared, and replaced where it is.
+        (
+            "InternalError: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n",
+            "if it fails",
+            "FRAMEWORK",
+        ),
+        (
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver\n",
+            "570.26 or newer",
+            "cudnn-resolve",
+        ),
+        (
+            "PS C:\\p> docker run i\nnvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update\n",
+            "driver of Windows to 570 or newer",
+            "570.26",
+        ),
+        ("dlerr: /usr/lib64/libcuda.so.418.74: undefined symbol: cuCtxCreate_v3\n", "from 470 on", "ldconfig"),
+        ("Error 804: forward compatibility was attempted on non supported HW\n", "run this on the host", "unset"),
+        # Who compiled a program compiles it again; other languages have tools of their own.
+        (
+            "F0225 14:29:46.455771   743 vol2col.cu:75] Check failed: error == cudaSuccess (8 vs. 0)  invalid device function\n",
+            "Makefile.config",
+            "cudnn-resolve",
+        ),
+        (
+            "  Device 0: NVIDIA GeForce 940MX, compute capability 5.0\nggml-cuda.cu:5284: no kernel image is available\n",
+            "=50",
+            "nvidia-smi",
+        ),
+        (
+            "ERROR: CUDNNError: CUDNN_STATUS_EXECUTION_FAILED (code 5000)\n@ cuDNN ~/.julia/packages/cuDNN/a/src/c.jl:15\n",
+            "julia -e",
+            "cmake",
+        ),
+        (
+            "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  x: no kernel image is available\n",
+            "-gencode",
+            "doctor LOG",
+        ),
+        (
+            "numba.cuda: ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'\n",
+            "driver of the host",
+            "TRITON",
+        ),
+        # Data that a kernel refuses.
+        ("Loss.cu:92: block: [0,0,0], thread: [32,0,0] Assertion `input_val >= zero && input_val <= one` failed.\n", "sigmoid", "label"),
+        (
+            "Error: /paddle/k.cu:42 Assertion `(x >= static_cast<T>(0))` failed. Expected [0, 1], but received nan.\n",
+            "FLAGS_check_nan_inf",
+            "label",
+        ),
+        ("Loss.cu:1: block: [0,0,0], thread: [1,0,0] Assertion `t >= 0 && t < n_classes` failed.\n", "last layer", "sigmoid"),
+        (
+            "T.cu:11: block: [0,0,0], thread: [0,0,0] Assertion `probability tensor contains either `inf`, `nan`` failed.\n",
+            "bfloat16",
+            "label",
+        ),
+    ],
+)
+def test_a_remedy_fits_the_place_and_the_words_of_the_log(log: str, there: str, absent: str) -> None:
+    assert there in said(log)
+    assert absent not in said(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        (FULL.format("29.76", "3.65"), "29.8 GiB", "nvidia-smi"),
+        (FULL.format("1.55", "0.01") + OWN.format("22.9", "20.4") + UNUSED.format("0.2"), "smaller batch", "nvidia-smi"),
+        (FULL.format("1.55", "0.01") + OWN.format("3.1", "2.4") + UNUSED.format("0.2"), "nvidia-smi", "PYTORCH"),
+        (FULL.format("1.55", "0.01") + OWN.format("22.9", "12.4") + UNUSED.format("9.2"), "expandable_segments", "GPU's memory"),
+        ("/content/x\n" + FULL.format("1.55", "0.01"), "restart the session", "nvidia-smi"),
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 14285187448 bytes.\njax\n", "13.3 GiB", "=.70"),
+        ("ollama: CUDA error: out of memory\n", "quantized", "image size"),
+        ("ggml_cuda: allocating 144817.04 MiB on device 0: cudaMalloc failed: out of memory\n", "141.4 GiB", "FlashAttention"),
+        ("train.py: CUDA error: out of memory\n", "image size", "quantized"),
+    ],
+)
+def test_the_sizes_in_a_log_tell_what_frees_memory(log: str, there: str, absent: str) -> None:
+    assert first(log).cause == "out_of_memory"
+    assert there in said(log)
+    assert absent not in said(log)
+
+
+@pytest.mark.parametrize(
+    ("command", "started"),
+    [
+        (
+            "docker run -it -v $PWD:/w --rm pytorch/pytorch python t.py",
+            "docker run --gpus all -it -v $PWD:/w --rm pytorch/pytorch python t.py",
+        ),
+        ("podman run --rm docker.io/a/b:1", "podman run --device nvidia.com/gpu=all --rm docker.io/a/b:1"),
+        ("singularity exec a.sif python t.py", "singularity exec --nv a.sif python t.py"),
+        ("docker run -it a/b:1 sh -c 'x; y'", "docker run --gpus all a/b:1"),
+        ("docker run -it a/b:1 \\", "docker run --gpus all a/b:1"),
+        ("docker run -it a/b:1 `reboot`", "docker run --gpus all a/b:1"),
+        ("docker run -it a/b:1 $(reboot)", "docker run --gpus all a/b:1"),
+    ],
+)
+def test_a_container_is_started_again_by_its_own_command(command: str, started: str) -> None:
+    found = first(f"$ {command}\nno NVIDIA GPU device is present: /dev/nvidia0 does not exist\n")
+    assert [one.command for one in found.remedy] == [started]
+
+
+@pytest.mark.parametrize(
+    ("command", "features", "windows", "shown"),
+    [
+        ("export A_B=1", (), False, "export A_B=1"),
+        ("export A_B=1", (), True, 'set "A_B=1"'),
+        ("export A_B=1 C_D=.5", (), True, 'set "A_B=1" && set "C_D=.5"'),
+        ("unset A_B", (), True, 'set "A_B="'),
+        ("export A_B=1", ("hosted-notebook",), False, "%env A_B=1"),
+        ("export A_B=1 C_D=.5", ("ipython-cell",), False, "import os; os.environ.update(A_B='1', C_D='.5')"),
+        ("unset A_B", ("hosted-notebook",), False, "import os; os.environ.pop('A_B', None)"),
+        ("export A_B=$HOME/lib", ("hosted-notebook",), False, "export A_B=$HOME/lib"),
+        ("nvidia-smi", ("hosted-notebook",), True, "nvidia-smi"),
+    ],
+)
+def test_a_setting_is_made_in_the_shell_of_the_log(command: str, features: tuple[str, ...], *, windows: bool, shown: str) -> None:
+    assert in_shell(command, features, windows=windows) == shown
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (
+            "<ipython-input-1-4973789e8df1> in <module>()\n/usr/local/lib/python3.7/dist-packages/t.py\n-> 6     arch_list[-1] += '+PTX'\n",
+            "no_gpu_runtime",
+        ),
+        (
+            "root@3f2504e04f89:/w# pip install .\n-> 1606         arch_list[-1] += '+PTX'\nIndexError: list index out of range\n",
+            "container_gpu_not_passed",
+        ),
+        (
+            "  Device 0: GRID A100D-16C, compute capability 8.0\nCUDA error: CUDA-capable device(s) is/are busy or unavailable\n",
+            "driver_wedged",
+        ),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable\n", "gpu_exclusive_mode"),
+        ("|   0  GeForce GT 730     WDDM  |\n" + NO_CODE, "gpu_arch_too_old_for_build"),
+        ("RuntimeError: cuBLAS failed with status CUBLAS_STATUS_NOT_SUPPORTED\n", "other_bug"),
+        (
+            "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx( handle, a, CUDA_R_16BF, lda)`\n",
+            "gpu_arch_too_old_for_build",
+        ),
+    ],
+)
+def test_what_the_log_says_of_its_machine_decides_the_cause(log: str, cause: str) -> None:
+    found = judged(log)
+    assert found.findings[0].cause == cause
+    assert len([one for one in found.findings if one.cause.startswith("gpu_arch")]) <= 1
