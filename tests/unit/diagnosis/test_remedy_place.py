@@ -101,6 +101,11 @@ def said(log: str) -> str:
             "driver of the host",
             "TRITON",
         ),
+        (
+            "The TensorFlow library was compiled to use AVX instructions, but these aren't available.\nqemu: uncaught target signal 6\n",
+            "linux/arm64",
+            "lscpu",
+        ),
         # Data that a kernel refuses.
         ("Loss.cu:92: block: [0,0,0], thread: [32,0,0] Assertion `input_val >= zero && input_val <= one` failed.\n", "sigmoid", "label"),
         (
