@@ -39,6 +39,7 @@ FIELDS = frozenset(
     {
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
+        *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *(
             "nvcc_wheel",
