@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from posixpath import normpath
 
 from cudnn_resolve.diagnosis.model import Match
@@ -115,12 +115,22 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     every_match = list(matches)
     places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
     # If nothing else is known, a directory in which the log itself shows the library.
-    places = places or dict.fromkeys(place for match in every_match if (place := listed_in(match)))
-    wheels = any("/site-packages/nvidia/" in place for place in places)
+    places = places or dict.fromkeys(_nearest([place for match in every_match if (place := listed_in(match))], python))
+    wheels = any("/site-packages/nvidia/" in place and (facts is not None or _is_of(place, python)) for place in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
     away = _away(facts)
     return values if away is None else values | {"away": away}
+
+
+def _nearest(places: Sequence[str], python: str) -> Sequence[str]:
+    """Of the directories that a log lists, the first one in the interpreter's environment, else all of them."""
+    return next(([place] for place in places if _is_of(place, python)), places)
+
+
+def _is_of(place: str, python: str) -> bool:
+    """True for a directory in the environment of an interpreter, if that is known."""
+    return python.endswith("/bin/python") and place.startswith(f"{python.removesuffix('/bin/python')}/")
 
 
 def own_values(matches: Iterable[Match]) -> dict[str, str]:
@@ -149,7 +159,7 @@ def own_values(matches: Iterable[Match]) -> dict[str, str]:
 
 def listed_in(match: Match) -> str:
     """Directory in which a log line lists a library; empty without one."""
-    field = {"context-cuda-listed": "place", "context-cudnn-listed": "where"}.get(match.symptom.id, "")
+    field = {"context-cuda-listed": "place", "context-cudnn-file": "where"}.get(match.symptom.id, "")
     place = str(match.fields.get(field, "")).rstrip("/")
     return place if place.startswith("/") else ""
 

@@ -12,7 +12,6 @@ from cudnn_resolve.diagnosis.log_stack import cuda_majors, interpreter, python_l
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.facts.model import Facts, or_none
-from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import CudnnVersion
 
 _MADE_FOR = re.compile(
@@ -27,11 +26,9 @@ _LAST_PYTHON_WITH_CUDA_11 = (3, 7)
 """Newest Python for which all releases of TensorFlow and JAX use CUDA 11 or older."""
 
 
-def _preload(libraries: Iterable[Library]) -> str:
+def _preload(files: Iterable[str]) -> str:
     """Python that loads libraries of wheels into a running interpreter, where LD_LIBRARY_PATH no longer has an effect; empty for none."""
-    names = ", ".join(
-        repr(name) for name in dict.fromkeys(library.file for library in libraries if library.version and not library.windows)
-    )
+    names = ", ".join(map(repr, dict.fromkeys(files)))
     return names and (
         "import ctypes, glob, site; [ctypes.CDLL(file, ctypes.RTLD_GLOBAL) for place in site.getsitepackages() "
         f"for name in [{names}] for file in glob.glob(place + '/nvidia/*/lib/' + name)]"
@@ -80,7 +77,7 @@ class KnownStack:
             values["wheel"] = shlex.join(wheel[0] for wheel in wheels)
         elif wheels:
             values["wheels_by_cuda"] = ", ".join(" or ".join(wheel) for wheel in wheels)
-        if preload := _preload(libraries):
+        if preload := _preload(library.file for library in libraries if library.version and not library.windows):
             values["preload"] = preload
         declared = declared_of(self.case.facts, libraries, self.book) if self.case.facts is not None else []
         if declared:
@@ -89,6 +86,8 @@ class KnownStack:
         majors = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         built = [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
         wanted = (majors or built)[:1]
+        if built and "preload" not in values:
+            values["preload"] = _preload([f"libcudnn.so.{built[0]}"])
         known = {str(build.cuda_major) for build in self.book.cudnn_builds() if build.wheel and build.version.major in wanted}
         # There are no wheels of cuDNN 7 and older; later ones depend on the CUDA major, and a wheel for another would not load.
         fitting = [suffix for suffix in sorted(beside) if suffix[2:] in known or (suffix and not wanted)] or sorted(

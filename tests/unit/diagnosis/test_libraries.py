@@ -186,3 +186,39 @@ def test_tensorflow_1_fits_the_cudnn_that_is_there() -> None:
         "6000) but source was compiled with 5105 (compatibility version 5100).\n"
     )
     assert "python -m pip install tensorflow-gpu==1.4.1" in told(log)
+
+
+LISTED = (
+    'File "/anaconda/envs/a/lib/python3.9/site-packages/onnxruntime/__init__.py", line 1, in <module>\n'
+    "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
+    '$ find / -name "libcudnn.so*"\n'
+    "/anaconda/envs/other/lib/python3.9/site-packages/nvidia/cudnn/lib/libcudnn.so.8\n"
+)
+
+
+@pytest.mark.parametrize("own", ["/anaconda/envs/a/lib", "/opt/cudnn/lib64"])
+def test_a_listed_directory_is_used_that_of_the_same_environment_first(own: str) -> None:
+    (command,) = told(f"{LISTED}{own}/libcudnn.so.8\n")[:1]
+    assert f"{own}${{LD_LIBRARY_PATH:+:" in command
+    assert ("/envs/other/" in command) == own.startswith("/opt")
+
+
+def test_bitsandbytes_is_upgraded_where_its_cuda_is_missing() -> None:
+    log = (
+        "Could not load bitsandbytes native library: libcusparse.so.11: cannot open shared object file: No such file or directory\n"
+        'File "/v/lib/python3.10/site-packages/bitsandbytes/cextension.py", line 109, in <module>\n'
+    )
+    assert told(log)[0] == "/v/bin/python -m pip install -U bitsandbytes"
+
+
+def test_ctranslate2_on_windows_gets_wheels_in_its_own_python() -> None:
+    log = (
+        '  File "D:\\DEV\\anaconda3\\envs\\gpt\\lib\\site-packages\\faster_whisper\\transcribe.py", line 629, in encode\n'
+        "RuntimeError: Library cublas64_12.dll is not found or cannot be loaded\n"
+    )
+    assert told(log)[0] == "D:\\DEV\\anaconda3\\envs\\gpt\\python.exe -m pip install nvidia-cublas-cu12 nvidia-cudnn-cu12"
+
+
+def test_an_old_cudnn_is_looked_for_before_it_is_installed() -> None:
+    log = "ImportError: libcudnn.so.5: cannot open shared object file: No such file or directory\n"
+    assert told(log)[0] == "find / -name 'libcudnn.so.5*' -not -path '/proc/*' 2>/dev/null"
