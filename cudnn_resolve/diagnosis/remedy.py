@@ -134,6 +134,7 @@ class Remedies:
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
+        features |= {"log-alone"} if self.case.facts is None else set()
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (

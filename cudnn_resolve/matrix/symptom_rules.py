@@ -31,7 +31,7 @@ DERIVED = frozenset(
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
-        *("old-cuda", "cuda-11", "cuda-12", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
+        *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
