@@ -152,7 +152,8 @@ class Remedies:
                     is_alternative or finding.cause.startswith("pip_") or _OTHER in features or self._is_of_another(matches)
                 )
                 continue
-            is_offered, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
+            is_guess = "| grep " in (command or "") or "{cudnn_likely}" in (row.command or "")  # which asks, or may not fit
+            is_offered, is_mended = True, is_mended or not is_guess
             if command is not None and command.startswith(_OURS) and self.case.facts is None:
                 yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
