@@ -228,6 +228,15 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 # --- features ---
 
 
+_IMPLIED = (
+    (frozenset({"kubernetes"}), "docker"),
+    (frozenset({"hosted-notebook"}), "notebook"),
+    (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
+    (_GPU_THERE, "gpu-wanted"),
+)
+"""Features, of which each implies the one beside them, in this order."""
+
+
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
     matches = list(matches)
@@ -239,12 +248,9 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
         features.add("composed")
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
-    if "kubernetes" in features:
-        features.add("docker")
-    if features & {"docker", "composed", "wsl"}:
-        features.add("docker-or-wsl")
-    if features & _GPU_THERE:
-        features.add("gpu-wanted")
+    for some, implied in _IMPLIED:
+        if features & some:
+            features.add(implied)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
     if "windows" in features and within(">=2.11", context.version("tensorflow")):

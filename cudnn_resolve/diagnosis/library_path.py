@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from posixpath import normpath
 
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import requirements_of
 from cudnn_resolve.facts.model import CudnnCopy, Facts, Loader, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.matrix.library import Library, library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _OWN_WORDS = ("incomplete: ", "none of its parts ")
@@ -22,6 +23,18 @@ _DEFAULT = r"(?:/usr)?/lib(?:64|32)?(?:/[\w-]{1,40}-linux-gnu\w{0,10})?/?"
 """Default directories of the loader (ld.so(8)), including Debian's multiarch names."""
 _PART_OF_SYSTEM = rf"(?:^|[\s'\"(]){_DEFAULT}libcudnn_\w{{1,60}}\.so[.\d]{{0,12}}: (?:undefined symbol|symbol lookup)"
 """A part of cuDNN in a default directory that does not fit the others."""
+_LACKS = re.compile(
+    r"(?:^|[\s'\"(:])(/[^\s'\":]{1,300}/)(lib[\w+.-]{1,60}\.so[\d.]{0,16}): (?:undefined symbol: |symbol )(\w{1,400})"
+    r"(?:,? version (lib[\w+-]{1,40}\.so[\d.]{0,12}))?"
+)
+"""A library that needs a function of another one: its directory and name, the function, and the other's name."""
+_BESIDE_WHEELS = re.compile(r"(.{1,300}/(?:site|dist)-packages/)(?:nvidia/[\w-]{1,30}|torch)/lib/?$")
+"""Directory of a library that uses those of NVIDIA's wheels."""
+_OF_CONDA = re.compile(
+    r"(?i)/(?:[\w.-]{0,12}conda\w{0,4}|(?:mini|micro)?mamba\w{0,6}|miniforge\w{0,4}|mambaforge)(?:/envs/[^/\s]{1,60})?/lib/?$"
+)
+_JIT_CUDA = re.compile(r"nvJitLink\w{1,40}?_(\d{2})_(\d{1,2})$")
+"""CUDA of a function of nvJitLink, as its name states it."""
 _GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
 _DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
 """Directories in which systems, containers, notebooks and WSL provide the driver."""
@@ -102,17 +115,51 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     every_match = list(matches)
     places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
     # If nothing else is known, a directory in which the log itself shows the library.
-    places = places or dict.fromkeys(place for match in every_match if (place := listed_in(match)))
-    wheels = any("/site-packages/nvidia/" in place for place in places)
+    places = places or dict.fromkeys(_nearest([place for match in every_match if (place := listed_in(match))], python))
+    wheels = any("/site-packages/nvidia/" in place and (facts is not None or _is_of(place, python)) for place in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
     away = _away(facts)
     return values if away is None else values | {"away": away}
 
 
+def _nearest(places: Sequence[str], python: str) -> Sequence[str]:
+    """Of the directories that a log lists, the first one in the interpreter's environment, else all of them."""
+    return next(([place] for place in places if _is_of(place, python)), places)
+
+
+def _is_of(place: str, python: str) -> bool:
+    """True for a directory in the environment of an interpreter, if that is known."""
+    return python.endswith("/bin/python") and place.startswith(f"{python.removesuffix('/bin/python')}/")
+
+
+def own_values(matches: Iterable[Match]) -> dict[str, str]:
+    """Fields for the copy of a library that belongs to the one that needs it.
+
+    `own_library`: its file, in the same release of wheels or in the same directory; `own_on_path`: puts its directory first on the loader
+    path; `jit_wheel` and `jit_conda`: the requirement of a nvJitLink that has the missing function.
+    """
+    for hit in (hit for match in matches for hit in _LACKS.finditer(match.text)):
+        place, wheels = normpath(hit[1]), _BESIDE_WHEELS.match(normpath(hit[1]))
+        needed = hit[4] or ("libnccl.so.2" if hit[3].startswith("nccl") and wheels else hit[2] if hit[2].startswith("libcudnn") else "")
+        library = library_of(needed) if needed else None
+        if library is None or is_default(place):
+            continue
+        directory = f"{wheels[1]}nvidia/{wheel_component(library)}/lib" if wheels else place
+        file = f"libcudnn.so.{library.major}" if library.family == "cudnn" else library.file
+        values = {"own_on_path": f"export LD_LIBRARY_PATH={shlex.quote(directory)}{_BEFORE}", "own_library": f"{directory}/{file}"}
+        jit = _JIT_CUDA.search(hit[3])
+        if jit and wheels and library.major:
+            values["jit_wheel"] = shlex.quote(f"nvidia-nvjitlink-cu{library.major}>={jit[1]}.{jit[2]}")
+        elif jit and _OF_CONDA.search(place):
+            values["jit_conda"] = shlex.quote(f"libnvjitlink>={jit[1]}.{jit[2]}")
+        return values
+    return {}
+
+
 def listed_in(match: Match) -> str:
     """Directory in which a log line lists a library; empty without one."""
-    field = {"context-cuda-listed": "place", "context-cudnn-listed": "where"}.get(match.symptom.id, "")
+    field = {"context-cuda-listed": "place", "context-cudnn-file": "where"}.get(match.symptom.id, "")
     place = str(match.fields.get(field, "")).rstrip("/")
     return place if place.startswith("/") else ""
 

@@ -167,7 +167,7 @@ def cudnn_beside(framework: str, cuda: str, book: Book) -> str | None:
     if len(majors) != 1:
         return None
     newest = max(build.cudnn for build in fitting if build.cudnn)
-    return f"{newest.major}.{newest.minor}" if int(major) < 11 else str(newest.major)
+    return f"{newest.major}.{newest.minor}" if int(major) < 11 and len(newest.parts) > 1 else str(newest.major)
 
 
 def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: int | None = None) -> list[Build]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.apt import apt_values
 from cudnn_resolve.diagnosis.derive_pip import is_of_system
-from cudnn_resolve.diagnosis.library_path import listed_in, missing, path_values, place_of
+from cudnn_resolve.diagnosis.library_path import listed_in, missing, own_values, path_values, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
     cuda_of_driver,
@@ -33,6 +33,7 @@ from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -45,6 +46,11 @@ _OTHER = "other-program"
 """Feature of a program that is not a framework of the tables: plans do not apply to it."""
 _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
+_CONDA_PYTHON = re.compile(
+    r"(?i)([^'\"\s]{0,200}[/\\](?:[\w.-]{0,12}conda\w{0,4}|(?:mini|micro)?mamba\w{0,6}|miniforge\w{0,4}|mambaforge)"
+    r"(?:[/\\]envs[/\\][^'\"\s/\\]{1,60})?|[^'\"\s]{0,200}[/\\]envs[/\\][^'\"\s/\\]{1,60})(?:/bin/python|\\python\.exe)"
+)
+"""Interpreter of a conda environment."""
 _BESIDE_TORCH = ("torchvision", "torchaudio")
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
@@ -121,6 +127,7 @@ class Remedies:
                 command = there
                 command = command.replace("'", '"') if self._is_windows() else command  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
+                command = _in_conda(command, self.stack.python)
             yield replace(remedy, command=repeated(command, wishes))
 
     def _is_windows(self) -> bool:
@@ -134,6 +141,7 @@ class Remedies:
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
         is_named = values["framework"] != "FRAMEWORK"
         features |= set(machine_features(self.case, matches, is_named=is_named))
+        features |= {"log-alone"} if self.case.facts is None else set()
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
@@ -151,7 +159,8 @@ class Remedies:
                     is_alternative or finding.cause.startswith("pip_") or _OTHER in features or self._is_of_another(matches)
                 )
                 continue
-            is_offered, is_mended = True, is_mended or "| grep " not in (command or "")  # which asks, and mends nothing
+            is_guess = "| grep " in (command or "") or "{cudnn_likely}" in (row.command or "")  # which asks, or may not fit
+            is_offered, is_mended = True, is_mended or not is_guess
             if command is not None and command.startswith(_OURS) and self.case.facts is None:
                 yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
@@ -239,6 +248,7 @@ class Remedies:
         wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
         wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        wanted += [int(value) for match in matches for value in self._clues("cudnn_of_symbol", match)]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
         nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
@@ -299,7 +309,10 @@ class Remedies:
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {
-            name: value for match in matches for name in ("numpy_range", "gpgkey", "symbol_driver") for value in self._clues(name, match)
+            name: value
+            for match in matches
+            for name in ("numpy_range", "gpgkey", "symbol_driver", "cudnn_of_symbol")
+            for value in self._clues(name, match)
         }
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
@@ -315,9 +328,11 @@ class Remedies:
         for name in ("package", "requirement", "key"):
             if name in values:
                 values[name] = shlex.quote(values[name])
-        values |= path_values(matches, self.case.facts, self.stack.python, self.book)
+        values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
         values |= pip_values(matches, self.case.facts, self.book)
         values |= apt_values(matches, self.case.facts, self.book)
+        if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
+            values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
         if toolkit is not None:
             values["toolkit"] = toolkit
@@ -345,11 +360,14 @@ class Remedies:
         if named is None and builds and builds[0].cuda is not None:
             named = builds[0].cuda.line if builds[0].cuda.major < _FIRST_WITHOUT_MINOR else str(builds[0].cuda.major)
         major = values.get("major") or next((hit[1] for match in matches for hit in _WANTED.finditer(match.text)), None)
+        part = library_of(values.get("part", ""))
+        if major is None and part is not None and part.family == "cudnn" and part.major is not None:
+            major = str(part.major)
         if major is None and builds and builds[0].cudnn is not None:
             major = str(builds[0].cudnn.major)
         cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
-        cudnn = f"cuDNN {major}" if major else "the cuDNN that the program was built with"
-        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda}
+        cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
+        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
         found["to_driver"] = self._driver_wanted(cause, matches, builds[0].cuda if builds else None, named)
         if "symbol_driver" in values:
             found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
@@ -362,6 +380,22 @@ class Remedies:
             beside = cudnn_beside(framework, named, self.book) if framework else None
             found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
         return found
+
+    def _release_values(self, framework: str | None, matches: Iterable[Match]) -> dict[str, str]:
+        """The newest release of the framework, no newer than 1.x, that was built for the cuDNN that is loaded."""
+        loaded = next((match.fields["found"] for match in matches if isinstance(match.fields.get("found"), CudnnVersion)), None)
+        rows = self.book.framework(framework).builds if framework == "tensorflow" and loaded is not None else ()
+        fitting = [row for row in rows if row.version.startswith("1.") and row.cudnn is not None and loaded and loaded.serves(row.cudnn)]
+        if not fitting:
+            return {}
+        newest = max(fitting, key=lambda row: tuple(int(part) for part in re.findall(r"\d+", row.version)))
+        return {"for_found": f"{newest.package}=={newest.version}"}
+
+    def _last_of(self, major: str) -> str:
+        """Wording for the last release of a cuDNN major that gets no more; empty for the newest major."""
+        versions = [build.version for build in self.book.cudnn_builds()]
+        own = [version for version in versions if str(version.major) == major]
+        return f" ({'.'.join(map(str, max(own).parts[:3]))} is its last release)" if own and max(own).major < max(versions).major else ""
 
     def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
         """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
@@ -426,6 +460,15 @@ class Remedies:
         return [framework] if framework is not None else []
 
 
+def _in_conda(command: str, python: str) -> str:
+    """The command for the conda environment of the log's interpreter, if it is one."""
+    found = _CONDA_PYTHON.fullmatch(python) if command.startswith("conda install ") else None
+    if found is None:
+        return command
+    command = command.replace("conda install ", f"conda install -p {found[1]} ", 1)
+    return command.replace("=$CONDA_PREFIX", f"={found[1]}").replace("=%CONDA_PREFIX%", f"={found[1]}")
+
+
 def _framework(name: str | None, book: Book) -> str | None:
     try:
         return book.framework(name).name if name else None
@@ -435,7 +478,7 @@ def _framework(name: str | None, book: Book) -> str | None:
 
 def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     """Remove a leading "or" from the first remedy, whose predecessor may have been left out."""
-    first = replace(every[0], text=every[0].text.removeprefix("or ")) if every else None
+    first = replace(every[0], text=re.sub(r"^or,? ", "", every[0].text)) if every else None
     return every if first is None else (first, *every[1:])
 
 

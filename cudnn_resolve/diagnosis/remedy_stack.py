@@ -18,10 +18,21 @@ _MADE_FOR = re.compile(
     r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
 )
 """CUDA major of a library or build in a log."""
+_FIRST_FOR_CUDA_12 = CudnnVersion("8.8")
+"""Oldest cuDNN that was built for CUDA 12; frameworks built with an older one use CUDA 11."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries."""
 _LAST_PYTHON_WITH_CUDA_11 = (3, 7)
 """Newest Python for which all releases of TensorFlow and JAX use CUDA 11 or older."""
+
+
+def _preload(files: Iterable[str]) -> str:
+    """Python that loads libraries of wheels into a running interpreter, where LD_LIBRARY_PATH no longer has an effect; empty for none."""
+    names = ", ".join(map(repr, dict.fromkeys(files)))
+    return names and (
+        "import ctypes, glob, site; [ctypes.CDLL(file, ctypes.RTLD_GLOBAL) for place in site.getsitepackages() "
+        f"for name in [{names}] for file in glob.glob(place + '/nvidia/*/lib/' + name)]"
+    )
 
 
 class KnownStack:
@@ -66,6 +77,8 @@ class KnownStack:
             values["wheel"] = shlex.join(wheel[0] for wheel in wheels)
         elif wheels:
             values["wheels_by_cuda"] = ", ".join(" or ".join(wheel) for wheel in wheels)
+        if preload := _preload(library.file for library in libraries if library.version and not library.windows):
+            values["preload"] = preload
         declared = declared_of(self.case.facts, libraries, self.book) if self.case.facts is not None else []
         if declared:
             values["declared"] = shlex.join(declared)
@@ -73,17 +86,15 @@ class KnownStack:
         majors = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         built = [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
         wanted = (majors or built)[:1]
+        if built and "preload" not in values:
+            values["preload"] = _preload([f"libcudnn.so.{built[0]}"])
         known = {str(build.cuda_major) for build in self.book.cudnn_builds() if build.wheel and build.version.major in wanted}
         # There are no wheels of cuDNN 7 and older; later ones depend on the CUDA major, and a wheel for another would not load.
         fitting = [suffix for suffix in sorted(beside) if suffix[2:] in known or (suffix and not wanted)] or sorted(
             f"cu{major}" for major in known
         )
-        if is_old:
-            pass  # there are no wheels for it
-        elif fitting and (len(known) == 1 or beside):
-            values["cudnn_wheel"] = f"nvidia-cudnn-{fitting[0]}"
-        elif fitting:
-            values["cudnn_wheels"] = " or ".join(f"nvidia-cudnn-{suffix}" for suffix in fitting)
+        if fitting and not is_old:  # there are no wheels for an old program
+            values |= self._cudnn_wheels(fitting, matches, is_sure=len(known) == 1 or bool(beside))
         if majors:
             values["major"] = str(majors[0])
             cuda = {int(suffix[2:]) for suffix in beside if suffix[2:].isdigit()}
@@ -98,6 +109,17 @@ class KnownStack:
         if owner is not None:
             values["package"] = f"{owner}=={self.pip[owner]}"
         return values
+
+    def _cudnn_wheels(self, fitting: Sequence[str], matches: Sequence[Match], *, is_sure: bool) -> dict[str, str]:
+        """Fields for the cuDNN wheel, or for the candidates if the CUDA is unknown: a known environment is asked first."""
+        if is_sure:
+            return {"cudnn_wheel": f"nvidia-cudnn-{fitting[0]}"}
+        either = " or ".join(f"nvidia-cudnn-{suffix}" for suffix in fitting)
+        if self.case.facts is not None:
+            return {"cudnn_wheels": either}
+        releases = [match.fields["built"] for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        likely = "cu11" if releases and min(releases) < _FIRST_FOR_CUDA_12 else "cu12"
+        return {"cudnn_likely": f"nvidia-cudnn-{likely if likely in fitting else fitting[-1]}", "cudnn_either": either}
 
     def nccl_wheels(self) -> list[str]:
         """Installed NCCL wheels, which contain the same files."""

@@ -33,7 +33,7 @@ DERIVED = frozenset(
         *("driver-told", "driver-branch", "driver-of-windows", "capability-told", "unnamed", "numba", "paddlepaddle"),
         *("memory-beyond", "memory-own", "memory-fragments"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
-        *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
+        *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -41,6 +41,7 @@ FIELDS = frozenset(
     {
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
+        *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *(
             "nvcc_wheel",
