@@ -31,6 +31,8 @@ DERIVED = frozenset(
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
+        *("uv-project", "uv-pip", "poetry", "pdm", "torch-pair", "torch-pair-done", "torch-told", "extension-named", "mmcv"),
+        *("conda-named", "conda-torch", "extension-told", "log-only", "other-index", "only-index", "file-of-extension", "versions-listed"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -40,6 +42,8 @@ FIELDS = frozenset(
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
+        *("packages", "packages_there", "other_index", "for_glibc", "pip", "torch_pair", "extension_release"),
+        *("in_conda", "conda_prefix", "gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index"),
         *(
             "nvcc_wheel",
             "cudnn_wheels",
