@@ -15,7 +15,7 @@ from cudnn_resolve.diagnosis.derive_gpu import (
     decide_ggml_age,
     decide_gpu_age,
 )
-from cudnn_resolve.diagnosis.derive_pip import dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
+from cudnn_resolve.diagnosis.derive_pip import compare_index, dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
 from cudnn_resolve.diagnosis.library_path import carries, is_default, is_searched, missing, place_of, wheel_component
 from cudnn_resolve.diagnosis.log_stack import majors_of, toolkit_without
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
@@ -385,5 +385,6 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _explain_outdated,
     interpret_pip_versions,
     interpret_wheel_tags,
+    compare_index,
     dismiss_unrelated_pins,
 )

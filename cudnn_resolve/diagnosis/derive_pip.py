@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip_release import (
     PythonLine,
     Wanted,
     is_elsewhere,
+    only_index,
+    other_index,
     own_line,
     parse,
     parse_file,
@@ -23,7 +26,9 @@ from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts, Platform
 
 _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
-_LISTED = "pip-versions-listed"
+_LISTED, _ANOTHER = "pip-versions-listed", "pip-another-python"
+_VAGUE = ("pip-no-matching", _ANOTHER)
+"""Symptoms that say less than a list of versions."""
 _NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
 _OTHERS, _NOT_OURS = "unrecognised", 60
 _OF_STACK = (
@@ -42,8 +47,9 @@ _Key = tuple[tuple[int, ...], str]
 
 def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     """Locate the requested version in pip's list of versions."""
+    ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
     for match in case.matches:
-        verdict = _verdict(match) if match.symptom.id == _LISTED else None
+        verdict = _verdict(match, ignored) if match.symptom.id == _LISTED else None
         if verdict is not None:
             cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
@@ -52,6 +58,31 @@ def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
         # Next to a failure it may concern another framework; alone it is what pip reports.
         found[_MAJOR] = replace(found[_MAJOR], weight=_TOLD)
     return found
+
+
+def compare_index(found: Suspects, case: Case) -> Suspects:
+    """A release that the named index has for no Python is missing because of the index."""
+    python, pin = found.get(_PYTHON), found.get(_PIN)
+    is_vague = python is not None and python.weight < _DECIDED and all(match.symptom.id in _VAGUE for match in python.matches)
+    if is_vague and pin is not None and any(match.symptom.id == _LISTED for match in pin.matches):
+        del found[_PYTHON]  # the list decides; what pip ignored may be releases of another package
+    suspects = [found[cause] for cause in (_PYTHON, _PIN) if cause in found]
+    matches = tuple(dict.fromkeys(match for suspect in suspects for match in suspect.matches))
+    wanted = wanted_of(matches)
+    if wanted is None:
+        return found
+    done = installation(case.matches, case.book)
+    rest = {cause: suspect for cause, suspect in found.items() if cause != _PYTHON}
+    only = only_index(wanted, done, case.book)
+    if only is not None and any("from versions: none" in match.text for match in matches):
+        summary = f"pip looks only into {only}, which does not have {wanted.name}"
+        return rest | {_PIN: Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)}
+    other = other_index(wanted, done, case.book)
+    if other is None:
+        return found
+    first = f"the index for {other.asked} does not have it" if other.is_known else f"no index for {other.asked} is known"
+    summary = f"{first}: the builds of {wanted.text} are for {_listed(other.variants)}"
+    return rest | {_PIN: Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)}
 
 
 def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
@@ -66,8 +97,8 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
 
 
-def _verdict(match: Match) -> tuple[str, float, str] | None:
-    """Cause, weight and summary for a requested version that is not in a list."""
+def _verdict(match: Match, ignored: str) -> tuple[str, float, str] | None:
+    """Cause, weight and summary for a requested version that is not in a list; `ignored`: releases for another Python."""
     requirement, listed = match.fields["requirement"], match.fields["versions"]
     wanted = parse(requirement)
     offered = re.split(r"[,\s]+", listed)[:2000]
@@ -84,6 +115,8 @@ def _verdict(match: Match) -> tuple[str, float, str] | None:
         return _PIN, 84, f"the configured index does not have {requirement}: builds with +{wanted.local} are on another index"
     if any(within(wanted.specifier, version) for version in offered):
         return _PYTHON, 66, f"the index lists {wanted.text}, but without a wheel for this Python or system"
+    if wanted.is_pin and re.search(rf"[\s;]{re.escape(wanted.version or '')} Requires-Python", ignored):
+        return _PYTHON, 92, f"{requirement} requires another Python"
     if ".dev" in requirement and any(".dev" in version for version in offered):
         return _PIN, 84, f"the configured index no longer has {requirement}: nightly builds are removed after some weeks"
     least, most = _bounds(wanted)
@@ -117,6 +150,9 @@ def interpret_wheel_tags(found: Suspects, case: Case) -> Suspects:
     summary, is_sure = _of_file(suspect.matches, case) or _of_releases(suspect.matches, case) or (None, False)
     if summary is not None:
         found[_PYTHON] = replace(suspect, summary=summary, weight=max(suspect.weight, _DECIDED) if is_sure else suspect.weight)
+    pin = found.get(_PIN)
+    if is_sure and pin is not None and wanted_of(pin.matches) == wanted_of(suspect.matches):
+        del found[_PIN]  # the index has the release, for another Python
     return found
 
 
@@ -124,7 +160,7 @@ def is_of_system(matches: Iterable[Match], facts: Facts | None) -> bool:
     """True if the wheels are for another system, so that another Python would not help."""
     files = (parse_file(str(match.fields.get("wheel", ""))) for match in matches)
     elsewhere = any(file is not None and is_elsewhere(file.platform, facts) for file in files)
-    return elsewhere or any(match.symptom.id == "uv-platform" for match in matches)
+    return elsewhere or any(match.symptom.id in ("uv-platform", "uv-wheel-elsewhere") for match in matches)
 
 
 def _of_file(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
@@ -170,6 +206,10 @@ def _own(matches: Iterable[Match], case: Case) -> PythonLine | None:
     own = own_line(matches, case.facts)
     shown = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
     return own or (shown.pop() if len(shown) == 1 else None)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}" if words[1:] else words[0]
 
 
 def _shown(lines: Sequence[PythonLine]) -> str:

@@ -25,8 +25,8 @@ _POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/pytho
 _LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/")
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """Folder names of Python for Windows, and of pip's user packages."""
-_WINDOWS = r"(?i)([A-Za-z]:\\[^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
-_VENV = r"(?i)\.?(?:v|virtual)-?env[\w.-]{0,20}"
+_WINDOWS = r"(?i)([A-Za-z]:[\\/][^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
+_VENV = r"(?i)(?:[\w.-]{1,30}[_.-])?\.?(?:v|virtual)-?env[\w.-]{0,20}"
 """Usual names of virtual environments, whose interpreter is not where an installation or conda has it."""
 _TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""

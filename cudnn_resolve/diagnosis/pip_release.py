@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts
@@ -32,6 +34,9 @@ _PYTHON = r"(\d)\.(\d{1,2})"
 _BARE = r"(3)(\d{1,2})"
 _ONLY = rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available"
 _SUFFIX = r"-cu(\d\d)$"
+_VARIANT = r"/(cu\d{2,3})/?$"
+"""CUDA that an index is for, as the last part of its URL."""
+_MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
 _RECENT = 6
 """Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
 _OLDEST_OF_UV = (3, 7)
@@ -76,12 +81,26 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return (self.version or "").partition("+")[2]
 
 
-def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
-    """Fields of commands that messages and matrix provide.
+class OtherIndex(Struct, frozen=True, kw_only=True):
+    """A named index without the requested release, and those that have it."""
+
+    asked: str
+    """CUDA of the named index, `cu131`."""
+    is_known: bool
+    """True if that index exists."""
+    variants: tuple[str, ...]
+    """CUDA of the indexes that have the release, oldest first."""
+    url: str
+    """The one of these with the nearest CUDA that is not newer."""
+
+
+def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book, done: Installation) -> dict[str, str]:
+    """Fields of commands that messages, matrix and the install command `done` provide.
 
     `wanted`: the requirement; `nearest`: the one to request instead; `renamed`: the same under its name for that CUDA; `same`: any release
     for this Python; `here`: the release of a wheel file; `line`: a Python with wheels (`old_line`: one that only conda still has);
-    `index`: options for the index with that build.
+    `index`: options for the index with that build; `packages`: all requirements of the command; `other_index`: option for an index that
+    has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old glibc.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -110,11 +129,80 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line" if line >= _OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
-    index = _index(wanted, book)
+    if is_file_of_extension(matches, book):
+        values.pop("here", None)
+    return values | _index_values(wanted, matches, done, book)
+
+
+def _index_values(wanted: Wanted, matches: Iterable[Match], done: Installation, book: Book) -> dict[str, str]:
+    """Fields for the packages and indexes of the command, and for an index or a release that serves."""
+    index, only, other = _index(wanted, book), only_index(wanted, done, book), other_index(wanted, done, book)
+    values = {"packages": done.arguments(wanted.text, wanted.name), "from_index": done.indexes() or (f" {index}" if index else "")}
     if index is not None:
         values["index"] = index
-    values["from_index"] = f" {index}" if index is not None else ""
+    if only is not None:
+        values["only_index"] = shlex.quote(only)
+    if other is not None:
+        values["other_index"] = f"--index-url {shlex.quote(other.url)}"
+        values["packages_there"] = re.sub(r"\+cu\d{2,3}", "", values["packages"])  # the index has them under its own suffix
+    if (fitting := _for_glibc(wanted, matches, book)) is not None:
+        values["for_glibc"] = shlex.quote(f"{wanted.name}{wanted.extras}=={fitting}")
     return values
+
+
+def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | None:
+    """The indexes that have the requested release, if the command names others, for one CUDA each, and none of them does."""
+    asked = [hit[1] for url in done.urls if (hit := re.search(_VARIANT, url))]
+    if not asked or len(asked) != len(done.urls):
+        return None
+    framework = book.framework_of(wanted.name)
+    builds = book.framework(framework).builds if framework is not None else ()
+    rows = [(build.version, build.index) for build in builds if build.package == wanted.name]
+    rows += [(release.version.partition("+")[0], release.index) for release in book.extra_releases(wanted.name)]
+    urls = {
+        hit[1]: book.index(index).url
+        for version, index in rows
+        if index != "default" and within(wanted.specifier, version) and (hit := re.search(_VARIANT, book.index(index).url))
+    }
+    variants = tuple(sorted(urls, key=lambda variant: int(variant[2:])))
+    if not variants or set(asked) & set(variants):
+        return None
+    older = [variant for variant in variants if int(variant[2:]) <= int(asked[0][2:])]
+    is_known = any(row.url.rstrip("/").endswith(f"/{asked[0]}") for row in book.indexes())
+    return OtherIndex(asked=asked[0], is_known=is_known, variants=variants, url=urls[older[-1] if older else variants[0]])
+
+
+def only_index(wanted: Wanted, done: Installation, book: Book) -> str | None:
+    """The index that is searched alone although it is for other packages, while the default index has the requested one."""
+    served = {name for row in book.indexes() for name in row.serves if any(url.startswith(_parent(row.url)) for url in done.urls)}
+    is_alone = len(done.options) == 2 and done.options[0] in ONE_INDEX
+    return done.urls[0] if is_alone and wanted.name not in served and book.package(wanted.name) is not None else None
+
+
+def _parent(url: str) -> str:
+    return f"{url.rstrip('/').rpartition('/')[0]}/"
+
+
+def is_file_of_extension(matches: Iterable[Match], book: Book) -> bool:
+    """True for a wheel file whose version names a PyTorch, which no index has under that version."""
+    wanted = wanted_of(matches)
+    return wanted is not None and wanted.is_file and bool(wanted.local) and _index(wanted, book) is None
+
+
+def _for_glibc(wanted: Wanted, matches: Iterable[Match], book: Book) -> str | None:
+    """Newest release with a wheel for the glibc and processor that a message states as a platform tag."""
+    own = next((hit for match in matches if "glibc" in match.fields and (hit := re.search(_MANYLINUX, match.text))), None)
+    package = book.package(wanted.name)
+    if own is None or package is None:
+        return None
+
+    def runs(tag: str) -> bool:
+        least = re.search(_MANYLINUX, tag)
+        return least is not None and least[3] == own[3] and (int(least[1]), int(least[2])) <= (int(own[1]), int(own[2]))
+
+    found = {version: release for release in package.releases if (version := _version(release.version)) and not version.is_prerelease}
+    fits = [version for version, release in found.items() if not release.yanked and any(map(runs, release.tags))]
+    return str(max(fits)) if fits else None
 
 
 def parse(text: str) -> Wanted | None:
@@ -158,7 +246,8 @@ def wanted_of(matches: Iterable[Match]) -> Wanted | None:
                 if (file := parse_file(text)) is not None:
                     return file
             elif (found := parse(text)) is not None:
-                return found
+                release = match.fields.get("release")
+                return replace(found, operator="==", version=release) if isinstance(release, str) and found.version is None else found
     return None
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.apt import apt_values
 from cudnn_resolve.diagnosis.derive_pip import is_of_system
+from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import listed_in, missing, own_values, path_values, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
@@ -26,11 +27,12 @@ from cudnn_resolve.diagnosis.log_stack import (
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
-from cudnn_resolve.diagnosis.pip_release import pip_values, wanted_of
+from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, in_shell, machine_features, machine_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
+from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, system_values, torch_version
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
@@ -51,7 +53,12 @@ _CONDA_PYTHON = re.compile(
     r"(?:[/\\]envs[/\\][^'\"\s/\\]{1,60})?|[^'\"\s]{0,200}[/\\]envs[/\\][^'\"\s/\\]{1,60})(?:/bin/python|\\python\.exe)"
 )
 """Interpreter of a conda environment."""
-_BESIDE_TORCH = ("torchvision", "torchaudio")
+_BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy")}
+"""Companions of PyTorch, and the words in a log that show that they are used; without words they usually are."""
+_CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
+"""Packages of conda-forge that bring a CUDA build of a framework."""
+_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "cudnn_of_symbol", "glibc_from", "gxx")
+"""Fields that the words of a line fill."""
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
@@ -79,6 +86,8 @@ class Remedies:
         self.facts = case.facts if is_here else None
         """Facts that plans are made for; None without facts, or if the log is of another machine."""
         self.stack = KnownStack(case, self.facts, is_here=is_here)
+        self.done = installation(case.matches, case.book)
+        """The command that installed packages, as far as the log shows it."""
         system = "windows" if self._is_windows() else "macos" if "macos" in case.features else None
         self.elsewhere = _ELSEWHERE[system] if system and not case.features & _LINUX else None
         """Why no plan can be made for this system; None if one can."""
@@ -138,10 +147,14 @@ class Remedies:
         matches = self.matches.get(finding.cause, ())
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
+        if values["framework"] in _CONDA:
+            features |= {"conda-named", *(["conda-torch"] if values["framework"] == "torch" else [])}
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
         is_named = values["framework"] != "FRAMEWORK"
         features |= set(machine_features(self.case, matches, is_named=is_named))
         features |= {"log-alone"} if self.case.facts is None else set()
+        features |= {"other-index"} if "other_index" in values else set()
+        features |= {"only-index"} if "only_index" in values else set()
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
@@ -227,7 +240,8 @@ class Remedies:
         index = self.book.index(build.index)
         option = "-f" if index.kind == "find-links" else "--index-url"
         # Companions are built for one release of PyTorch.
-        named = [name for name in _BESIDE_TORCH if name == "torchvision" or any(name in text for text in texts(self.case))]
+        shown = " ".join(texts(self.case)).casefold()
+        named = [name for name, words in _BESIDE_TORCH.items() if not words or any(word in shown for word in words)]
         beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
         return build, f"{build.package}=={build.wheel_version or build.version}{beside} {option} {index.url}"
 
@@ -261,6 +275,7 @@ class Remedies:
             found.add("conda-cuda")
         if is_of_system(matches, self.case.facts):
             found.add("other-system")
+        found |= self._package_features(matches)
         if within(">=2", self.stack.pip.get("numpy")):
             found.add("numpy-too-new")
         if self._is_of_another(matches):
@@ -268,6 +283,23 @@ class Remedies:
         if any("built" in match.fields for match in matches):
             found.discard("versions-untold")
         return found | set(version_features(matches, self.stack.majors, self.stack.python))
+
+    def _package_features(self, matches: Sequence[Match]) -> set[str]:
+        """Features of the install command, and of the packages of PyTorch that a finding concerns."""
+        name = self._extension(matches)
+        holds = {
+            self.done.feature: self.done.feature is not None,
+            "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
+            "file-of-extension": is_file_of_extension(matches, self.book),
+            "extension-named": bool(name),
+            "mmcv": name == "mmcv",
+            "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
+        }
+        torch = torch_version(matches, self.stack.frameworks)
+        pair = pair_command(torch, self.case, self.stack.python, is_windows=self._is_windows())
+        is_pair = self.case.facts is None and is_of_pair(matches)
+        holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None, "torch-pair-done": is_pair and pair is not None}
+        return {feature for feature, is_held in holds.items() if feature is not None and is_held}
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
         """Values that the clues of the tables read in one message."""
@@ -283,10 +315,13 @@ class Remedies:
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
         """Framework of the last frame in the traceback before a finding."""
-        line = max((match.line for match in matches), default=0)
-        frames = sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
-        named = [value for frame in frames for value in self._clues("traceback", frame)]
+        named = [value for frame in self._frames(matches) for value in self._clues("traceback", frame)]
         return named[-1] if named else None
+
+    def _frames(self, matches: Iterable[Match]) -> Sequence[Match]:
+        """Traceback lines before a finding, in order; all of them if there are none."""
+        line = max((match.line for match in matches), default=0)
+        return sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
 
     def _is_of_another(self, matches: Sequence[Match]) -> bool:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
@@ -308,12 +343,9 @@ class Remedies:
             values["exact"] = ".".join(map(str, built.parts[:3]))
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
-        values |= {
-            name: value
-            for match in matches
-            for name in ("numpy_range", "gpgkey", "symbol_driver", "cudnn_of_symbol")
-            for value in self._clues(name, match)
-        }
+        values["glibc_from"] = ""
+        values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
+        values |= system_values(self.case, self.stack.python, is_windows=self._is_windows())
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
@@ -322,14 +354,14 @@ class Remedies:
         values = self.stack.library_values(matches) | values
         if "needs" in values:
             values.setdefault("package", values["needs"])
-        values["extension_told"] = next((value for match in matches for value in self._clues("extension_name", match)), "NAME")
         values.pop("extension", None)
         values |= self._extension_values(matches) | self.stack.nccl_values()
         for name in ("package", "requirement", "key"):
             if name in values:
                 values[name] = shlex.quote(values[name])
         values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
-        values |= pip_values(matches, self.case.facts, self.book)
+        values |= pip_values(matches, self.case.facts, self.book, self.done)
+        values["pip"] = self.done.pip(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
@@ -337,6 +369,8 @@ class Remedies:
         if toolkit is not None:
             values["toolkit"] = toolkit
         values |= self._target_values(finding.cause, matches)
+        packages = _CONDA.get(values["framework"])
+        values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
 
     def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
@@ -418,13 +452,24 @@ class Remedies:
         builds = self.book.framework(framework).builds if framework is not None else ()
         return any(library.family == "cudnn" for library in missing(matches)) or any(build.cudnn is not None for build in builds)
 
-    def _extension_values(self, matches: Iterable[Match]) -> dict[str, str]:
-        """The extension to rebuild, in its installed version; nothing for one that no index has under that name."""
-        name = next((value for match in matches for value in self._clues("extension_name", match)), "")
+    def _extension(self, matches: Iterable[Match]) -> str:
+        """The PyTorch extension that the messages name, else the last one in the traceback; empty if none is known."""
+        told = [value for match in matches for value in self._clues("extension_name", match)]
+        frames = (value for frame in self._frames(matches) for value in self._clues("extension_name", frame))
+        return told[0] if told else next(iter(list(frames)[-1:]), "")
+
+    def _extension_values(self, matches: Sequence[Match]) -> dict[str, str]:
+        """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
+        name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
+        values = {"extension_told": shlex.quote(name)} if name else {}
         version = self.stack.pip.get(name)
-        if version is None or not is_version(version):
-            return {}
-        return {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
+        if version is not None and is_version(version):
+            values |= {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
+        if name and torch is not None and (release := release_for(name, torch, self.book)) is not None:
+            values["extension_release"] = release
+        if (pair := pair_command(torch, self.case, self.stack.python, is_windows=self._is_windows())) is not None:
+            values["torch_pair"] = pair
+        return values
 
     def _targets(self, cause: str, matches: Sequence[Match], *, free: bool) -> list[str]:
         """Frameworks to plan for: those that the messages name, else installed ones or those in the log.

@@ -33,6 +33,8 @@ DERIVED = frozenset(
         *("driver-told", "driver-branch", "driver-of-windows", "capability-told", "unnamed", "numba", "paddlepaddle"),
         *("memory-beyond", "memory-own", "memory-fragments"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
+        *("uv-project", "uv-pip", "poetry", "pdm", "torch-pair", "torch-pair-done", "torch-told", "extension-named", "mmcv"),
+        *("conda-named", "conda-torch", "extension-told", "other-index", "only-index", "file-of-extension", "versions-listed"),
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -43,6 +45,8 @@ FIELDS = frozenset(
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
+        *("packages", "packages_there", "other_index", "for_glibc", "pip", "torch_pair", "extension_release"),
+        *("in_conda", "conda_prefix", "gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index"),
         *(
             "nvcc_wheel",
             "cudnn_wheels",

@@ -1,0 +1,75 @@
+"""Packages that are built for one PyTorch: the release, the index and the command that belong to the installed one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudnn_resolve.diagnosis.model import Case, Match
+    from cudnn_resolve.matrix.book import Book
+
+_OTHER = "xformers-other-torch"
+"""Symptom that states the version of the installed PyTorch."""
+
+
+def torch_version(matches: Iterable[Match], frameworks: Iterable[tuple[str, str]]) -> str | None:
+    """Version of the installed PyTorch in the messages, else the known one."""
+    found = next((str(match.fields["found"]) for match in matches if match.symptom.id == _OTHER and "found" in match.fields), None)
+    return found or next((version for name, version in frameworks if name == "torch"), None)
+
+
+def release_for(name: str, torch: str, book: Book) -> str | None:
+    """The newest release of a package that requires exactly that PyTorch, with the option for its index, as arguments of pip."""
+    package = book.package(name)
+    wanted = re.compile(rf"torch=={re.escape(torch.partition('+')[0])}(?:\.0)?(?![\d.])")
+    made = [
+        release.version
+        for release in (package.releases if package is not None else ())
+        if not release.yanked and any(wanted.match(line) for lines in (release.requires or {}).values() for line in lines)
+    ]
+    index = _index(torch, name, book)
+    return f"{name}=={made[-1]}" + (f" --index-url {index}" if index else "") if made else None
+
+
+def _index(version: str, package: str, book: Book) -> str | None:
+    """URL of the index with builds for the CUDA of a version, `2.6.0+cu124`."""
+    variant = version.partition("+")[2]
+    row = next((row for row in book.indexes() if row.id == f"pytorch-{variant}" and package in row.serves), None)
+    return row.url if row is not None and row.kind == "simple" else None
+
+
+def is_of_pair(matches: Sequence[Match]) -> bool:
+    """True if the messages are of torchvision or torchaudio, whose releases belong to one of PyTorch each."""
+    named = any(re.search(r"torchvision|torchaudio", match.text) for match in matches)
+    return named and all(match.symptom.framework in (None, "torch") for match in matches)
+
+
+def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
+    """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
+    pip, others = f"{python} -m pip install --force-reinstall", "torchvision torchaudio"
+    index = _index(torch, "torch", case.book) if torch is not None else None
+    if torch is not None and index is not None:
+        return f"{pip} {shlex.quote(f'torch=={torch}')} {others} --index-url {index}"
+    if is_windows:
+        return None
+    if "hosted-notebook" in case.features:
+        return f"{pip} torch {others}"
+    base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
+    shown = f"v=$({python} -c 'import torch; print(torch.__version__)')"
+    return f'{shown} && {pip} "torch==$v" {others} --index-url "{base}/${{v#*+}}"'
+
+
+def system_values(case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
+    """Fields for the conda environment and for the commands of the log's system."""
+    environment = re.fullmatch(r"(.{1,300}/envs/([\w.-]{1,80}))/bin/python", python)
+    is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
+    return {
+        "in_conda": f"-n {environment[2]} " if environment else "",
+        "conda_prefix": environment[1] if environment else "$CONDA_PREFIX",
+        "grep": "findstr" if is_windows else "grep -i",
+        "rpm": "yum" if is_old else "dnf",
+        "repoquery": "repoquery" if is_old else "dnf repoquery",
+    }

@@ -1,0 +1,96 @@
+"""Packages that do not belong together are named, and the remedy reinstalls these, in the log's environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged
+
+TORCH_SYMBOL = "undefined symbol: _ZN3c104cuda9SetDeviceEi\n"
+BOTH = "file /usr/bin/x conflicts between attempted installs of {}.x86_64 and {}.x86_64\n"
+INSTALLED = "file /usr/bin/x from install of {}.x86_64 conflicts with file from package {}.x86_64\n"
+WHL = "https://download.pytorch.org/whl"
+NMS = "Could not run 'torchvision::nms' with arguments from the 'CUDA' backend.\n"
+FRAME = '  File "C:\\env\\lib\\site-packages\\{}\\ops.py", line 4, in <module>\n'
+
+
+def first(log: str) -> tuple[str, list[str]]:
+    """Cause and commands of the first finding."""
+    found = judged(log).findings[0]
+    return found.cause, [one.command for one in found.remedy if one.command]
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        (NMS, '"torch==$v" torchvision torchaudio'),
+        (
+            "PyTorch 2.2.0+cu121 with CUDA 1201 (you have 2.3.0+cu121)\n",
+            f"pip install --force-reinstall --no-deps xformers==0.0.26.post1 --index-url {WHL}/cu121",
+        ),
+        (
+            "/e/lib/python3.11/site-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: " + TORCH_SYMBOL,
+            "/e/bin/python -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps flash-attn",
+        ),
+        (
+            FRAME.format("mmcv") + "ImportError: DLL load failed while importing _ext: The specified module could not be found.\n",
+            "-m mim install mmcv",
+        ),
+        (
+            FRAME.format("torch_scatter")
+            + "ImportError: DLL load failed while importing _C: The specified procedure could not be found.\n",
+            "C:\\env\\python.exe -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps torch-scatter",
+        ),
+        (
+            "JAX plugin jax_cuda12_plugin version 0.9.2 is installed, but it is not compatible with the installed jaxlib version 0.9.0.1\n",
+            "pip install 'jax_cuda12_plugin==0.9.0.1'",
+        ),
+    ],
+)
+def test_what_does_not_belong_together_is_reinstalled(log: str, command: str) -> None:
+    found = first(log)
+    assert found[0] == "framework_pkg_mismatch"
+    assert command in found[1][0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        (
+            BOTH.format("nvidia-driver-3:560.35-1.el9", "xorg-x11-nvidia-3:560.35-2.el9"),
+            "dnf repoquery --location nvidia-driver xorg-x11-nvidia",
+        ),
+        (
+            INSTALLED.format("nvidia-modprobe-3:495.29-1.el7", "nvidia-tools-3:495.29-1.el7"),
+            "repoquery --location nvidia-modprobe nvidia-tools",
+        ),
+        ("nvidia-utils: /usr/lib/libcuda.so exists in filesystem\n", "pacman -Qo /usr/lib/libcuda.so"),
+        ("linux-firmware-nvidia: /usr/lib/firmware/nvidia/ad103 exists in filesystem\n", "pacman -Syu linux-firmware"),
+        (":: removing nvidia-utils breaks dependency 'nvidia-utils' required by nvidia-prime\n", "pacman -Qi nvidia-utils"),
+    ],
+)
+def test_files_of_two_packages_of_the_system(log: str, command: str) -> None:
+    found = first(log)
+    assert found[0] == "apt_conflict"
+    assert any(command in one for one in found[1]), found[1]
+
+
+def test_other_packages_are_no_matter_of_the_gpu() -> None:
+    found = judged("v4l-utils: /usr/bin/edid-decode exists in filesystem (owned by edid-decode-git)\n").findings
+    assert "apt_conflict" not in [one.cause for one in found]
+
+
+def test_libstdcxx_goes_into_the_environment_of_the_log() -> None:
+    log = "/h/envs/k/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /h/envs/k/lib/python3.11/site-packages/x.so)\n"
+    assert first(log)[1][0].startswith("conda install -n k -c conda-forge 'libstdcxx-ng>=13.2'")
+
+
+@pytest.mark.parametrize(("channel", "said"), [("osx-64", "no CUDA on macOS"), ("win-32", "32-bit"), ("linux-64", "pytorch-cuda")])
+def test_a_cudatoolkit_that_conda_does_not_have(channel: str, said: str) -> None:
+    log = (
+        "conda install pytorch==1.13.1 cudatoolkit=11.7 -c pytorch\n"
+        "PackagesNotFoundError: The following packages are not available from current channels:\n\n"
+        f"  - cudatoolkit=11.7\n\nCurrent channels:\n\n  - https://example.org/pytorch/{channel}\n"
+    )
+    found = judged(log).findings[0]
+    assert (found.cause, said in found.remedy[0].text) == ("pip_pin_unavailable", True), found.remedy
