@@ -235,6 +235,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
         features.add("composed")
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
+    if features & {"ipython-cell", "hosted-notebook"}:
+        features.add("notebook")
     if features & {"docker", "composed", "wsl"}:
         features.add("docker-or-wsl")
     if features & _GPU_THERE:

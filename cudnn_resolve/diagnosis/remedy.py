@@ -30,6 +30,7 @@ from cudnn_resolve.diagnosis.pip_release import pip_values, wanted_of
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
+from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
@@ -45,6 +46,9 @@ _OTHER = "other-program"
 _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _BESIDE_TORCH = ("torchvision", "torchaudio")
+_NAMES, _NEXT = "names-of-another-release", 3
+"""Symptom of a name that another release has, and its distance from the call that asks for it."""
+_FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
@@ -65,8 +69,12 @@ _OLDEST_PYTHON = (3, 6)
 class Remedies:
     """Remedies for the findings of one case."""
 
-    def __init__(self, case: Case, matches: Mapping[str, tuple[Match, ...]], *, is_here: bool = True) -> None:
+    def __init__(
+        self, case: Case, matches: Mapping[str, tuple[Match, ...]], unknown: Unknown | None = None, *, is_here: bool = True
+    ) -> None:
         self.case, self.book = case, case.book
+        self.unknown = unknown
+        """The failure of unknown cause, if the log shows nothing else."""
         self.matches = matches
         """Matches of each cause's finding."""
         self.facts = case.facts if is_here else None
@@ -93,7 +101,8 @@ class Remedies:
 
     def _is_likely(self, finding: Finding) -> bool:
         """True for a note that is the best explanation of a log: a cause that the program has not survived."""
-        return self.case.facts is None and finding.cause not in ("harmless", "unrecognised") and finding.confidence >= FINDING / 100
+        is_known = finding.cause != "unrecognised" or (self.unknown is None and finding.confidence > FINDING / 100)
+        return self.case.facts is None and finding.cause != "harmless" and is_known and finding.confidence >= FINDING / 100
 
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
         """Drop plans where none can be made; if nothing else is left, keep the first of them without its command."""
@@ -127,6 +136,8 @@ class Remedies:
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
+        if self.unknown is not None and finding.cause == self.unknown.finding.cause:
+            features, values = features | self.unknown.features, values | self.unknown.values
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
@@ -244,6 +255,8 @@ class Remedies:
             found.add("other-system")
         if within(">=2", self.stack.pip.get("numpy")):
             found.add("numpy-too-new")
+        if self._importer(matches) is not None:
+            found.add("importer")
         if self._is_of_another(matches):
             found.add(_OTHER)
         if any("built" in match.fields for match in matches):
@@ -269,6 +282,15 @@ class Remedies:
         named = [value for frame in frames for value in self._clues("traceback", frame)]
         return named[-1] if named else None
 
+    def _importer(self, matches: Sequence[Match]) -> str | None:
+        """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
+        asked = next((match for match in matches[:1] if match.symptom.id == _NAMES), None)
+        calls = (frame for frame in self.case.frames if "-packages" in frame.text)
+        near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
+        name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""
+        is_of_framework = _framework(name, self.book) is not None or any(name.startswith(each) for each in _FAMILIES)
+        return shlex.quote(name) if name and not is_of_framework else None
+
     def _is_of_another(self, matches: Sequence[Match]) -> bool:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
         printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
@@ -290,6 +312,11 @@ class Remedies:
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {name: value for match in matches for name in ("numpy_range", "gpgkey") for value in self._clues(name, match)}
+        values["rpm_tool"] = next((value for match in matches for value in self._clues("rpm_tool", match)), "dnf")
+        importer = self._importer(matches)
+        if importer is not None:
+            values["importer"] = importer
+        values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
         values["image"] = image_of(self.case.matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
         values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""

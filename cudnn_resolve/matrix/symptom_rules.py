@@ -31,6 +31,8 @@ DERIVED = frozenset(
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
+        *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure"),
+        *("module-missing", "package-raised", "import-unlocated", "python-2", "importer"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -68,6 +70,15 @@ FIELDS = frozenset(
             "conda_cuda",
             "exact",
             "extension_told",
+            "pip",
+            "importer",
+            "program",
+            "distribution",
+            "packages",
+            "module",
+            "own_file",
+            "own_at",
+            "built_package",
             "image",
         ),
     }
