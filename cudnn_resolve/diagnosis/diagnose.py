@@ -18,6 +18,7 @@ from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active,
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.symptom import Cause
 from cudnn_resolve.requirement.model import Request
 
 _CERTAIN = 0.98

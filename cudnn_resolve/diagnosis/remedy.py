@@ -136,8 +136,9 @@ class Remedies:
         values = self._values(finding, matches)
         features = self.case.features | self._features(matches)
         features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
+        features |= {"importer"} & values.keys()
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
-            features, values = features | self.unknown.features, values | self.unknown.values
+            features, values = features | self.unknown.features, {**values, **self.unknown.values}
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
@@ -255,8 +256,6 @@ class Remedies:
             found.add("other-system")
         if within(">=2", self.stack.pip.get("numpy")):
             found.add("numpy-too-new")
-        if self._importer(matches) is not None:
-            found.add("importer")
         if self._is_of_another(matches):
             found.add(_OTHER)
         if any("built" in match.fields for match in matches):

@@ -25,18 +25,28 @@ _MOST = 3
 _FAR = 60
 """Lines after which a call of a traceback belongs to another error."""
 _SHOWN = 300
+_HEAD = r"^\s{0,8}(?:\[rank ?\d{1,5}\](?:\[[^\]]{0,30}\])?:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|[\w./-]{1,60} {0,20}\|) {0,4}"
+"""Writer before the message of a line."""
 _EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
 _OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"
-_NATIVE = r"(?i)\(core dumped\)|segmentation fault|^Aborted\b|terminate called|^Fatal Python error|^LLVM ERROR|access violation"
-_BUILD = (
-    r"make(?:\[\d{1,2}\])?: \*\*\* |ninja: build stopped|^nvcc fatal|Failed (?:building wheel|to build)|^\s{0,8}CMake Error|fatal error [A-Z]{1,4}\d{4}:"
-    r"|compilation terminated|Could not build wheels|Error (?:compiling objects|building extension)|CMake build failed|subprocess-exited|\['ninja'"
+_NATIVE = (
+    r"(?i)\(core dumped\)|segmentation fault|^Aborted\b|terminate called|^Fatal Python error|^LLVM ERROR|access violation"
+    r"|\bsignal (?:6|11)\b|\bSIG(?:SEGV|ABRT)\b|0xC0000005|-1073741819|\b(?:code|status)[ :=]{1,3}(?:134|139|-6|-11)\b"
 )
+_BUILD = (
+    r"make(?:\[\d{1,2}\])?: \*\*\* |ninja: build stopped|^nvcc fatal|Failed (?:building wheel|to build)|^\s{0,8}CMake Error"
+    r"|fatal error [A-Z]{1,4}\d{4}:|compilation terminated|Could not build wheels|Error (?:compiling objects|building extension)"
+    r"|CMake build failed|subprocess-exited|\['ninja'"
+)
+_OF_CUDA = r"(?i)nvcc|\.cuh?\b|cuda"
 _PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](?P<package>[A-Za-z_]\w{0,60})(?:[\\/]|\.py\b)")
-_STANDARD = re.compile(r"[\\/]lib(?:64)?[\\/]python\d\.\d{1,2}[\\/](?!site-packages|dist-packages)|<frozen |[\\/]Lib[\\/](?!site-packages)[\w\\/]{1,80}\.py")
+_STANDARD = re.compile(
+    r"[\\/]lib(?:64)?[\\/]python\d\.\d{1,2}[\\/](?!site-packages|dist-packages)|<frozen |[\\/]Lib[\\/](?!site-packages)[\w\\/]{1,80}\.py"
+)
 _MODULE = re.compile(
     r"No module named '?(?P<missing>[A-Za-z_]\w{0,60})(?P<part>\.[\w.]{1,100})?'?"
-    r"|cannot import name '?[\w.]{1,80}'? from (?:partially initialized module )?'(?P<origin>[A-Za-z_]\w{0,60})[\w.]{0,100}'(?P<unlocated> \(unknown location\))?"
+    r"|cannot import name '?[\w.]{1,80}'? from (?:partially initialized module )?'(?P<origin>[A-Za-z_]\w{0,60})[\w.]{0,100}'"
+    r"(?P<unlocated> \(unknown location\))?"
     r"|module '(?P<owner>[A-Za-z_]\w{0,60})[\w.]{0,100}' has no attribute"
 )
 _PLAIN_NAME = re.compile(r"[\w./\\~-]{1,200}")
@@ -65,20 +75,22 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     """
     shown = _telling(died, reader)
     last = shown[-1]
-    text = _text(last, reader)
-    kind = _kind(died, shown, text)
+    text = re.sub(_HEAD, "", _text(last, reader))
+    kind = _kind(died, shown, text, reader)
     frames = _frames(reader, last.line)
     packages = _packages(text, frames)
     values, features = _of_python(text, frames, packages, clues) if kind == "python-failure" else ({}, set())
     built = next((match.fields["built"] for match in (*reader.matches.get("context-built", ()),)), None)
-    if kind == "build-failure" and built:
-        values["built_package"] = shlex.quote(built)
+    if kind == "build-failure":
+        features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
+        if built:
+            values["built_package"] = shlex.quote(built)
+        else:
+            features.add("build-unnamed")
     script = next((file for file, _, scope in frames if scope == "<module>" and _is_own(file)), None)
     values["program"] = shlex.quote(script) if script and _PLAIN_NAME.fullmatch(script) else "PROGRAM"
     if any("python2" in file for file, _, _ in frames):
         features.add("python-2")
-    if re.match(r"E: ", text):
-        features.add("apt-failure")
     return Unknown(
         finding=Finding(
             cause=cause.id,
@@ -95,8 +107,10 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
 def _summary(kind: str, text: str, line: int, packages: Sequence[str], lines: int, *, is_own: bool) -> str:
     """What is known of the failure, in one sentence."""
     if kind == "python-failure":
-        where = "raised in the program's own code" if is_own else f"raised in {packages[0]}" if packages else "raised by the program"
-        return f"not recognised, and by its wording not a failure of the GPU stack: an error of Python code (line {line}), {where}"
+        where = " in the program's own code" if is_own else f" that concerns {packages[0]}" if packages else ""
+        return f"not recognised, and by its wording not a failure of the GPU stack: an error of Python code (line {line}){where}"
+    if kind == "passed-on":
+        return f"not recognised: line {line} only says that something before it failed, which this log does not show"
     if kind == "build-failure":
         return f"not recognised: a build failed, and line {line} is its first error"
     if kind == "crash":
@@ -121,12 +135,16 @@ def _telling(died: Match, reader: Reader) -> list[Match]:
     return [(named or before or [died])[-1]]
 
 
-def _kind(died: Match, shown: Sequence[Match], text: str) -> str:
+def _kind(died: Match, shown: Sequence[Match], text: str, reader: Reader) -> str:
     """The kind of a failure, as a feature of remedies."""
     if shown[-1].symptom.id == "context-compiler-error" or re.search(_BUILD, died.text):
         return "build-failure"
     if re.search(_NATIVE, text):
         return "crash"
+    if text.startswith("E: "):
+        return "apt-failure"
+    if shown == [died] and any(match.line == died.line for match in _all(reader, "context-passed-on")):
+        return "passed-on"
     if re.match(_EXCEPTION, text) and not re.search(_OF_GPU, text):
         return "python-failure"
     return "plain-failure"
@@ -185,4 +203,6 @@ def _of_python(
     own = [(file, at) for file, at, _ in frames if at and _is_own(file)]
     if own and "module-missing" not in features:
         values["own_file"], values["own_at"] = own[-1]
+    if not features and not own:
+        features.add("calls-untold")
     return values, features

@@ -31,8 +31,8 @@ DERIVED = frozenset(
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
-        *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure"),
-        *("module-missing", "package-raised", "import-unlocated", "python-2", "importer"),
+        *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
+        *("module-missing", "package-raised", "import-unlocated", "python-2", "importer", "calls-untold", "build-of-cuda", "build-unnamed"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
