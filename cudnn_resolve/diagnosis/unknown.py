@@ -36,7 +36,7 @@ _NATIVE = (
 _BUILD = (
     r"make(?:\[\d{1,2}\])?: \*\*\* |ninja: build stopped|^nvcc fatal|Failed (?:building wheel|to build)|^\s{0,8}CMake Error"
     r"|fatal error [A-Z]{1,4}\d{4}:|compilation terminated|Could not build wheels|Error (?:compiling objects|building extension)"
-    r"|CMake build failed|subprocess-exited|\['ninja'"
+    r"|errors? detected in the compilation|CMake build failed|subprocess-exited|\['ninja'"
 )
 _OF_CUDA = r"(?i)nvcc|\.cuh?\b|cuda"
 _PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](?P<package>[A-Za-z_]\w{0,60})(?:[\\/]|\.py\b)")
@@ -49,6 +49,8 @@ _MODULE = re.compile(
     r"(?P<unlocated> \(unknown location\))?"
     r"|module '(?P<owner>[A-Za-z_]\w{0,60})[\w.]{0,100}' has no attribute"
 )
+_FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "paddle", "mxnet", "cupy", "numpy", "nvidia", "onnxruntime")
+"""Beginnings of names that only a plan may change."""
 _PLAIN_NAME = re.compile(r"[\w./\\~-]{1,200}")
 
 
@@ -197,6 +199,10 @@ def _of_python(
     elif packages:
         values["packages"] = " ".join(dict.fromkeys(names.get(name.casefold(), name) for name in packages))
         features.add("package-raised")
+    pair = packages[:2] if found and found["origin"] and not found["unlocated"] else []
+    if len(pair) > 1 and not any(name.startswith(_FRAMEWORKS) for name in pair):
+        features.add("import-name")
+        values["import_pair"] = " ".join(names.get(name.casefold(), name) for name in pair)
     if found and found["unlocated"]:
         features.add("import-unlocated")
         values["module"] = found["origin"]

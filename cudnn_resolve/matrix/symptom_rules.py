@@ -32,7 +32,8 @@ DERIVED = frozenset(
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
-        *("module-missing", "package-raised", "import-unlocated", "python-2", "importer", "calls-untold", "build-of-cuda", "build-unnamed"),
+        *("module-missing", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
+        *("build-of-cuda", "build-unnamed"),
         *("old-cuda", "cuda-11", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
     }
 )
@@ -74,6 +75,7 @@ FIELDS = frozenset(
             "importer",
             "program",
             "distribution",
+            "import_pair",
             "packages",
             "module",
             "own_file",

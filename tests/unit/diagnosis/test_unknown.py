@@ -66,6 +66,13 @@ def test_a_failed_import_says_what_to_install_or_where_it_was_found(log: str, co
     assert command in steps(log)
 
 
+def test_a_name_that_one_package_asks_of_another_upgrades_both_unless_one_is_a_framework() -> None:
+    call = f'  File "{SITE}/peft/peft_model.py", line 37, in <module>\n    from x import y\n'
+    error = "ImportError: cannot import name 'EncoderDecoderCache' from '{}' ({}/x/__init__.py)\n"
+    assert "/home/me/env/bin/python -m pip install -U transformers peft" in steps(call + error.format("transformers", SITE))
+    assert not any("install -U" in step for step in steps(call + error.format("numpy_ext", SITE)))
+
+
 def test_an_error_without_calls_asks_for_them() -> None:
     assert any("whole traceback" in step for step in steps("TypeError: F.__init__() takes 1 positional argument but 2 were given\n"))
 
@@ -125,6 +132,15 @@ def test_nothing_is_said_to_be_absent_that_was_not_looked_for() -> None:
         ("huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)\n", "HF_TOKEN"),
         ("RuntimeError: received 0 items of ancdata\n", "ulimit -n 65536"),
         ("OSError: [Errno 28] No space left on device\n", "df -h"),
+        (
+            "[E] [c10d] The client socket has timed out after 60s while trying to connect to 192.0.0.1:1234\nRuntimeError: x\n",
+            "nc -vz 192.0.0.1 1234",
+        ),
+        ("ValueError: Shapes (None, 30) and (None, 9) are incompatible\n", "number of classes"),
+        ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1595 (packagekitd)\n", "ps -fp 1595"),
+        ("E: dpkg was interrupted, you must manually run 'sudo dpkg --configure -a' to correct the problem.\n", "sudo dpkg --configure -a"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n", "python -m pip cache purge"),
+        ("pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='h', port=443): Read timed out.\n", "--timeout 600"),
         ("KeyError: 'ReDet is not in the models registry'\n", "custom_imports"),
         ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\n", "num_workers=0"),
         ("mpirun noticed that process rank 1 with PID 7 on node n exited on signal 9 (Killed).\n", "dmesg"),
