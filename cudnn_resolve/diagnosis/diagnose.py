@@ -33,6 +33,7 @@ _FRAMES = "context-traceback"
 _DIED, _ERROR_LINE, _GOOD_END, _WENT_ON = "context-died", "context-error-line", "context-good-end", "context-went-on"
 _CARRIED_ON, _ALARM, _WORK, _TESTS = "context-carried-on", "context-alarm", "context-at-work", "context-tests-passed"
 _QUOTED = "text that only mentions errors (a diff, a changelog, source code, help, passed tests)"
+_IGNORED = "noise-exception-ignored"
 _AT_THE_END = 3
 """A line that only mentions an error ends the run if at most this many lines follow it."""
 _GUESSED = 0.3
@@ -174,6 +175,7 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     `over`: line up to which failures are known to be survived.
     """
     noise = {match.line for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)}
+    noise |= _ignored(reader)
     over = max((over, *(match.line for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ()))))
     ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
     if not ends:
@@ -185,6 +187,13 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     ends = [match for match in ends if not any(line > match.line and who == speaker(match.text) for line, who in serves)]
     named = [match for match in ends if "last" in match.fields]
     return max(named or ends, key=lambda match: match.line, default=None)
+
+
+def _ignored(reader: Reader) -> set[int]:
+    """Lines of tracebacks that Python prints for errors which it ignores."""
+    ends = sorted({match.line for match in (*reader.matches.get(_DIED, ()), *reader.latest.get(_DIED, ()))})
+    starts = [match.line for match in reader.latest.get(_IGNORED, ())]
+    return {line for start in starts for line in range(start, next((end for end in ends if end > start), start) + 1)}
 
 
 def _serving(reader: Reader) -> list[Match]:
@@ -202,7 +211,9 @@ def _is_plain(died: Match, reader: Reader) -> bool:
 
 def _alarming(reader: Reader, case: Case) -> list[Finding]:
     """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings."""
+    ignored = _ignored(reader)
     found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or reader.lines <= _SHORT]
+    found = [match for match in found if match.line not in ignored]
     over = max((match.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS) for match in reader.latest.get(name, ())), default=0)
     over = max([over, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)

@@ -180,6 +180,17 @@ def test_the_list_of_architectures_is_empty_without_a_gpu() -> None:
     assert judged(log.format("/content/x.py")).findings[0].cause == "no_gpu_runtime"
 
 
+IGNORED = (
+    "Exception ignored in: <function WeakSet._remove at 0x10>\nTraceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/_weakrefset.py", line 39, in _remove\n    def x\nAttributeError: no attribute f_code\n'
+)
+
+
+def test_an_error_that_python_ignores_does_not_end_a_run() -> None:
+    assert not loud(judged(IGNORED))
+    assert loud(judged(f"{IGNORED}KeyError: 'train'\n")) == ["unrecognised"]
+
+
 @pytest.mark.parametrize(
     "log",
     [
