@@ -13,6 +13,7 @@ from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import Remedies
+from cudnn_resolve.diagnosis.unknown import Unknown, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
@@ -31,12 +32,11 @@ _WHEREABOUTS = frozenset({"cudnn_missing", "cudnn_major_mismatch", "cuda_runtime
 _FRAMES = "context-traceback"
 _DIED, _ERROR_LINE, _GOOD_END, _WENT_ON = "context-died", "context-error-line", "context-good-end", "context-went-on"
 _CARRIED_ON, _ALARM, _WORK, _TESTS = "context-carried-on", "context-alarm", "context-at-work", "context-tests-passed"
-_SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
-"""Words of a failure, and the part of the stack that they mention."""
 _QUOTED = "text that only mentions errors (a diff, a changelog, source code, help, passed tests)"
+_IGNORED = "noise-exception-ignored"
 _AT_THE_END = 3
 """A line that only mentions an error ends the run if at most this many lines follow it."""
-_UNKNOWN, _GUESSED = 0.5, 0.3
+_GUESSED = 0.3
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep"
 """Parts of commands that Windows does not have."""
 _SHORT = 60
@@ -61,14 +61,14 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
         wishes=wishes,
     )
     ranked = _ranked(case, reader)
-    log = _of_log(reader, ranked, case) if reader is not None else []
+    log, unknown = _of_log(reader, ranked, case) if reader is not None else ([], None)
     against = contradictions(case)
     behind = {suspect.cause: suspect.matches for suspect in ranked}
     root = _root_of(log, machine, case, behind.get(log[0].cause, ())) if log else None
     if root is not None:
         behind[root.cause] = behind.get(log[0].cause, ())
     findings = _contradicted(_together(log, machine, root, case), log, against)
-    remedies = Remedies(case, behind, is_here=all(evidence.source != "gpus" for _, evidence in against))
+    remedies = Remedies(case, behind, unknown, is_here=all(evidence.source != "gpus" for _, evidence in against))
     return Diagnosis(
         findings=tuple(remedies.all(findings)),
         lines=reader.lines if reader is not None else 0,
@@ -136,8 +136,8 @@ def _unless_failed(suspect: Suspect, *, has_failed: bool) -> Suspect:
     return replace(suspect, severity="info") if is_general and not has_failed else suspect
 
 
-def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Finding]:
-    """Findings of a log; harmless lines only if nothing else is wrong."""
+def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list[Finding], Unknown | None]:
+    """Findings of a log, and the failure of unknown cause among them; harmless lines only if nothing else is wrong."""
     causes, findings = case.book.causes(), []
     is_one_line = reader.is_one_message and case.facts is None
     for suspect in ranked:
@@ -154,17 +154,19 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> list[Findi
         )
     findings = _open(findings, case)
     if any(finding.severity != "info" for finding in findings):
-        return findings
+        return findings, None
     over = max((match.line for suspect in ranked if suspect.severity == "info" for match in suspect.effects), default=0)
     died = _died(reader, case, over)
     if died is None:
         findings += _harmless(reader, case)
-        return findings or _alarming(reader, case)
+        return findings or _alarming(reader, case), None
+    unknown = None
     if not findings:
-        findings = [_unrecognised(died, reader.lines, causes["unrecognised"])]
+        unknown = unknown_failure(died, reader, causes["unrecognised"], case.book.clues())
+        findings = [unknown.finding]
     # There is little evidence for the cause, but the severity depends on whether something failed.
     severity = "warning" if _is_plain(died, reader) else "info"
-    return [replace(findings[0], severity=severity), *findings[1:]]
+    return [replace(findings[0], severity=severity), *findings[1:]], unknown
 
 
 def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
@@ -173,6 +175,7 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     `over`: line up to which failures are known to be survived.
     """
     noise = {match.line for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)}
+    noise |= _ignored(reader)
     over = max((over, *(match.line for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ()))))
     ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
     if not ends:
@@ -184,6 +187,13 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     ends = [match for match in ends if not any(line > match.line and who == speaker(match.text) for line, who in serves)]
     named = [match for match in ends if "last" in match.fields]
     return max(named or ends, key=lambda match: match.line, default=None)
+
+
+def _ignored(reader: Reader) -> set[int]:
+    """Lines of tracebacks that Python prints for errors which it ignores."""
+    ends = sorted({match.line for match in (*reader.matches.get(_DIED, ()), *reader.latest.get(_DIED, ()))})
+    starts = [match.line for match in reader.latest.get(_IGNORED, ())]
+    return {line for start in starts for line in range(start, next((end for end in ends if end > start), start) + 1)}
 
 
 def _serving(reader: Reader) -> list[Match]:
@@ -201,39 +211,19 @@ def _is_plain(died: Match, reader: Reader) -> bool:
 
 def _alarming(reader: Reader, case: Case) -> list[Finding]:
     """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings."""
+    ignored = _ignored(reader)
     found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or reader.lines <= _SHORT]
+    found = [match for match in found if match.line not in ignored]
     over = max((match.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS) for match in reader.latest.get(name, ())), default=0)
     over = max([over, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:
         return []
-    finding = _unrecognised(last, reader.lines, case.book.causes()["unrecognised"])
+    finding = unknown_failure(last, reader, case.book.causes()["unrecognised"], ()).finding
     if "cut" in last.fields:
         return [replace(finding, summary=f"not recognised: the log shows a traceback (line {last.line}) without the error that ends it")]
     summary = f"nothing is recognised, but line {last.line} sounds like a failure; a complete log would show more"
     return [replace(finding, severity="info", summary=summary, confidence=_GUESSED)]
-
-
-def _unrecognised(died: Match, lines: int, cause: Cause) -> Finding:
-    """Finding for a failure of unknown cause, with the line at which it happened."""
-    none = "no missing library, no wrong version of cuDNN, CUDA or driver, no invisible GPU and no lack of memory"
-    mentioned = _mentioned_in(died.text)
-    why = f"mentions {mentioned} in unknown wording" if mentioned else f"its {lines} lines show {none}"
-    return Finding(
-        cause=cause.id,
-        severity=cause.severity,
-        summary=f"not recognised: the failure (line {died.line}) {why}"
-        if mentioned
-        else f"not recognised: the log shows a failure (line {died.line}); {why}",
-        evidence=(Evidence(source="log", line=died.line, text=died.shown),),
-        confidence=_UNKNOWN,
-    )
-
-
-def _mentioned_in(text: str) -> str:
-    """Parts of the GPU stack that a line mentions."""
-    low = text.casefold()
-    return " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
 
 
 def _open(findings: list[Finding], case: Case) -> list[Finding]:
@@ -292,7 +282,7 @@ def _together(log: list[Finding], machine: list[Finding], root: Finding | None, 
     if any(finding.severity != "info" for finding in log):
         rest = [finding for finding in rest if finding.cause != "harmless"]
     # A proven fault of the machine precedes what the log only suggests, but not a failure outside the GPU stack.
-    is_foreign = bool(log) and log[0].cause == "unrecognised" and log[0].severity != "info" and not _mentioned_in(log[0].evidence[0].text)
+    is_foreign = bool(log) and log[0].cause == "unrecognised" and log[0].severity != "info" and not mentioned_in(log[0].evidence[0].text)
     own, others = (out[:1], out[1:]) if is_foreign else ([], out)
     return [*own, *sorted([*others, *rest], key=lambda finding: SEVERITIES.index(finding.severity))]
 
@@ -341,7 +331,7 @@ def _explains(finding: Finding, first: Finding, causes: Mapping[str, Cause]) -> 
     if first.cause == "unrecognised":
         # Unknown wording about the GPU stack is explained by a known reason for a missing GPU.
         return (
-            bool(_mentioned_in(first.evidence[0].text))
+            bool(mentioned_in(first.evidence[0].text))
             and "cpu_only_build" in causes[finding.cause].explains
             and finding.confidence >= _PROVEN
         )

@@ -45,7 +45,7 @@ class Installation(Struct, frozen=True, kw_only=True):
         """Indexes that the command names."""
         return tuple(word for word in self.options if word.startswith("https://"))
 
-    def pip(self, python: str) -> str:
+    def command(self, python: str) -> str:
         """Command that installs packages in the same way."""
         return _ADDERS.get(self.feature or "", f"{python} -m pip install")
 

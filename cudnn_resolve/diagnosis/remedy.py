@@ -4,50 +4,29 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from string import Formatter
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.apt import apt_values
-from cudnn_resolve.diagnosis.derive_pip import is_of_system
-from cudnn_resolve.diagnosis.install_command import installation
-from cudnn_resolve.diagnosis.library_path import listed_in, missing, own_values, path_values, place_of
 from cudnn_resolve.diagnosis.log_stack import (
-    cuda_named,
     cuda_of_driver,
-    cudnn_beside,
     driver_of,
     fitting,
-    image_of,
     python_line,
     pythons_of,
     served,
     texts,
-    version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
-from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
-from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, in_shell, machine_features, machine_values
+from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
+from cudnn_resolve.diagnosis.remedy_machine import in_shell
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
-from cudnn_resolve.diagnosis.specifier import is_version, within
-from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, system_values, torch_version
+from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
-from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import CudaVersion, CudnnVersion
 
-_WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
-_WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
-"""ONNX Runtime's wording for the cuDNN and CUDA that it needs."""
-_INSTALLER = "conda"
-"""Prints messages about frameworks, but is not one."""
-_OTHER = "other-program"
-"""Feature of a program that is not a framework of the tables: plans do not apply to it."""
-_FIRST_WITHOUT_MINOR = 11
-"""First CUDA major whose libraries work for all its minors."""
 _CONDA_PYTHON = re.compile(
     r"(?i)([^'\"\s]{0,200}[/\\](?:[\w.-]{0,12}conda\w{0,4}|(?:mini|micro)?mamba\w{0,6}|miniforge\w{0,4}|mambaforge)"
     r"(?:[/\\]envs[/\\][^'\"\s/\\]{1,60})?|[^'\"\s]{0,200}[/\\]envs[/\\][^'\"\s/\\]{1,60})(?:/bin/python|\\python\.exe)"
@@ -55,10 +34,6 @@ _CONDA_PYTHON = re.compile(
 """Interpreter of a conda environment."""
 _BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy")}
 """Companions of PyTorch, and the words in a log that show that they are used; without words they usually are."""
-_CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
-"""Packages of conda-forge that bring a CUDA build of a framework."""
-_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "cudnn_of_symbol", "glibc_from", "gxx")
-"""Fields that the words of a line fill."""
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
@@ -79,16 +54,20 @@ _OLDEST_PYTHON = (3, 6)
 class Remedies:
     """Remedies for the findings of one case."""
 
-    def __init__(self, case: Case, matches: Mapping[str, tuple[Match, ...]], *, is_here: bool = True) -> None:
+    def __init__(
+        self, case: Case, matches: Mapping[str, tuple[Match, ...]], unknown: Unknown | None = None, *, is_here: bool = True
+    ) -> None:
         self.case, self.book = case, case.book
+        self.unknown = unknown
+        """The failure of unknown cause, if the log shows nothing else."""
         self.matches = matches
         """Matches of each cause's finding."""
         self.facts = case.facts if is_here else None
         """Facts that plans are made for; None without facts, or if the log is of another machine."""
         self.stack = KnownStack(case, self.facts, is_here=is_here)
-        self.done = installation(case.matches, case.book)
-        """The command that installed packages, as far as the log shows it."""
-        system = "windows" if self._is_windows() else "macos" if "macos" in case.features else None
+        self.is_windows = "\\" in self.stack.python or ("windows" in case.features and not case.features & _LINUX)
+        self.fields = RemedyFields(case, self.stack, is_windows=self.is_windows)
+        system = "windows" if self.is_windows else "macos" if "macos" in case.features else None
         self.elsewhere = _ELSEWHERE[system] if system and not case.features & _LINUX else None
         """Why no plan can be made for this system; None if one can."""
 
@@ -109,7 +88,8 @@ class Remedies:
 
     def _is_likely(self, finding: Finding) -> bool:
         """True for a note that is the best explanation of a log: a cause that the program has not survived."""
-        return self.case.facts is None and finding.cause not in ("harmless", "unrecognised") and finding.confidence >= FINDING / 100
+        is_known = finding.cause != "unrecognised" or (self.unknown is None and finding.confidence > FINDING / 100)
+        return self.case.facts is None and finding.cause != "harmless" and is_known and finding.confidence >= FINDING / 100
 
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
         """Drop plans where none can be made; if nothing else is left, keep the first of them without its command."""
@@ -130,31 +110,22 @@ class Remedies:
             root = self.case.facts is not None and self.case.facts.root  # containers have no `sudo`
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
-                there = in_shell(command, self.case.features, windows=self._is_windows())
-                if there != command and not self._is_windows():
+                there = in_shell(command, self.case.features, windows=self.is_windows)
+                if there != command and not self.is_windows:
                     remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
                 command = there
-                command = command.replace("'", '"') if self._is_windows() else command  # cmd.exe knows no other quotes
+                command = command.replace("'", '"') if self.is_windows else command  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
             yield replace(remedy, command=repeated(command, wishes))
 
-    def _is_windows(self) -> bool:
-        return "\\" in self.stack.python or ("windows" in self.case.features and not self.case.features & _LINUX)
-
     def _of(self, finding: Finding, *, tried: bool) -> Iterator[Remedy]:
         """Remedies of the tables for a finding."""
         matches = self.matches.get(finding.cause, ())
-        values = self._values(finding, matches)
-        features = self.case.features | self._features(matches)
-        if values["framework"] in _CONDA:
-            features |= {"conda-named", *(["conda-torch"] if values["framework"] == "torch" else [])}
-        features |= {"python-found"} if {"line", "old_line"} & values.keys() else set()
-        is_named = values["framework"] != "FRAMEWORK"
-        features |= set(machine_features(self.case, matches, is_named=is_named))
-        features |= {"log-alone"} if self.case.facts is None else set()
-        features |= {"other-index"} if "other_index" in values else set()
-        features |= {"only-index"} if "only_index" in values else set()
+        values = self.fields.values(finding, matches)
+        features = self.case.features | self.fields.features(matches, values)
+        if self.unknown is not None and finding.cause == self.unknown.finding.cause:
+            features, values = features | self.unknown.features, {**values, **self.unknown.values}
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
@@ -169,7 +140,7 @@ class Remedies:
             if command is not None and not is_known(command):
                 is_alternative = is_offered and text.startswith("or ")
                 is_open = is_open or not (
-                    is_alternative or finding.cause.startswith("pip_") or _OTHER in features or self._is_of_another(matches)
+                    is_alternative or finding.cause.startswith("pip_") or OTHER in features or self.fields.is_of_another(matches)
                 )
                 continue
             is_guess = "| grep " in (command or "") or "{cudnn_likely}" in (row.command or "")  # which asks, or may not fit
@@ -190,14 +161,14 @@ class Remedies:
 
     def _of_told(self, cause: str, plan: Remedy, values: Mapping[str, str]) -> Iterator[Remedy]:
         """A plan for a machine known only from its log: compared with the builds of the tables that fit it."""
-        case, framework = self.case, _framework(values["framework"], self.book)
+        case, framework = self.case, known_framework(values["framework"], self.book)
         line = python_line(case)
         if framework is None or (line is not None and line < _OLDEST_PYTHON) or "jetson" in case.features:
             return
         machine_code = cause == "gpu_arch_too_new_for_build"
         is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
         if cause in _OF_GPU and not case.context.capabilities:
-            if self._is_windows():
+            if self.is_windows:
                 yield Remedy(text="find the GPU's compute capability: a build must have code for it", command=_WHICH_GPU)
                 return
         elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
@@ -209,7 +180,7 @@ class Remedies:
                 yield Remedy(text=f"{text}: {ways}")
                 return
             plan = replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")
-        if self._is_windows():
+        if self.is_windows:
             # Plans are for Linux only, but the indexes of some frameworks also have wheels for Windows.
             is_install = (plan.command or "").startswith(_OURS[0])
             same = (plan.command or "").replace(values["targets"], values["same_targets"])
@@ -245,265 +216,6 @@ class Remedies:
         beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
         return build, f"{build.package}=={build.wheel_version or build.version}{beside} {option} {index.url}"
 
-    # --- features and fields of remedy rows ---
-
-    def _features(self, matches: Sequence[Match]) -> set[str]:
-        """Features of a finding's lines beyond its cause."""
-        framework = self._of_traceback(matches)
-        named = [framework] if framework else [name for name, _ in self.stack.frameworks]
-        found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name in named}
-        # The subject of the strongest line may have its own remedies.
-        found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
-        found |= {match.symptom.framework for match in matches if match.symptom.framework}
-        found |= {value for match in matches for value in self._clues("feature", match)}
-        libraries = list(missing(matches))
-        if any(library.family in ("cudnn", "cuda") for library in libraries):
-            found.add("cuda-library")
-        wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
-        found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
-        wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
-        wanted += [int(value) for match in matches for value in self._clues("cudnn_of_symbol", match)]
-        if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
-            found.add("no-cudnn-wheel")
-        nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
-        is_located = any(map(listed_in, matches)) or any(place_of(library, self.case.facts, self.book) for library in libraries)
-        if (nameless or "no-cudnn-wheel" in found) and not is_located:
-            found.add("not-in-wheels")
-        if self.stack.pip and not self.stack.nccl_wheels()[1:]:
-            found.add("one-nccl")
-        if any(match.symptom.id == "context-cuda-conda" for match in self.case.matches):
-            found.add("conda-cuda")
-        if is_of_system(matches, self.case.facts):
-            found.add("other-system")
-        found |= self._package_features(matches)
-        if within(">=2", self.stack.pip.get("numpy")):
-            found.add("numpy-too-new")
-        if self._is_of_another(matches):
-            found.add(_OTHER)
-        if any("built" in match.fields for match in matches):
-            found.discard("versions-untold")
-        return found | set(version_features(matches, self.stack.majors, self.stack.python))
-
-    def _package_features(self, matches: Sequence[Match]) -> set[str]:
-        """Features of the install command, and of the packages of PyTorch that a finding concerns."""
-        name = self._extension(matches)
-        holds = {
-            self.done.feature: self.done.feature is not None,
-            "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
-            "file-of-extension": is_file_of_extension(matches, self.book),
-            "extension-named": bool(name),
-            "mmcv": name == "mmcv",
-            "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
-        }
-        torch = torch_version(matches, self.stack.frameworks)
-        pair = pair_command(torch, self.case, self.stack.python, is_windows=self._is_windows())
-        is_pair = self.case.facts is None and is_of_pair(matches)
-        holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None, "torch-pair-done": is_pair and pair is not None}
-        return {feature for feature, is_held in holds.items() if feature is not None and is_held}
-
-    def _clues(self, tells: str, match: Match) -> Iterator[str]:
-        """Values that the clues of the tables read in one message."""
-        for clue in self.book.clues():
-            if clue.tells != tells or (clue.symptoms and match.symptom.id not in clue.symptoms):
-                continue
-            if clue.field is None:
-                folded = match.text.casefold()
-                yield from (value for word, value in clue.values.items() if word in folded or word == "*")
-            elif clue.field in match.fields:
-                text = str(match.fields[clue.field]).casefold()
-                yield from (value for word, value in clue.values.items() if word in (text, "*"))
-
-    def _of_traceback(self, matches: Sequence[Match]) -> str | None:
-        """Framework of the last frame in the traceback before a finding."""
-        named = [value for frame in self._frames(matches) for value in self._clues("traceback", frame)]
-        return named[-1] if named else None
-
-    def _frames(self, matches: Iterable[Match]) -> Sequence[Match]:
-        """Traceback lines before a finding, in order; all of them if there are none."""
-        line = max((match.line for match in matches), default=0)
-        return sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
-
-    def _is_of_another(self, matches: Sequence[Match]) -> bool:
-        """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
-        printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
-        named = self._of_traceback(matches) or next(printed_by, None)
-        return named is not None and self.book.framework_of(named) is None and _framework(named, self.book) is None
-
-    def _values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
-        """Known fields of commands and texts."""
-        values: dict[str, str] = {"python": self.stack.python}
-        for match in matches:
-            for name, value in match.fields.items():
-                values.setdefault(name, str(getattr(value, "file", value)))
-        wanted = [
-            match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
-        ]
-        built = max(wanted[:2], default=None)
-        if built is not None:
-            values["exact"] = ".".join(map(str, built.parts[:3]))
-            values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
-        values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
-        values["glibc_from"] = ""
-        values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
-        values |= system_values(self.case, self.stack.python, is_windows=self._is_windows())
-        values["image"] = image_of(self.case.matches)
-        values |= machine_values(self.case, matches)
-        architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
-        values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
-        # Fields of a message take precedence over derived ones.
-        values = self.stack.library_values(matches) | values
-        if "needs" in values:
-            values.setdefault("package", values["needs"])
-        values.pop("extension", None)
-        values |= self._extension_values(matches) | self.stack.nccl_values()
-        for name in ("package", "requirement", "key"):
-            if name in values:
-                values[name] = shlex.quote(values[name])
-        values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
-        values |= pip_values(matches, self.case.facts, self.book, self.done)
-        values["pip"] = self.done.pip(self.stack.python)
-        values |= apt_values(matches, self.case.facts, self.book)
-        if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
-            values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
-        toolkit = self.stack.toolkit()
-        if toolkit is not None:
-            values["toolkit"] = toolkit
-        values |= self._target_values(finding.cause, matches)
-        packages = _CONDA.get(values["framework"])
-        values |= {"conda_packages": packages} if packages is not None else {}
-        return values | self._cuda_values(finding.cause, matches, values)
-
-    def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
-        """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
-        moves = self.book.causes()[cause].version
-        targets = self._targets(cause, matches, free=moves != "kept")
-        same = self._targets(cause, matches, free=False) if moves == "kept if possible" else targets
-        options = " ".join(f"-f {shlex.quote(target)}" for target in targets) or "-f FRAMEWORK"
-        return {
-            "targets": options,
-            "same_targets": " ".join(f"-f {shlex.quote(target)}" for target in same) or options,
-            "framework": targets[0].split("=")[0] if targets else "FRAMEWORK",
-        }
-
-    def _cuda_values(self, cause: str, matches: Sequence[Match], values: Mapping[str, str]) -> dict[str, str]:
-        """Fields for the CUDA and cuDNN that the program needs: as the messages name them, else those of the known build."""
-        framework = self.book.framework_of(values["framework"])
-        builds = [build for build in self.case.context.builds if framework and self.book.framework_of(build.package) == framework]
-        asked = next((hit[1] for match in matches for hit in _WANTED_CUDA.finditer(match.text)), None)
-        named = cuda_named(missing(matches)) or asked or (str(max(self.stack.majors)) if len(self.stack.majors) == 1 else None)
-        if named is None and builds and builds[0].cuda is not None:
-            named = builds[0].cuda.line if builds[0].cuda.major < _FIRST_WITHOUT_MINOR else str(builds[0].cuda.major)
-        major = values.get("major") or next((hit[1] for match in matches for hit in _WANTED.finditer(match.text)), None)
-        part = library_of(values.get("part", ""))
-        if major is None and part is not None and part.family == "cudnn" and part.major is not None:
-            major = str(part.major)
-        if major is None and builds and builds[0].cudnn is not None:
-            major = str(builds[0].cudnn.major)
-        cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
-        cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
-        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
-        found["to_driver"] = self._driver_wanted(cause, matches, builds[0].cuda if builds else None, named)
-        if "symbol_driver" in values:
-            found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
-        tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
-        found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
-        if self._needs_cudnn(framework, matches):
-            found["the_libraries"] = f"{cuda} and {cudnn}"
-        if named is not None:
-            found["cuda_named"] = named
-            beside = cudnn_beside(framework, named, self.book) if framework else None
-            found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
-        return found
-
-    def _release_values(self, framework: str | None, matches: Iterable[Match]) -> dict[str, str]:
-        """The newest release of the framework, no newer than 1.x, that was built for the cuDNN that is loaded."""
-        loaded = next((match.fields["found"] for match in matches if isinstance(match.fields.get("found"), CudnnVersion)), None)
-        rows = self.book.framework(framework).builds if framework == "tensorflow" and loaded is not None else ()
-        fitting = [row for row in rows if row.version.startswith("1.") and row.cudnn is not None and loaded and loaded.serves(row.cudnn)]
-        if not fitting:
-            return {}
-        newest = max(fitting, key=lambda row: tuple(int(part) for part in re.findall(r"\d+", row.version)))
-        return {"for_found": f"{newest.package}=={newest.version}"}
-
-    def _last_of(self, major: str) -> str:
-        """Wording for the last release of a cuDNN major that gets no more; empty for the newest major."""
-        versions = [build.version for build in self.book.cudnn_builds()]
-        own = [version for version in versions if str(version.major) == major]
-        return f" ({'.'.join(map(str, max(own).parts[:3]))} is its last release)" if own and max(own).major < max(versions).major else ""
-
-    def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
-        """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
-        asked = cuda_wanted(matches)
-        cuda = asked or built or (CudaVersion(named) if named else None)
-        if cuda is None:
-            return ""
-        # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
-        of_release = self.book.toolkit_driver(cuda) if "." in str(cuda) else None
-        oldest = of_release if cause == "ptx_too_new" or asked else self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)
-        current = driver_of(self.case)
-        if oldest is None or (current is not None and current >= oldest):
-            return ""
-        # The releases of a branch have other numbers on Windows.
-        is_windows = bool(self.case.features & {"windows", "wsl"})
-        return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
-
-    def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
-        """True if the finding's lines name cuDNN, or builds of the framework were made with it."""
-        builds = self.book.framework(framework).builds if framework is not None else ()
-        return any(library.family == "cudnn" for library in missing(matches)) or any(build.cudnn is not None for build in builds)
-
-    def _extension(self, matches: Iterable[Match]) -> str:
-        """The PyTorch extension that the messages name, else the last one in the traceback; empty if none is known."""
-        told = [value for match in matches for value in self._clues("extension_name", match)]
-        frames = (value for frame in self._frames(matches) for value in self._clues("extension_name", frame))
-        return told[0] if told else next(iter(list(frames)[-1:]), "")
-
-    def _extension_values(self, matches: Sequence[Match]) -> dict[str, str]:
-        """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
-        name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
-        values = {"extension_told": shlex.quote(name)} if name else {}
-        version = self.stack.pip.get(name)
-        if version is not None and is_version(version):
-            values |= {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
-        if name and torch is not None and (release := release_for(name, torch, self.book)) is not None:
-            values["extension_release"] = release
-        if (pair := pair_command(torch, self.case, self.stack.python, is_windows=self._is_windows())) is not None:
-            values["torch_pair"] = pair
-        return values
-
-    def _targets(self, cause: str, matches: Sequence[Match], *, free: bool) -> list[str]:
-        """Frameworks to plan for: those that the messages name, else installed ones or those in the log.
-
-        `free`: in any version, else in the known one.
-        """
-        if self._is_of_another(matches):
-            return []
-        frameworks = self.stack.frameworks
-        versions = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
-        named = [*(match.symptom.framework for match in matches), self._of_traceback(matches)]
-        asked = [framework for name in named if (framework := _framework(name, self.book))]
-        lines = {match.line for match in matches}
-        beside = (match for match in self.case.matches if match.line in lines)  # which show more of a long line
-        guess = [value for match in (*matches, *beside) for value in self._clues("framework", match)][:1]
-        chosen = (
-            self._meant(cause, matches, [name for name in guess if name in versions]) or list(dict.fromkeys((*asked, *versions))) or guess
-        )
-        out = []
-        for framework in chosen[:4]:
-            package = next((name for name, _ in frameworks if self.book.framework_of(name) == framework), framework)
-            plain = framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
-            version = versions.get(framework)
-            out.append(f"{plain}=={version.partition('+')[0]}" if version and not free else plain)
-        return out
-
-    def _meant(self, cause: str, matches: Sequence[Match], guess: list[str]) -> list[str]:
-        """The framework that a finding about packages concerns, if known; others are not involved."""
-        if cause == "framework_pkg_mismatch":
-            return guess
-        wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
-        framework = self.book.framework_of(wanted.name) if wanted is not None else None
-        return [framework] if framework is not None else []
-
 
 def _in_conda(command: str, python: str) -> str:
     """The command for the conda environment of the log's interpreter, if it is one."""
@@ -512,13 +224,6 @@ def _in_conda(command: str, python: str) -> str:
         return command
     command = command.replace("conda install ", f"conda install -p {found[1]} ", 1)
     return command.replace("=$CONDA_PREFIX", f"={found[1]}").replace("=%CONDA_PREFIX%", f"={found[1]}")
-
-
-def _framework(name: str | None, book: Book) -> str | None:
-    try:
-        return book.framework(name).name if name else None
-    except KeyError:
-        return None
 
 
 def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:

@@ -62,13 +62,10 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     return f'{shown} && {pip} "torch==$v" {others} --index-url "{base}/${{v#*+}}"'
 
 
-def system_values(case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
-    """Fields for the conda environment and for the commands of the log's system."""
-    environment = re.fullmatch(r"(.{1,300}/envs/([\w.-]{1,80}))/bin/python", python)
+def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
+    """Fields for the commands of the log's system."""
     is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
     return {
-        "in_conda": f"-n {environment[2]} " if environment else "",
-        "conda_prefix": environment[1] if environment else "$CONDA_PREFIX",
         "grep": "findstr" if is_windows else "grep -i",
         "rpm": "yum" if is_old else "dnf",
         "repoquery": "repoquery" if is_old else "dnf repoquery",

@@ -36,6 +36,9 @@ DERIVED = frozenset(
         *("uv-project", "uv-pip", "poetry", "pdm", "torch-pair", "torch-pair-done", "torch-told", "extension-named", "mmcv"),
         *("conda-named", "conda-torch", "extension-told", "other-index", "only-index", "file-of-extension", "versions-listed"),
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
+        *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
+        *("module-missing", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
+        *("build-of-cuda", "build-unnamed"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -45,8 +48,8 @@ FIELDS = frozenset(
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
-        *("packages", "packages_there", "other_index", "for_glibc", "pip", "torch_pair", "extension_release"),
-        *("in_conda", "conda_prefix", "gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index"),
+        *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
+        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index"),
         *(
             "nvcc_wheel",
             "cudnn_wheels",
@@ -75,6 +78,16 @@ FIELDS = frozenset(
             "conda_cuda",
             "exact",
             "extension_told",
+            "pip",
+            "importer",
+            "program",
+            "distribution",
+            "import_pair",
+            "packages",
+            "module",
+            "own_file",
+            "own_at",
+            "built_package",
             "image",
             "start",
             "container",

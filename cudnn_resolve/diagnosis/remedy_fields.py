@@ -1,0 +1,345 @@
+"""What fills a remedy: the fields of its commands and sentences, and the features that choose between the rows of a cause."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from cudnn_resolve.diagnosis.apt import apt_values
+from cudnn_resolve.diagnosis.derive_pip import is_of_system
+from cudnn_resolve.diagnosis.install_command import installation
+from cudnn_resolve.diagnosis.library_path import listed_in, missing, own_values, path_values, place_of
+from cudnn_resolve.diagnosis.log_stack import (
+    cuda_named,
+    cudnn_beside,
+    driver_of,
+    image_of,
+    version_features,
+)
+from cudnn_resolve.diagnosis.model import Case, Finding, Match
+from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
+from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features, machine_values
+from cudnn_resolve.diagnosis.remedy_stack import KnownStack
+from cudnn_resolve.diagnosis.specifier import is_version, within
+from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, system_values, torch_version
+from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+_WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
+_WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
+"""ONNX Runtime's wording for the cuDNN and CUDA that it needs."""
+_FIRST_WITHOUT_MINOR = 11
+"""First CUDA major whose libraries work for all its minors."""
+_CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
+"""Packages of conda-forge that bring a CUDA build of a framework."""
+_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "cudnn_of_symbol", "glibc_from", "gxx")
+"""Fields that the words of a line fill."""
+_NAMES, _NEXT = "names-of-another-release", 3
+"""Symptom of a name that another release has, and its distance from the call that asks for it."""
+_FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
+_INSTALLER = "conda"
+"""Prints messages about frameworks, but is not one."""
+OTHER = "other-program"
+"""Feature of a program that is not a framework of the tables: plans do not apply to it."""
+
+
+class RemedyFields:
+    """Fields and features of the findings of one case."""
+
+    def __init__(self, case: Case, stack: KnownStack, *, is_windows: bool) -> None:
+        self.case, self.book, self.stack, self.is_windows = case, case.book, stack, is_windows
+        self.done = installation(case.matches, case.book)
+        """The command that installed packages, as far as the log shows it."""
+
+    def features(self, matches: Sequence[Match], values: Mapping[str, str]) -> set[str]:
+        """Features of a finding's lines beyond its cause."""
+        found = self._of_lines(matches) | set(machine_features(self.case, matches, is_named=values["framework"] != "FRAMEWORK"))
+        holds = {
+            "conda-named": values["framework"] in _CONDA,
+            "conda-torch": values["framework"] == "torch",
+            "python-found": bool({"line", "old_line"} & values.keys()),
+            "log-alone": self.case.facts is None,
+            "other-index": "other_index" in values,
+            "only-index": "only_index" in values,
+            "importer": "importer" in values,
+        }
+        return found | {feature for feature, is_held in holds.items() if is_held}
+
+    def _of_lines(self, matches: Sequence[Match]) -> set[str]:
+        framework = self._of_traceback(matches)
+        named = [framework] if framework else [name for name, _ in self.stack.frameworks]
+        found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name in named}
+        # The subject of the strongest line may have its own remedies.
+        found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
+        found |= {match.symptom.framework for match in matches if match.symptom.framework}
+        found |= {value for match in matches for value in self._clues("feature", match)}
+        libraries = list(missing(matches))
+        if any(library.family in ("cudnn", "cuda") for library in libraries):
+            found.add("cuda-library")
+        wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
+        found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
+        wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        wanted += [int(value) for match in matches for value in self._clues("cudnn_of_symbol", match)]
+        if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
+            found.add("no-cudnn-wheel")
+        nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
+        is_located = any(map(listed_in, matches)) or any(place_of(library, self.case.facts, self.book) for library in libraries)
+        if (nameless or "no-cudnn-wheel" in found) and not is_located:
+            found.add("not-in-wheels")
+        if self.stack.pip and not self.stack.nccl_wheels()[1:]:
+            found.add("one-nccl")
+        if any(match.symptom.id == "context-cuda-conda" for match in self.case.matches):
+            found.add("conda-cuda")
+        if is_of_system(matches, self.case.facts):
+            found.add("other-system")
+        found |= self._package_features(matches)
+        if within(">=2", self.stack.pip.get("numpy")):
+            found.add("numpy-too-new")
+        if self.is_of_another(matches):
+            found.add(OTHER)
+        if any("built" in match.fields for match in matches):
+            found.discard("versions-untold")
+        return found | set(version_features(matches, self.stack.majors, self.stack.python))
+
+    def _package_features(self, matches: Sequence[Match]) -> set[str]:
+        """Features of the install command, and of the packages of PyTorch that a finding concerns."""
+        name = self._extension(matches)
+        holds = {
+            self.done.feature: self.done.feature is not None,
+            "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
+            "file-of-extension": is_file_of_extension(matches, self.book),
+            "extension-named": bool(name),
+            "mmcv": name == "mmcv",
+            "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
+        }
+        torch = torch_version(matches, self.stack.frameworks)
+        pair = pair_command(torch, self.case, self.stack.python, is_windows=self.is_windows)
+        is_pair = self.case.facts is None and is_of_pair(matches)
+        holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None, "torch-pair-done": is_pair and pair is not None}
+        return {feature for feature, is_held in holds.items() if feature is not None and is_held}
+
+    def _clues(self, tells: str, match: Match) -> Iterator[str]:
+        """Values that the clues of the tables read in one message."""
+        for clue in self.book.clues():
+            if clue.tells != tells or (clue.symptoms and match.symptom.id not in clue.symptoms):
+                continue
+            if clue.field is None:
+                folded = match.text.casefold()
+                yield from (value for word, value in clue.values.items() if word in folded or word == "*")
+            elif clue.field in match.fields:
+                text = str(match.fields[clue.field]).casefold()
+                yield from (value for word, value in clue.values.items() if word in (text, "*"))
+
+    def _of_traceback(self, matches: Sequence[Match]) -> str | None:
+        """Framework of the last frame in the traceback before a finding."""
+        named = [value for frame in self._frames(matches) for value in self._clues("traceback", frame)]
+        return named[-1] if named else None
+
+    def _frames(self, matches: Iterable[Match]) -> Sequence[Match]:
+        """Traceback lines before a finding, in order; all of them if there are none."""
+        line = max((match.line for match in matches), default=0)
+        return sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
+
+    def _importer(self, matches: Sequence[Match]) -> str | None:
+        """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
+        asked = next((match for match in matches[:1] if match.symptom.id == _NAMES), None)
+        calls = (frame for frame in self.case.frames if "-packages" in frame.text)
+        near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
+        name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""
+        is_of_framework = known_framework(name, self.book) is not None or any(name.startswith(each) for each in _FAMILIES)
+        return shlex.quote(name) if name and not is_of_framework else None
+
+    def is_of_another(self, matches: Sequence[Match]) -> bool:
+        """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
+        printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
+        named = self._of_traceback(matches) or next(printed_by, None)
+        return named is not None and self.book.framework_of(named) is None and known_framework(named, self.book) is None
+
+    def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
+        """Known fields of commands and texts."""
+        values: dict[str, str] = {"python": self.stack.python}
+        for match in matches:
+            for name, value in match.fields.items():
+                values.setdefault(name, str(getattr(value, "file", value)))
+        wanted = [
+            match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
+        ]
+        built = max(wanted[:2], default=None)
+        if built is not None:
+            values["exact"] = ".".join(map(str, built.parts[:3]))
+            values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
+        values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
+        values["glibc_from"] = ""
+        values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
+        values |= system_values(self.case, is_windows=self.is_windows)
+        importer = self._importer(matches)
+        if importer is not None:
+            values["importer"] = importer
+        values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
+        values["image"] = image_of(self.case.matches)
+        values |= machine_values(self.case, matches)
+        architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
+        values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
+        # Fields of a message take precedence over derived ones.
+        values = self.stack.library_values(matches) | values
+        if "needs" in values:
+            values.setdefault("package", values["needs"])
+        values.pop("extension", None)
+        values |= self._extension_values(matches) | self.stack.nccl_values()
+        for name in ("package", "requirement", "key"):
+            if name in values:
+                values[name] = shlex.quote(values[name])
+        values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
+        values |= pip_values(matches, self.case.facts, self.book, self.done)
+        values["install"] = self.done.command(self.stack.python)
+        values |= apt_values(matches, self.case.facts, self.book)
+        if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
+            values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
+        toolkit = self.stack.toolkit()
+        if toolkit is not None:
+            values["toolkit"] = toolkit
+        values |= self._target_values(finding.cause, matches)
+        packages = _CONDA.get(values["framework"])
+        values |= {"conda_packages": packages} if packages is not None else {}
+        return values | self._cuda_values(finding.cause, matches, values)
+
+    def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
+        """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
+        moves = self.book.causes()[cause].version
+        targets = self._targets(cause, matches, free=moves != "kept")
+        same = self._targets(cause, matches, free=False) if moves == "kept if possible" else targets
+        options = " ".join(f"-f {shlex.quote(target)}" for target in targets) or "-f FRAMEWORK"
+        return {
+            "targets": options,
+            "same_targets": " ".join(f"-f {shlex.quote(target)}" for target in same) or options,
+            "framework": targets[0].split("=")[0] if targets else "FRAMEWORK",
+        }
+
+    def _cuda_values(self, cause: str, matches: Sequence[Match], values: Mapping[str, str]) -> dict[str, str]:
+        """Fields for the CUDA and cuDNN that the program needs: as the messages name them, else those of the known build."""
+        framework = self.book.framework_of(values["framework"])
+        builds = [build for build in self.case.context.builds if framework and self.book.framework_of(build.package) == framework]
+        asked = next((hit[1] for match in matches for hit in _WANTED_CUDA.finditer(match.text)), None)
+        named = cuda_named(missing(matches)) or asked or (str(max(self.stack.majors)) if len(self.stack.majors) == 1 else None)
+        if named is None and builds and builds[0].cuda is not None:
+            named = builds[0].cuda.line if builds[0].cuda.major < _FIRST_WITHOUT_MINOR else str(builds[0].cuda.major)
+        major = values.get("major") or next((hit[1] for match in matches for hit in _WANTED.finditer(match.text)), None)
+        part = library_of(values.get("part", ""))
+        if major is None and part is not None and part.family == "cudnn" and part.major is not None:
+            major = str(part.major)
+        if major is None and builds and builds[0].cudnn is not None:
+            major = str(builds[0].cudnn.major)
+        cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
+        cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
+        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
+        found["to_driver"] = self._driver_wanted(cause, matches, builds[0].cuda if builds else None, named)
+        if "symbol_driver" in values:
+            found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
+        tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
+        found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
+        if self._needs_cudnn(framework, matches):
+            found["the_libraries"] = f"{cuda} and {cudnn}"
+        if named is not None:
+            found["cuda_named"] = named
+            beside = cudnn_beside(framework, named, self.book) if framework else None
+            found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
+        return found
+
+    def _release_values(self, framework: str | None, matches: Iterable[Match]) -> dict[str, str]:
+        """The newest release of the framework, no newer than 1.x, that was built for the cuDNN that is loaded."""
+        loaded = next((match.fields["found"] for match in matches if isinstance(match.fields.get("found"), CudnnVersion)), None)
+        rows = self.book.framework(framework).builds if framework == "tensorflow" and loaded is not None else ()
+        fitting = [row for row in rows if row.version.startswith("1.") and row.cudnn is not None and loaded and loaded.serves(row.cudnn)]
+        if not fitting:
+            return {}
+        newest = max(fitting, key=lambda row: tuple(int(part) for part in re.findall(r"\d+", row.version)))
+        return {"for_found": f"{newest.package}=={newest.version}"}
+
+    def _last_of(self, major: str) -> str:
+        """Wording for the last release of a cuDNN major that gets no more; empty for the newest major."""
+        versions = [build.version for build in self.book.cudnn_builds()]
+        own = [version for version in versions if str(version.major) == major]
+        return f" ({'.'.join(map(str, max(own).parts[:3]))} is its last release)" if own and max(own).major < max(versions).major else ""
+
+    def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
+        """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
+        asked = cuda_wanted(matches)
+        cuda = asked or built or (CudaVersion(named) if named else None)
+        if cuda is None:
+            return ""
+        # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
+        of_release = self.book.toolkit_driver(cuda) if "." in str(cuda) else None
+        oldest = of_release if cause == "ptx_too_new" or asked else self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)
+        current = driver_of(self.case)
+        if oldest is None or (current is not None and current >= oldest):
+            return ""
+        # The releases of a branch have other numbers on Windows.
+        is_windows = bool(self.case.features & {"windows", "wsl"})
+        return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
+
+    def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
+        """True if the finding's lines name cuDNN, or builds of the framework were made with it."""
+        builds = self.book.framework(framework).builds if framework is not None else ()
+        return any(library.family == "cudnn" for library in missing(matches)) or any(build.cudnn is not None for build in builds)
+
+    def _extension(self, matches: Iterable[Match]) -> str:
+        """The PyTorch extension that the messages name, else the last one in the traceback; empty if none is known."""
+        told = [value for match in matches for value in self._clues("extension_name", match)]
+        frames = (value for frame in self._frames(matches) for value in self._clues("extension_name", frame))
+        return told[0] if told else next(iter(list(frames)[-1:]), "")
+
+    def _extension_values(self, matches: Sequence[Match]) -> dict[str, str]:
+        """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
+        name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
+        values = {"extension_told": shlex.quote(name)} if name else {}
+        version = self.stack.pip.get(name)
+        if version is not None and is_version(version):
+            values |= {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
+        if name and torch is not None and (release := release_for(name, torch, self.book)) is not None:
+            values["extension_release"] = release
+        if (pair := pair_command(torch, self.case, self.stack.python, is_windows=self.is_windows)) is not None:
+            values["torch_pair"] = pair
+        return values
+
+    def _targets(self, cause: str, matches: Sequence[Match], *, free: bool) -> list[str]:
+        """Frameworks to plan for: those that the messages name, else installed ones or those in the log.
+
+        `free`: in any version, else in the known one.
+        """
+        if self.is_of_another(matches):
+            return []
+        frameworks = self.stack.frameworks
+        versions = {framework: version for name, version in reversed(frameworks) if (framework := self.book.framework_of(name))}
+        named = [*(match.symptom.framework for match in matches), self._of_traceback(matches)]
+        asked = [framework for name in named if (framework := known_framework(name, self.book))]
+        lines = {match.line for match in matches}
+        beside = (match for match in self.case.matches if match.line in lines)  # which show more of a long line
+        guess = [value for match in (*matches, *beside) for value in self._clues("framework", match)][:1]
+        chosen = (
+            self._meant(cause, matches, [name for name in guess if name in versions]) or list(dict.fromkeys((*asked, *versions))) or guess
+        )
+        out = []
+        for framework in chosen[:4]:
+            package = next((name for name, _ in frameworks if self.book.framework_of(name) == framework), framework)
+            plain = framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
+            version = versions.get(framework)
+            out.append(f"{plain}=={version.partition('+')[0]}" if version and not free else plain)
+        return out
+
+    def _meant(self, cause: str, matches: Sequence[Match], guess: list[str]) -> list[str]:
+        """The framework that a finding about packages concerns, if known; others are not involved."""
+        if cause == "framework_pkg_mismatch":
+            return guess
+        wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
+        framework = self.book.framework_of(wanted.name) if wanted is not None else None
+        return [framework] if framework is not None else []
+
+
+def known_framework(name: str | None, book: Book) -> str | None:
+    """The framework of the tables with that name; None if there is none."""
+    try:
+        return book.framework(name).name if name else None
+    except KeyError:
+        return None

@@ -1,0 +1,214 @@
+"""A failure of unknown cause: the lines that say why the run ended, what kind of failure it is, and what its remedies need to know."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from cudnn_resolve.diagnosis.model import Evidence, Finding, Match
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cudnn_resolve.diagnosis.match import Reader
+    from cudnn_resolve.matrix.symptom import Cause, Clue
+
+_UNKNOWN = 0.5
+_SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
+"""Words of a failure, and the part of the stack that they mention."""
+_MOST = 3
+_FAR = 60
+"""Lines after which a call of a traceback belongs to another error."""
+_SHOWN = 300
+_HEAD = r"^\s{0,8}(?:\[rank ?\d{1,5}\](?:\[[^\]]{0,30}\])?:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|[\w./-]{1,60} {0,20}\|) {0,4}"
+"""Writer before the message of a line."""
+_EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
+_OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"
+_NATIVE = (
+    r"(?i)\(core dumped\)|segmentation fault|^Aborted\b|terminate called|^Fatal Python error|^LLVM ERROR|access violation"
+    r"|\bsignal (?:6|11)\b|\bSIG(?:SEGV|ABRT)\b|0xC0000005|-1073741819|\b(?:code|status)[ :=]{1,3}(?:134|139|-6|-11)\b"
+)
+_BUILD = (
+    r"make(?:\[\d{1,2}\])?: \*\*\* |ninja: build stopped|^nvcc fatal|Failed (?:building wheel|to build)|^\s{0,8}CMake Error"
+    r"|fatal error [A-Z]{1,4}\d{4}:|compilation terminated|Could not build wheels|Error (?:compiling objects|building extension)"
+    r"|errors? detected in the compilation|CMake build failed|subprocess-exited|\['ninja'"
+)
+_OF_CUDA = r"(?i)nvcc|\.cuh?\b|cuda"
+_PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](?P<package>[A-Za-z_]\w{0,60})(?:[\\/]|\.py\b)")
+_STANDARD = re.compile(
+    r"[\\/]lib(?:64)?[\\/]python\d\.\d{1,2}[\\/](?!site-packages|dist-packages)|<frozen |[\\/]Lib[\\/](?!site-packages)[\w\\/]{1,80}\.py"
+)
+_MODULE = re.compile(
+    r"No module named '?(?P<missing>[A-Za-z_]\w{0,60})(?P<part>\.[\w.]{1,100})?'?"
+    r"|cannot import name '?[\w.]{1,80}'? from (?:partially initialized module )?'(?P<origin>[A-Za-z_]\w{0,60})[\w.]{0,100}'"
+    r"(?P<unlocated> \(unknown location\))?"
+    r"|module '(?P<owner>[A-Za-z_]\w{0,60})[\w.]{0,100}' has no attribute"
+)
+_FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "paddle", "mxnet", "cupy", "numpy", "nvidia", "onnxruntime")
+"""Beginnings of names that only a plan may change."""
+_PLAIN_NAME = re.compile(r"[\w./\\~-]{1,200}")
+
+
+class Unknown(Struct, frozen=True, kw_only=True):
+    """A failure of unknown cause."""
+
+    finding: Finding
+    features: frozenset[str] = frozenset()
+    """Its kind, and what the log shows of it."""
+    values: Mapping[str, str] = MappingProxyType({})
+    """Fields of its remedies."""
+
+
+def mentioned_in(text: str) -> str:
+    """Parts of the GPU stack that a line mentions."""
+    low = text.casefold()
+    return " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
+
+
+def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[Clue]) -> Unknown:
+    """The failure that ended a run, with the lines that say why.
+
+    `died`: the line at which the run ended, which may only pass on what failed before.
+    """
+    shown = _telling(died, reader)
+    last = shown[-1]
+    text = re.sub(_HEAD, "", _text(last, reader))
+    kind = _kind(died, shown, text, reader)
+    frames = _frames(reader, last.line)
+    packages = _packages(text, frames)
+    values, features = _of_python(text, frames, packages, clues) if kind == "python-failure" else ({}, set())
+    built = next((match.fields["built"] for match in (*reader.matches.get("context-built", ()),)), None)
+    if kind == "build-failure":
+        features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
+        if built:
+            values["built_package"] = shlex.quote(built)
+        else:
+            features.add("build-unnamed")
+    script = next((file for file, _, scope in frames if scope == "<module>" and _is_own(file)), None)
+    values["program"] = shlex.quote(script) if script and _PLAIN_NAME.fullmatch(script) else "PROGRAM"
+    if any("python2" in file for file, _, _ in frames):
+        features.add("python-2")
+    return Unknown(
+        finding=Finding(
+            cause=cause.id,
+            severity=cause.severity,
+            summary=_summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and _is_own(frames[-1][0])),
+            evidence=tuple(Evidence(source="log", line=match.line, text=_text(match, reader)) for match in shown),
+            confidence=_UNKNOWN,
+        ),
+        features=frozenset({kind, *features}),
+        values=values,
+    )
+
+
+def _summary(kind: str, text: str, line: int, packages: Sequence[str], lines: int, *, is_own: bool) -> str:
+    """What is known of the failure, in one sentence."""
+    if kind == "python-failure":
+        where = " in the program's own code" if is_own else f" that concerns {packages[0]}" if packages else ""
+        return f"not recognised, and by its wording not a failure of the GPU stack: an error of Python code (line {line}){where}"
+    if kind == "passed-on":
+        return f"not recognised: line {line} only says that something before it failed, which this log does not show"
+    if kind == "build-failure":
+        return f"not recognised: a build failed, and line {line} is its first error"
+    if kind == "crash":
+        return f"not recognised: the program crashed in native code (line {line}), and the log does not say in which library"
+    mentioned = mentioned_in(text)
+    if mentioned:
+        return f"not recognised: the failure (line {line}) mentions {mentioned} in unknown wording"
+    return f"not recognised: the log shows a failure (line {line}), and none of its {lines} lines tells a cause that is known here"
+
+
+def _telling(died: Match, reader: Reader) -> list[Match]:
+    """The lines that say why a run ended, the most telling one last: `died` itself, unless it only passes on an earlier failure."""
+    passing = {match.line for match in _all(reader, "context-passed-on")}
+    if died.line not in passing and not re.search(_BUILD, died.text):
+        return [died]
+    before = [match for match in _all(reader, "context-died") if match.line < died.line and match.line not in passing]
+    compiler = [match for match in _all(reader, "context-compiler-error") if match.line not in passing]
+    named = [match for match in before if "last" in match.fields and not re.search(_BUILD, match.text)]
+    if compiler and (re.search(_BUILD, died.text) or not named):
+        return [compiler[0]]
+    # Ranks fail one after the other: what came first is the cause.
+    return [(named or before or [died])[-1]]
+
+
+def _kind(died: Match, shown: Sequence[Match], text: str, reader: Reader) -> str:
+    """The kind of a failure, as a feature of remedies."""
+    if shown[-1].symptom.id == "context-compiler-error" or re.search(_BUILD, died.text):
+        return "build-failure"
+    if re.search(_NATIVE, text):
+        return "crash"
+    if text.startswith("E: "):
+        return "apt-failure"
+    if shown == [died] and any(match.line == died.line for match in _all(reader, "context-passed-on")):
+        return "passed-on"
+    if re.match(_EXCEPTION, text) and not re.search(_OF_GPU, text):
+        return "python-failure"
+    return "plain-failure"
+
+
+def _text(match: Match, reader: Reader) -> str:
+    """A line, with the next one if its message only starts there."""
+    if match.shown.endswith(":"):
+        detail = next((other for other in _all(reader, "context-detail") if other.line == match.line), None)
+        if detail is not None and len(detail.text) > len(match.shown):
+            return detail.text[:_SHOWN]
+    return match.shown
+
+
+def _all(reader: Reader, name: str) -> list[Match]:
+    """Kept matches of a symptom, one per line, in the order of the log."""
+    every = {match.line: match for match in (*reader.matches.get(name, ()), *reader.latest.get(name, ()))}
+    return [every[line] for line in sorted(every)]
+
+
+def _frames(reader: Reader, line: int) -> list[tuple[str, str, str]]:
+    """File, line and function of the calls before an error, the innermost last."""
+    near = [match for match in _all(reader, "context-frame") if line - _FAR < match.line < line]
+    return [(match.fields["file"], match.fields.get("at", ""), match.fields.get("scope", "")) for match in near]
+
+
+def _is_own(file: str) -> bool:
+    return not _PACKAGE.search(file) and not _STANDARD.search(file) and not file.startswith("<")
+
+
+def _packages(text: str, frames: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Packages that an error concerns: the one that its message names, then those whose code raised it, the innermost first."""
+    found = _MODULE.search(text)
+    named = [found["missing"] if found["part"] else found["origin"] or found["owner"]] if found else []
+    raised = [hit["package"] for file, _, _ in reversed(frames) if (hit := _PACKAGE.search(file))]
+    return [name for name in dict.fromkeys((*named, *raised)) if name][:_MOST]
+
+
+def _of_python(
+    text: str, frames: Sequence[tuple[str, str, str]], packages: Sequence[str], clues: Iterable[Clue]
+) -> tuple[dict[str, str], set[str]]:
+    """Fields and features for the remedies of an error of Python code."""
+    names = next((clue.values for clue in clues if clue.tells == "distribution"), {})
+    values: dict[str, str] = {}
+    features: set[str] = set()
+    found = _MODULE.search(text)
+    if found and found["missing"] and not found["part"]:
+        features.add("module-missing")
+        values["distribution"] = names.get(found["missing"].casefold(), found["missing"])
+    elif packages:
+        values["packages"] = " ".join(dict.fromkeys(names.get(name.casefold(), name) for name in packages))
+        features.add("package-raised")
+    pair = packages[:2] if found and found["origin"] and not found["unlocated"] else []
+    if len(pair) > 1 and not any(name.startswith(_FRAMEWORKS) for name in pair):
+        features.add("import-name")
+        values["import_pair"] = " ".join(names.get(name.casefold(), name) for name in pair)
+    if found and found["unlocated"]:
+        features.add("import-unlocated")
+        values["module"] = found["origin"]
+    own = [(file, at) for file, at, _ in frames if at and _is_own(file)]
+    if own and "module-missing" not in features:
+        values["own_file"], values["own_at"] = own[-1]
+    if not features and not own:
+        features.add("calls-untold")
+    return values, features

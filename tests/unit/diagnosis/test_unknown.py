@@ -1,0 +1,205 @@
+"""Failures of no known cause: the line that says why, the kind of failure, and the steps of that kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged, loud
+
+SITE = "/home/me/env/lib/python3.10/site-packages"
+
+
+def steps(log: str) -> list[str]:
+    """Texts and commands of the first finding's remedies."""
+    return [part for remedy in judged(log).findings[0].remedy for part in (remedy.text, remedy.command) if part]
+
+
+def quoted(log: str) -> list[str]:
+    """Evidence of the first finding."""
+    return [evidence.text for evidence in judged(log).findings[0].evidence]
+
+
+def test_an_error_of_a_package_names_it_and_its_interpreter() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    run()\n'
+        f'  File "{SITE}/timm/layers.py", line 7, in run\n    x()\nTypeError: __init__() got an unexpected keyword argument foo\n'
+    )
+    finding = judged(log).findings[0]
+    assert finding.cause == "unrecognised"
+    assert "not a failure of the GPU stack" in finding.summary
+    assert "timm" in finding.summary
+    assert "/home/me/env/bin/python -m pip show timm" in steps(log)
+    assert any("line 3 of train.py" in step for step in steps(log))
+    assert not any(word in step for step in steps(log) for word in ("LD_DEBUG", "NCCL", "cudnn-resolve"))
+
+
+def test_a_rank_before_the_message_changes_nothing() -> None:
+    log = f"[rank0]:   File \"{SITE}/datasets/load.py\", line 7, in load\n[rank0]:     raise x\n[rank0]: KeyError: 'train'\n"
+    wrapper = (
+        f'  File "{SITE}/torch/distributed/launcher/api.py", line 264, in launch_agent\n    raise ChildFailedError(\n'
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    )
+    assert quoted(log + wrapper) == ["[rank0]: KeyError: 'train'"]
+    assert "/home/me/env/bin/python -m pip show datasets" in steps(log + wrapper)
+
+
+def test_a_notebook_gets_commands_of_a_notebook() -> None:
+    log = (
+        "<ipython-input-4-2da0ffaf5447> in <module>()\n/usr/local/lib/python3.6/dist-packages/jax/core.py in __getattr__(self, name)\n"
+        "    365 x\nAttributeError: 'A' object has no attribute 'b'\n"
+    )
+    assert "%pip show jax" in steps(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        ("ModuleNotFoundError: No module named 'cv2'\n", "python -m pip install opencv-python"),
+        ("ModuleNotFoundError: No module named 'einops'\n", "python -m pip install einops"),
+        (
+            "ImportError: cannot import name 'metrics' from 'fairseq' (unknown location)\n",
+            "python -c 'import fairseq; print(fairseq.__path__)'",
+        ),
+    ],
+)
+def test_a_failed_import_says_what_to_install_or_where_it_was_found(log: str, command: str) -> None:
+    assert command in steps(log)
+
+
+def test_a_name_that_one_package_asks_of_another_upgrades_both_unless_one_is_a_framework() -> None:
+    call = f'  File "{SITE}/peft/peft_model.py", line 37, in <module>\n    from x import y\n'
+    error = "ImportError: cannot import name 'EncoderDecoderCache' from '{}' ({}/x/__init__.py)\n"
+    assert "/home/me/env/bin/python -m pip install -U transformers peft" in steps(call + error.format("transformers", SITE))
+    assert not any("install -U" in step for step in steps(call + error.format("numpy_ext", SITE)))
+
+
+def test_an_error_without_calls_asks_for_them() -> None:
+    assert any("whole traceback" in step for step in steps("TypeError: F.__init__() takes 1 positional argument but 2 were given\n"))
+
+
+@pytest.mark.parametrize("end", ["ninja: build stopped: subcommand failed.\n", "make: *** [all] Error 2\n"])
+def test_the_first_error_of_a_build_is_quoted(end: str) -> None:
+    log = 'nvcc -c a.cu\na.cu(12): error: namespace "at" has no member "f"\na.cu(13): error: expected a ";"\n'
+    assert quoted(log + end) == ['a.cu(12): error: namespace "at" has no member "f"']
+    assert "nvcc --version && gcc --version" in steps(log + end)
+
+
+def test_a_build_of_a_package_is_told_of_its_wheel() -> None:
+    log = "  gcc: error: maskApi.c: No such file or directory\n  ERROR: Failed building wheel for mmpycocotools\n"
+    assert quoted(log) == ["gcc: error: maskApi.c: No such file or directory"]
+    assert steps(log)[1] == "python -m pip install --only-binary=:all: mmpycocotools"
+    assert not any("nvcc" in step for step in steps(log))  # nothing of CUDA is compiled
+
+
+def test_a_crash_asks_for_the_call_and_the_libraries() -> None:
+    log = '  File "run.py", line 2, in <module>\nSegmentation fault (core dumped)\n'
+    assert "python -X faulthandler run.py" in steps(log)
+    assert any("LD_DEBUG" in step for step in steps(log))
+    assert not any("LD_DEBUG" in step for step in steps("C:\\x\\a.py\nWindows fatal exception: access violation\n"))
+
+
+def test_a_line_that_only_passes_on_a_failure_is_named_as_such() -> None:
+    log = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+    assert "something before it failed" in judged(log).findings[0].summary
+
+
+def test_a_message_that_starts_on_the_next_line_is_quoted_whole() -> None:
+    log = (
+        "RuntimeError: Failed to import transformers.models.bert because of the following error (look up to see its traceback):\n"
+        "No module named 'foo.bar'\n"
+    )
+    assert quoted(log)[0].endswith("No module named 'foo.bar'")
+    assert "python -m pip show foo" in steps(log)
+
+
+def test_nothing_is_said_to_be_absent_that_was_not_looked_for() -> None:
+    summary = judged("step\nERROR: the run was lost\n").findings[0].summary
+    assert "no missing library" not in summary
+    assert "invisible" not in summary
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ('RuntimeError: Error(s) in loading state_dict for M:\n\tMissing key(s) in state_dict: "a.b".\n', "strict=False"),
+        ("RuntimeError: Error(s) in loading state_dict for M:\n\tsize mismatch for a: copying a param with shape x\n", "number of classes"),
+        ("_pickle.UnpicklingError: invalid load key, 'v'.\n", "git lfs pull"),
+        ("ValueError: Unknown layer: Attention\n", "custom_objects={'Attention': Attention}"),
+        ("ValueError: Unknown layer: Functional\n", "tensorflow>=2.3"),
+        ("[E] Watchdog caught collective operation timeout: WorkNCCL(x)\n", "first error before the timeout"),
+        ("RuntimeError: The server socket has failed to bind (errno: 98 - Address already in use).\n", "ss -ltnp"),
+        ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>\n", "HTTPS_PROXY"),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1)\n", "HF_TOKEN"),
+        ("RuntimeError: received 0 items of ancdata\n", "ulimit -n 65536"),
+        ("OSError: [Errno 28] No space left on device\n", "df -h"),
+        (
+            "[E] [c10d] The client socket has timed out after 60s while trying to connect to 192.0.0.1:1234\nRuntimeError: x\n",
+            "nc -vz 192.0.0.1 1234",
+        ),
+        ("ValueError: Shapes (None, 30) and (None, 9) are incompatible\n", "number of classes"),
+        ("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 1595 (packagekitd)\n", "ps -fp 1595"),
+        ("E: dpkg was interrupted, you must manually run 'sudo dpkg --configure -a' to correct the problem.\n", "sudo dpkg --configure -a"),
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n", "python -m pip cache purge"),
+        ("pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='h', port=443): Read timed out.\n", "--timeout 600"),
+        ("KeyError: 'ReDet is not in the models registry'\n", "custom_imports"),
+        ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\n", "num_workers=0"),
+        ("mpirun noticed that process rank 1 with PID 7 on node n exited on signal 9 (Killed).\n", "dmesg"),
+        ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n", "session_latest"),
+        ('a.cu(6): error: identifier "__hmax2" is undefined\nninja: build stopped: subcommand failed.\n', "nvcc --version"),
+    ],
+)
+def test_common_failures_outside_the_gpu_stack_have_their_steps(log: str, words: str) -> None:
+    assert loud(judged(log)) == ["unrecognised"]
+    assert any(words in step for step in steps(log))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  file /usr/bin/nvidia-modprobe conflicts between attempted installs of {one} and {other}",
+        "  Datei /usr/bin/nvidia-modprobe aus der Installation von {one} steht im Konflikt mit der Datei aus dem Paket {other}",
+    ],
+)
+def test_two_rpm_packages_with_one_file_are_named(line: str) -> None:
+    said = line.format(one="nvidia-modprobe-3:495.29.05-1.el8.x86_64", other="nvidia-modprobe-latest-3:495.29.05-1.el7.x86_64")
+    log = f"Transaction check error:\n{said}\n"
+    assert judged(log).findings[0].cause == "apt_conflict"
+    assert "yum repolist; repoquery --location nvidia-modprobe nvidia-modprobe-latest" in steps(log)
+
+
+def test_the_package_that_asks_for_a_name_of_another_release_is_upgraded() -> None:
+    call = f'  File "{SITE}/deepspeed/runtime/utils.py", line 18, in <module>\n    from torch._six import inf\n'
+    log = f"{call}ModuleNotFoundError: No module named 'torch._six'\n"
+    assert steps(log)[1:] == ["/home/me/env/bin/python -m pip install -U deepspeed"]
+
+
+def test_the_list_of_architectures_is_empty_without_a_gpu() -> None:
+    end = "-> 1606         arch_list[-1] += '+PTX'\nIndexError: list index out of range\n"
+    log = "No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'\n{}\n" + end
+    assert judged(log.format("from model import *")).findings[0].cause == "driver_not_loaded"
+    assert judged(log.format("/content/x.py")).findings[0].cause == "no_gpu_runtime"
+
+
+IGNORED = (
+    "Exception ignored in: <function WeakSet._remove at 0x10>\nTraceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/_weakrefset.py", line 39, in _remove\n    def x\nAttributeError: no attribute f_code\n'
+)
+
+
+def test_an_error_that_python_ignores_does_not_end_a_run() -> None:
+    assert not loud(judged(IGNORED))
+    assert loud(judged(f"{IGNORED}KeyError: 'train'\n")) == ["unrecognised"]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "W0903 20:13:19.043000 55763 torch/_inductor/utils.py:1436] [0/0] Not enough SMs to use max_autotune_gemm mode\n",
+        "WARNING | xformers | Triton is not available. This is just a warning: No module named 'triton'\n",
+        "[W reducer.cpp:1303] Warning: find_unused_parameters=True was specified in DDP constructor (function operator())\n",
+        "OSError: [Errno 98] Address already in use\nTrying port 7861\nINFO:     Application startup complete.\n",
+        "WARNING: Retrying after connection broken by 'ConnectTimeoutError'\nSuccessfully installed foo-1.0\n",
+    ],
+)
+def test_warnings_and_what_was_survived_stay_quiet(log: str) -> None:
+    assert not loud(judged(log))
