@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.derive_gpu import (
+    compare_driver_of_facts,
     compare_driver_parts,
     compare_reported_driver,
     consider_setting,
@@ -22,7 +23,7 @@ from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspect
 from cudnn_resolve.diagnosis.weigh import FINDING, strengthened
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
-from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.matrix.library import Library, library_of
 from cudnn_resolve.version import CudnnVersion
 
 _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so")
@@ -56,8 +57,11 @@ def derive(found: Suspects, case: Case) -> Suspects:
 def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     """Decide whether cuDNN is missing, outside the loader's path, or of another major, by what log and facts show of it."""
     absent = found.get("cudnn_missing")
-    libraries = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)] if absent else []
-    if absent is None or not libraries:
+    if absent is None:
+        return found
+    named = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)]
+    libraries = named or _wanted_by_framework(absent, case)
+    if not libraries:
         return found
     conclusion = _whereabouts(libraries, absent, case)
     if conclusion is None:
@@ -66,10 +70,24 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", [present.match for present in shown[:2]])
 
 
+def _is_looked_for(case: Case) -> bool:
+    """True if the facts list all copies of cuDNN."""
+    return case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
+
+
+def _wanted_by_framework(absent: Suspect, case: Case) -> list[Library]:
+    """The cuDNN library of the framework that finds none without naming it, for a comparison with the copies in the facts."""
+    frameworks = {case.book.framework_of(match.symptom.framework) for match in absent.matches if match.symptom.framework}
+    builds = [build for build in case.context.builds if build.cudnn is not None and case.book.framework_of(build.package) in frameworks]
+    majors = {build.cudnn.major for build in builds if build.cudnn is not None}
+    library = library_of(f"libcudnn.so.{max(majors)}") if len(majors) == 1 and _is_looked_for(case) else None
+    return [library] if library is not None else []
+
+
 def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple[str, float, str, list[Present]] | None:
     """Cause of a cuDNN that is not found, added weight, wording, and evidence."""
     lib, majors = libraries[0].file, {library.major for library in libraries if library.major is not None}
-    is_looked_for = case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
+    is_looked_for = _is_looked_for(case)
     if not majors and (is_looked_for or case.context.cudnn):
         return _unversioned(case)
     wanted = " or ".join(map(str, sorted(majors)))
@@ -77,9 +95,10 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     # A copy in a default directory was not there for the program of the log: see `contradictions`.
     same = [present for present in there if present.path is None or case.facts is None or not is_searched(present.path, case.facts)]
     other = [copy for copy in case.context.cudnn if copy.major not in majors]
+    # The facts list what wheels brought.
     brought = {
         build.cudnn.major: build.package
-        for build in case.context.builds
+        for build in (case.context.builds if not is_looked_for else ())
         if build.cudnn is not None and build.delivery in ("wheel", "bundled") and build.package not in _BARE
     }
     broken = next((present for present in there[:1] if present.broken and lib.startswith("libcudnn_")), None)
@@ -194,6 +213,26 @@ def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def _detect_single_copy(found: Suspects, case: Case) -> Suspects:
+    """PyTorch loads another cuDNN than it was built with, and the facts show no copy that would do: none is hidden by it."""
+    hidden = found.get("ld_path_shadowing")
+    fields = ("built", "found")
+    match = (
+        next((one for one in hidden.matches if all(isinstance(one.fields.get(name), CudnnVersion) for name in fields)), None)
+        if hidden
+        else None
+    )
+    copies = [copy for copy in case.context.cudnn if copy.match is None]
+    if hidden is None or match is None or not copies:
+        return found
+    built, loaded = match.fields["built"], match.fields["found"]
+    if any(copy.version is None or copy.version.serves(built) for copy in copies):
+        return found
+    cause = "cudnn_too_old_for_framework" if loaded.major == built.major else "cudnn_major_mismatch"
+    text = f"PyTorch was compiled with cuDNN {built} but loads {loaded}, and no copy on this machine is new enough"
+    return strengthened({name: suspect for name, suspect in found.items() if suspect is not hidden}, cause, hidden, 2, text)
+
+
 def _widen_to_cuda(found: Suspects, _: Case) -> Suspects:
     """Other CUDA libraries are missing as well as cuDNN: CUDA as a whole is missing."""
     runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
@@ -298,7 +337,13 @@ def _check_jax_library(found: Suspects, case: Case) -> Suspects:
         return found
     component = match.fields["component"]
     brought = {row.library.lower() for name in pip if (row := case.book.component(name)) is not None}
-    if component.lower() in brought or or_none(facts.cuda_toolkits) != () or (or_none(facts.loader) or Loader()).ld_library_path:
+    toolkits = [toolkit for toolkit in or_none(facts.cuda_toolkits) or () if toolkit.source != "pip"]
+    if (
+        component.lower() in brought
+        or toolkits
+        or isinstance(facts.cuda_toolkits, Unknown)
+        or (or_none(facts.loader) or Loader()).ld_library_path
+    ):
         return found
     text = f"JAX cannot load {component}, and no installed wheel or toolkit contains it"
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not mix}, "cuda_runtime_missing", mix, 9, text)
@@ -371,6 +416,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _locate_cudnn,
     _explain_provider,
     _detect_shadowing,
+    _detect_single_copy,
     _widen_to_cuda,
     _find_listed,
     _blame_companion,
@@ -379,6 +425,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     compare_driver_parts,
     consider_setting,
     compare_reported_driver,
+    compare_driver_of_facts,
     decide_gpu_age,
     decide_ggml_age,
     _compare_loaded_parts,

@@ -115,6 +115,22 @@ def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def compare_driver_of_facts(found: Suspects, case: Case) -> Suspects:
+    """A program calls the driver too old that is new enough according to the facts: its container has no libcuda, so it got no GPU."""
+    old, facts = found.get("driver_too_old"), case.facts
+    driver, loader = (or_none(facts.driver), or_none(facts.loader)) if facts is not None else (None, None)
+    cudas = [build.cuda for build in case.context.builds if build.cuda is not None]
+    if old is None or driver is None or driver.version is None or loader is None or not cudas or "docker" not in case.features:
+        return found
+    least = [case.book.floor(cuda.major) or case.book.toolkit_driver(cuda) for cuda in cudas]
+    version = DriverVersion(driver.version)
+    is_passed = any(path.rpartition("/")[2].startswith("libcuda.so") for path in loader.ldconfig)
+    if is_passed or any(one is None or version < one for one in least):
+        return found
+    text = f"driver {version} is new enough for these packages, but this container has no libcuda: it was started without the GPU"
+    return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "container_gpu_not_passed", old, 4, text)
+
+
 def _driver_in(match: Match) -> DriverVersion | None:
     """Return the driver version that a message shows."""
     return next((match.fields[name] for name in _DRIVER_FIELDS if name in match.fields), None)

@@ -65,8 +65,12 @@ def lacks_of(copy: CudnnCopy) -> tuple[str, ...]:
 
 
 def is_outer_alone(copy: CudnnCopy) -> bool:
-    """True for a libcudnn bundled by another package without its parts, which must come from elsewhere."""
-    return copy.parts == () and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn"))
+    """True for a libcudnn bundled by another package without its parts, which must come from elsewhere.
+
+    auditwheel, which bundles into `.libs`, renames libraries, so that parts are not found there by their own names.
+    """
+    is_without = copy.parts == () or (copy.parts is None and copy.complete is False and (copy.path or "").endswith(".libs"))
+    return is_without and copy.owner is not None and not copy.owner.startswith(("nvidia-cudnn", "libcudnn"))
 
 
 def missing_parts(copy: CudnnCopy, book: Book) -> tuple[str, ...] | None:
@@ -263,6 +267,12 @@ def suffix_of(package: str) -> str:
 
 
 def _site(facts: Facts) -> str | None:
+    """Directory of the packages: where NVIDIA's wheels are, else that of the interpreter."""
+    copies = [(copy.source, copy.path or "") for copy in or_none(facts.cudnn) or ()]
+    copies += [(toolkit.source, toolkit.path or "") for toolkit in or_none(facts.cuda_toolkits) or ()]
+    of_wheel = next((path for source, path in copies if source == "pip" and "/nvidia/" in path), None)
+    if of_wheel is not None:
+        return of_wheel.partition("/nvidia/")[0]
     prefix, version = facts.python.prefix, facts.python.version
     if not prefix or not version or prefix == "/usr":
         return None

@@ -69,7 +69,7 @@ def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evid
 
 def _whereabouts(machine: Inspection, major: int) -> tuple[str, str]:
     """Cause and explanation of a cuDNN major version that is not found; "" for both if cuDNN is unknown."""
-    same = [copy for copy in machine.cudnn if copy.soname == major]
+    same = [copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy)]
     unseen = next((copy for copy in same if not is_searched(copy.path, machine.facts)), None)
     other = next((copy for copy in machine.cudnn if copy.soname not in (None, major)), None)
     if unseen:

@@ -181,6 +181,53 @@ def _symbol_and_its_like() -> list[Given]:
     ]
 
 
+def _brought_and_its_like() -> list[Given]:
+    """The facts list the copies of cuDNN: what a release usually brings does not count beside them."""
+    part = "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file\n"
+    front = _copy("8.9.7", f"{SITE}/ctranslate2.libs") | {"complete": False, "owner": "ctranslate2", "problems": ["parts are missing"]}
+    unnamed = "CUDA backend failed to initialize: Unable to load cuDNN. Is it installed?\n"
+    jax: Tree = {"packages": {"pip": {"jax": "0.4.25", "jaxlib": "0.4.25+cuda12.cudnn89"}}}
+    older = "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against 8700 but linked against 8204\n"
+    conda = _copy("8.2.4", "/conda/envs/x/lib", "conda")
+    torch: Tree = {"packages": {"pip": {"torch": "2.0.1"}}}
+    return [
+        Given("cudnn_missing", ABSENT[0].format(major=8), torch),
+        Given("cudnn_missing", part, {"packages": {"pip": {"torch": "2.3.1+cpu", "ctranslate2": "4.4.0"}}, "cudnn": [front]}),
+        Given("cudnn_major_mismatch", unnamed, jax | {"cudnn": [_copy("9.0.0", f"{SITE}/nvidia/cudnn/lib")]}),
+        Given("cudnn_missing", unnamed, jax),
+        Given("cudnn_too_old_for_framework", older, torch | {"cudnn": [conda]}),
+        Given("ld_path_shadowing", older, torch | {"cudnn": [conda, _copy("8.7.0", f"{SITE}/torch/lib")]}),
+    ]
+
+
+def _wheels_and_their_like() -> list[Given]:
+    """Wheels in a directory of Debian's Python, and a component that none of them contains."""
+    debian: Tree = {
+        "python": {"version": "3.10.12", "path": "/usr/bin/python3", "prefix": "/usr"},
+        "cuda_toolkits": [{"version": "12.1", "path": "/usr/local/lib/python3.10/dist-packages/nvidia/cuda_runtime", "source": "pip"}],
+    }
+    nvrtc = "CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
+    sparse = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
+    wheels = {"jax": "0.6.1", "jax-cuda12-plugin": "0.6.1", "nvidia-cuda-runtime-cu12": "12.9.37", "nvidia-nvjitlink-cu12": "12.9.41"}
+    return [
+        Given("lib_not_on_path", nvrtc, debian | {"packages": {"pip": {"cupy-cuda12x": "13.0.0", "nvidia-cuda-nvrtc-cu12": "12.1.105"}}}),
+        Given("cuda_runtime_missing", nvrtc, debian | {"packages": {"pip": {"cupy-cuda12x": "13.0.0"}}}),
+        Given("cuda_runtime_missing", sparse, debian | {"packages": {"pip": wheels}}),
+        Given("nvjitlink_mix", sparse, debian | {"packages": {"pip": wheels | {"nvidia-cusparse-cu12": "12.5.9.5"}}}),
+    ]
+
+
+def _container_and_its_like() -> list[Given]:
+    """A driver that is new enough, in a container with and without its libraries."""
+    ort: Tree = {"packages": {"pip": {"onnxruntime-gpu": "1.11.1"}}, "container": {"kind": "docker"}}
+    bare: Tree = {"loader": {"ld_library_path": [], "ldconfig": ["/lib/x86_64-linux-gnu/libz.so.1"]}}
+    old: Tree = {"driver": {"version": "440.33", "kernel_module": "440.33"}}
+    return [
+        Given("container_gpu_not_passed", OLD_DRIVER[0], ort | bare),
+        Given("driver_too_old", OLD_DRIVER[0], ort | bare | old),
+    ]
+
+
 def _build_and_its_like() -> list[Given]:
     """A package without CUDA beside a framework that has it: what the log says of the one is not of the other."""
     log = (
@@ -205,6 +252,9 @@ CASES = [
     *_driver_and_its_like(),
     *_runtime_and_its_like(),
     *_symbol_and_its_like(),
+    *_brought_and_its_like(),
+    *_wheels_and_their_like(),
+    *_container_and_its_like(),
     *_build_and_its_like(),
     *_code_and_its_like(),
 ]
