@@ -171,11 +171,9 @@ def _written(messages: Sequence[str]) -> Iterator[int]:
     framed, block, closed = False, -1, True
     for at, message in enumerate(messages):
         indent = len(message) - len(message.lstrip())
-        is_within = (
-            block >= 0 and not _RAISED.match(message) and (not message.strip() or indent > block or (not closed and indent == block))
-        )
-        if is_within and not closed and indent == block and message.lstrip()[:1] in (")", "]", "}"):
-            closed = True
+        closes = not closed and indent == block and message.lstrip()[:1] in (")", "]", "}")
+        is_within = block >= 0 and not _RAISED.match(message) and (not message.strip() or indent > block or closes)
+        closed = closed or closes
         if not is_within:
             opened = _OPENED.match(message) if message[-1:] in _BRACKETS else None
             is_block = opened is not None or (":" in message and _BLOCK.match(message) is not None)
