@@ -62,9 +62,15 @@ def resend_dropped_signals() -> None:
         if number is None:
             previous(unraisable)
             return
-        timer = threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), number))  # the callback is over by then
-        timer.daemon = True
-        timer.start()
+        is_sent = False
+        while not is_sent:
+            timer = threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), number))  # mostly, the callback is over by then
+            timer.daemon = True
+            try:
+                timer.start()
+                is_sent = True
+            except (KeyboardInterrupt, InterruptError):  # the signal is back before this hook has ended, where it would be dropped again
+                continue
 
     sys.unraisablehook = hook
 
