@@ -240,7 +240,9 @@ def test_a_loss_in_a_running_training_is_no_failure() -> None:
 
 
 def test_a_node_that_does_not_answer_is_named() -> None:
-    connect = "n5:24:24 [6] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10.0.0.4<56849> returned 113(No route to host) errno 115\n"
+    connect = (
+        "n5:24:24 [6] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10.0.0.4<56849> returned 113(No route to host) errno 115\n"
+    )
     log = f'{connect}[TP14] Scheduler hit an exception: Traceback (most recent call last):\n  File "scheduler.py", line 18, in run\n    x\n'
     assert quoted(log) == [connect.strip()]
     assert "ping -c 3 10.0.0.4; nc -vz 10.0.0.4 56849" in steps(log)
@@ -254,5 +256,8 @@ def test_an_engine_of_another_tensorrt_names_both_releases() -> None:
 
 
 def test_a_jax_without_a_newer_name_is_called_older() -> None:
-    assert "older" in steps(f'  File "{SITE}/colabfold/batch.py", line 9, in main\n    x\nModuleNotFoundError: No module named \'jax.extend\'\n')[0]
+    assert (
+        "older"
+        in steps(f"  File \"{SITE}/colabfold/batch.py\", line 9, in main\n    x\nModuleNotFoundError: No module named 'jax.extend'\n")[0]
+    )
     assert "older" not in steps("ModuleNotFoundError: No module named 'jax.linear_util'\n")[0]
