@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -12,7 +11,8 @@ from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
-from cudnn_resolve.diagnosis.remedy import Remedies
+from cudnn_resolve.diagnosis.remedy import WEAK, Remedies
+from cudnn_resolve.diagnosis.remedy_machine import question
 from cudnn_resolve.diagnosis.unknown import Unknown, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
@@ -37,8 +37,6 @@ _IGNORED = "noise-exception-ignored"
 _AT_THE_END = 3
 """A line that only mentions an error ends the run if at most this many lines follow it."""
 _GUESSED = 0.3
-_LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep"
-"""Parts of commands that Windows does not have."""
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
@@ -234,13 +232,16 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
     cause = causes[findings[0].cause]
     if not cause.confused:
         return findings
-    question = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
+    text = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
     doctor = "`cudnn-resolve doctor LOG` on the machine itself"
-    if cause.decide and not ("windows" in case.features and "wsl" not in case.features and re.search(_LINUX_ONLY, cause.decide)):
-        question += f"; check with `{cause.decide}`" + ("" if case.facts is not None else f", or run {doctor}")
+    command = question(cause, case.features, windows="windows" in case.features and "wsl" not in case.features)
+    if command and case.facts is None and findings[0].confidence < WEAK:
+        text += "; the first step tells"
+    elif command:
+        text += f"; check with `{command}`" + ("" if case.facts is not None else f", or run {doctor}")
     elif case.facts is None:
-        question += f"; run {doctor} to decide"
-    return [replace(findings[0], undecided=question), *findings[1:]]
+        text += f"; run {doctor} to decide"
+    return [replace(findings[0], undecided=text), *findings[1:]]
 
 
 def _together(log: list[Finding], machine: list[Finding], root: Finding | None, case: Case) -> list[Finding]:

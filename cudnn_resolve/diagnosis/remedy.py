@@ -21,7 +21,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
-from cudnn_resolve.diagnosis.remedy_machine import in_shell
+from cudnn_resolve.diagnosis.remedy_machine import in_shell, question
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
@@ -47,6 +47,15 @@ _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"}
 _WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
 """Causes whose plan is a build for the GPU or driver in the log."""
+WEAK = 0.6
+"""Confidence below which a finding is a guess, so that nothing is changed before it is confirmed."""
+_ASKED = 2
+_CHANGES = r"\b(?:install|uninstall|apply|plan|rmmod|modprobe|reboot|restart|rm|rmdir|export|set|unset|purge|dkms|build)\b|%env|os\.environ"
+"""Commands that change something."""
+_OF_SYSTEM = (
+    r"(?i)\bsudo |\b(?:reboot|restart|replace a rented)\b|\b(?:install|update|upgrade)\b.{0,40}\bdriver\b|\bdriver\b.{0,20}\bupdated\b"
+)
+"""Steps that change the system, or interrupt everything that runs on it."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 
@@ -82,7 +91,8 @@ class Remedies:
             own = tuple(each for remedy in finding.remedy for each in self._adapted(remedy, tried=tried))
             every = {remedy.command or remedy.text: remedy for remedy in (*self._of(finding, tried=tried), *reversed(own))}
             rest = tuple(remedy for remedy in every.values() if remedy not in own)
-            out.append(replace(finding, remedy=_begun(tuple(self._possible((*own, *rest))))))
+            steps = tuple(self._possible((*own, *rest)))
+            out.append(replace(finding, remedy=_begun(self._careful(finding, steps))))
             tried = tried and finding.severity == "info"
         return out
 
@@ -90,6 +100,23 @@ class Remedies:
         """True for a note that is the best explanation of a log: a cause that the program has not survived."""
         is_known = finding.cause != "unrecognised" or (self.unknown is None and finding.confidence > FINDING / 100)
         return self.case.facts is None and finding.cause != "harmless" and is_known and finding.confidence >= FINDING / 100
+
+    def _careful(self, finding: Finding, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+        """The steps of a finding with little evidence: the question that decides comes first, then at most one change.
+
+        What changes the system, such as a driver or a restart, waits for the answer.
+        """
+        cause = self.book.causes()[finding.cause]
+        command = question(cause, self.case.features, windows=self.is_windows, python=self.stack.python)
+        if self.case.facts is not None or finding.confidence >= WEAK or command is None:
+            return steps
+        asks = [step for step in steps if step.command is not None and not re.search(_CHANGES, step.command)]
+        changes = [step for step in steps if step not in asks and not re.search(_OF_SYSTEM, f"{step.text} {step.command}")][:1]
+        if steps[:1] != tuple(asks[:1]) or not asks:
+            titles = [self.book.causes()[name].title for name in (finding.cause, *cause.confused[:2])]
+            asks = [Remedy(text=cause.answer or f"see which it is: {', or '.join(titles)}", command=command), *asks]
+            changes = [replace(step, text=f"if this is the cause: {re.sub('^or,? ', '', step.text)}") for step in changes]
+        return (*asks[:_ASKED], *changes)
 
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
         """Drop plans where none can be made; if nothing else is left, keep the first of them without its command."""

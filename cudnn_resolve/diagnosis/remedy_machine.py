@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, image_of
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import CudaVersion, DriverVersion
+
+if TYPE_CHECKING:
+    from cudnn_resolve.matrix.symptom import Cause
 
 _SIZE = r"(\d{1,6}(?:\.\d{1,4})?) ?([KMGT])i?B"
 _ASKED = rf"(?i)\b(?:allocate|allocating) (?:of )?(?:{_SIZE}|(\d{{4,16}})(?: ?bytes| \(|$))"
@@ -33,6 +37,10 @@ _CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
 _POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}[a-z0-9]):[/~]\S{0,80}[#$] ?")
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
+_LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
+"""Parts of commands that Windows does not have."""
+_INSIDE = frozenset({"docker", "hosted-notebook", "kubernetes", "singularity"})
+"""Features of a place that has no kernel log of its own."""
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
@@ -119,6 +127,22 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     if len(pairs) == 1:
         return f"%env {pairs[0][0]}={pairs[0][1]}"
     return "import os; os.environ.update(" + ", ".join(f"{name}='{value}'" for name, value in pairs) + ")"
+
+
+def question(cause: Cause, features: Collection[str], *, windows: bool, python: str = "python") -> str | None:
+    """The command that tells a cause from those that look alike, for the log's system; None if it has none."""
+    command = cause.decide
+    if windows:
+        command = cause.decide_windows or command
+        if command is not None and re.search(_LINUX_ONLY, command):
+            command = " & ".join(part for part in command.split("; ") if not re.search(_LINUX_ONLY, part))
+    elif command is not None and set(features) & _INSIDE:
+        command = "; ".join(part for part in command.split("; ") if not part.startswith("sudo "))
+    if not command:
+        return None
+    command = re.sub(r"\bpython (?=-)", lambda _: f"{python} ", command)
+    command += f" --python {python}" if command.startswith("cudnn-resolve ") and "/" in python else ""
+    return f"!{command}" if not windows and set(features) & {"hosted-notebook", "ipython-cell"} else command
 
 
 def _memory(lines: Iterable[str]) -> Iterator[str]:

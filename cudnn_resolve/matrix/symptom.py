@@ -75,6 +75,10 @@ class Cause(Row, frozen=True, kw_only=True):
     """Causes that look the same in a log."""
     decide: Text | None = None
     """Command that tells it apart from those."""
+    decide_windows: Text | None = None
+    """The same on Windows; without it, `decide` as far as Windows has its commands."""
+    answer: Text | None = None
+    """What that command shows, in words; the first step if the evidence is weak."""
     version: Literal["kept", "free", "kept if possible"] = "kept"
     """Framework versions that help: the installed one, any, or the installed one if another build or other libraries fix it."""
 

@@ -169,7 +169,10 @@ def test_the_provider_of_onnxruntime_is_mended_in_its_own_python() -> None:
         'FAIL : LoadLibrary failed with error 126 "" when trying to load '
         '"C:\\portable\\python_embeded\\Lib\\site-packages\\onnxruntime\\capi\\onnxruntime_providers_cuda.dll"\n'
     )
-    assert told(log)[0] == 'C:\\portable\\python_embeded\\python.exe -m pip install -U "onnxruntime-gpu[cuda,cudnn]"'
+    assert told(log) == [
+        "where /r C:\\ cudart64_*.dll cublas*.dll cudnn*.dll & path",
+        'C:\\portable\\python_embeded\\python.exe -m pip install -U "onnxruntime-gpu[cuda,cudnn]"',
+    ]
 
 
 def test_triton_uses_the_ptxas_of_a_toolkit() -> None:

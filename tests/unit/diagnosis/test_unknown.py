@@ -203,3 +203,66 @@ def test_an_error_that_python_ignores_does_not_end_a_run() -> None:
 )
 def test_warnings_and_what_was_survived_stay_quiet(log: str) -> None:
     assert not loud(judged(log))
+
+
+CUT = (
+    "Can not use cuDNN on context None: cannot compile with cuDNN. We got this error:\n"
+    "g++.exe: error: c:\\users\\mary: No such file or directory\n"
+    "g++.exe: error: major\\appdata\\local\\temp\\try_flags_x.c: No such file or directory\n"
+)
+
+
+def test_a_path_that_is_cut_at_a_space_is_not_a_missing_library() -> None:
+    finding = judged(CUT).findings[0]
+    assert (finding.cause, finding.severity) == ("unrecognised", "warning")
+    assert "mary" in finding.evidence[0].text
+    assert any('"TEMP=C:\\temp"' in step for step in steps(CUT))
+    assert not any("cudnn.h" in step for step in steps(CUT))
+    assert not any("TEMP" in step for step in steps("'C:\\Program' is not recognized as an internal or external command,\n"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FloatingPointError: Loss became infinite or NaN at iteration=12!",
+        "Loss is nan, stopping training",
+        "FloatingPointError: Minimum loss scale reached (0.0001).",
+        "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError: NaN loss during training.",
+    ],
+)
+def test_a_loss_that_is_no_number_is_a_matter_of_the_training(line: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "train_loop.py", line 239, in _detect_anomaly\n    x\n{line}\n'
+    assert any("learning rate" in step for step in steps(log))
+    assert not any("line 239" in step for step in steps(log))
+
+
+def test_a_loss_in_a_running_training_is_no_failure() -> None:
+    assert not loud(judged("step 10 loss=inf grad_scale 65536\nstep 20 loss=2.31 grad_scale 32768\nTraining done.\n"))
+
+
+def test_a_node_that_does_not_answer_is_named() -> None:
+    connect = (
+        "n5:24:24 [6] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10.0.0.4<56849> returned 113(No route to host) errno 115\n"
+    )
+    log = f'{connect}[TP14] Scheduler hit an exception: Traceback (most recent call last):\n  File "scheduler.py", line 18, in run\n    x\n'
+    assert quoted(log) == [connect.strip()]
+    assert "ping -c 3 10.0.0.4; nc -vz 10.0.0.4 56849" in steps(log)
+    gloo = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [10.1.0.2]:4321: Connection refused\n"
+    assert "ping -c 3 10.1.0.2; nc -vz 10.1.0.2 4321" in steps(gloo)
+    assert not loud(judged(connect.replace("errno 115", "; retrying") + "Training done.\n"))
+    retried = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [node1]:29500 (errno: 111 - Connection refused).\n"
+    assert not loud(judged(f"{retried}epoch 1 loss 0.3\n"))
+
+
+def test_an_engine_of_another_tensorrt_names_both_releases() -> None:
+    line = "6: The engine plan file is not compatible with this version of TensorRT, expecting library version 8.0.0 got 8.0.1\n"
+    assert all(release in steps(line)[0] for release in ("8.0.0", "8.0.1"))
+    assert not any("GPU" in step for step in steps(line))
+
+
+def test_a_jax_without_a_newer_name_is_called_older() -> None:
+    assert (
+        "older"
+        in steps(f"  File \"{SITE}/colabfold/batch.py\", line 9, in main\n    x\nModuleNotFoundError: No module named 'jax.extend'\n")[0]
+    )
+    assert "older" not in steps("ModuleNotFoundError: No module named 'jax.linear_util'\n")[0]
