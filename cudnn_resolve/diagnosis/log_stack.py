@@ -26,8 +26,11 @@ _LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/")
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """Folder names of Python for Windows, and of pip's user packages."""
 _WINDOWS = r"(?i)([A-Za-z]:[\\/][^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
-_VENV = r"(?i)(?:[\w.-]{1,30}[_.-])?\.?(?:v|virtual)-?env[\w.-]{0,20}"
-"""Usual names of virtual environments, whose interpreter is not where an installation or conda has it."""
+_OF_CONDA = r"(?i)\\(?:envs\\[^\\]+|installer_files\\env)$"
+_INSTALLED = r"(?i).*(?:python|conda|mamba|forge).*|py\d.*"
+"""Usual folders of installations on Windows, with `python.exe` in them as in conda's environments; others are virtual environments."""
+_VENV = r"(?i)(?:[\w-]{1,30}[_-])?(?:v|virtual)?-?env[\w.-]{0,20}"
+"""Names of virtual environments, also of those that contain `python`."""
 _TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
 _IMAGE = (
@@ -89,9 +92,11 @@ def interpreter(case: Case) -> str | None:
 
 
 def _of_windows(folder: str) -> str:
-    name = folder.rpartition("\\")
-    is_venv = re.fullmatch(_VENV, name[2]) is not None and not name[0].lower().endswith("\\envs")
-    return f"{folder}\\Scripts\\python.exe" if is_venv else f"{folder}\\python.exe"
+    name = folder.rpartition("\\")[2]
+    of_conda = re.search(_OF_CONDA, folder) is not None
+    is_named = name.startswith(".") or re.fullmatch(_VENV, name) is not None
+    is_installed = of_conda or (re.fullmatch(_INSTALLED, name) is not None and not is_named)
+    return f"{folder}\\python.exe" if is_installed else f"{folder}\\Scripts\\python.exe"
 
 
 def python_line(case: Case) -> PythonLine | None:

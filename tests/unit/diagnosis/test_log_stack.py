@@ -39,7 +39,12 @@ KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution o
         (r"C:\Python310\lib\site-packages\torch\__init__.py", r"C:\Python310\python.exe"),
         (r"c:\Python310\lib\site-packages\torch\__init__.py", r"c:\Python310\python.exe"),
         (r"D:\anaconda3\envs\env\lib\site-packages\torch\__init__.py", r"D:\anaconda3\envs\env\python.exe"),
-        (r"P:\AI\my venv\lib\site-packages\torch\__init__.py", r'"P:\AI\my venv\python.exe"'),
+        (r"P:\AI\my venv\lib\site-packages\torch\__init__.py", r'"P:\AI\my venv\Scripts\python.exe"'),
+        (r"D:\AI\app\.app\lib\site-packages\torch\__init__.py", r"D:\AI\app\.app\Scripts\python.exe"),
+        (r"D:\AI\app\python-env\Lib\site-packages\torch\__init__.py", r"D:\AI\app\python-env\Scripts\python.exe"),
+        (r"D:\webui\installer_files\env\lib\site-packages\torch\__init__.py", r"D:\webui\installer_files\env\python.exe"),
+        (r"D:\UI\python_embeded\Lib\site-packages\torch\__init__.py", r"D:\UI\python_embeded\python.exe"),
+        (r"C:\Users\me\Miniconda3\lib\site-packages\torch\__init__.py", r"C:\Users\me\Miniconda3\python.exe"),
         (r"P:\AI\kohya ss\venv\lib\site-packages\torch\__init__.py", r'"P:\AI\kohya ss\venv\Scripts\python.exe"'),
     ],
 )
@@ -212,7 +217,7 @@ def test_an_image_is_not_what_an_option_names() -> None:
 
 def test_a_folder_of_windows_that_a_shell_would_read_is_not_put_into_a_command() -> None:
     log = '  File "C:\\a{0}b\\lib\\site-packages\\numpy\\__init__.py", line 1, in <module>\nRuntimeError: Numpy is not available\n'
-    assert commands(log.format("_"))[0] == 'C:\\a_b\\python.exe -m pip install "numpy<2"'
+    assert commands(log.format("_"))[0] == 'C:\\a_b\\Scripts\\python.exe -m pip install "numpy<2"'
     for sign in "&;^%$`!":
         assert sign not in commands(log.format(f"{sign}calc{sign}"))[0]
 
