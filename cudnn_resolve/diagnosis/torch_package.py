@@ -21,10 +21,10 @@ def torch_version(matches: Iterable[Match], frameworks: Iterable[tuple[str, str]
     return found or next((version for name, version in frameworks if name == "torch"), None)
 
 
-def release_for(name: str, torch: str, book: Book) -> str | None:
+def release_for(name: str, torch: str, book: Book, relation: str = "==") -> str | None:
     """The newest release of a package that requires exactly that PyTorch, with the option for its index, as arguments of pip."""
     package = book.package(name)
-    wanted = re.compile(rf"torch=={re.escape(torch.partition('+')[0])}(?:\.0)?(?![\d.])")
+    wanted = re.compile(rf"torch{relation}{re.escape(torch.partition('+')[0])}(?:\.0)?(?![\d.])")
     made = [
         release.version
         for release in (package.releases if package is not None else ())
@@ -51,15 +51,26 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
     pip, others = f"{python} -m pip install --force-reinstall", "torchvision torchaudio"
     index = _index(torch, "torch", case.book) if torch is not None else None
-    if torch is not None and index is not None:
-        return f"{pip} {shlex.quote(f'torch=={torch}')} {others} --index-url {index}"
+    if torch is not None and (index is not None or "+" not in torch):
+        if (known := _companions(torch, case)) is not None:
+            return f"{pip} --no-deps {known}" + (f" --index-url {index}" if index else "")
+        return f"{pip} {shlex.quote(f'torch=={torch}')} {others}" + (f" --index-url {index}" if index else "")
     if is_windows:
         return None
     if "hosted-notebook" in case.features:
         return f"{pip} torch {others}"
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
-    shown = f"v=$({python} -c 'import torch; print(torch.__version__)')"
-    return f'{shown} && {pip} "torch==$v" {others} --index-url "{base}/${{v#*+}}"'
+    # A release from the default index may have no suffix.
+    shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'
+    return f"""{pip} {others} $({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
+
+
+def _companions(torch: str, case: Case) -> str | None:
+    """The releases of the companions in the log that belong to a PyTorch, as arguments of pip; None if one is not known."""
+    text = " ".join([match.text for match in (*case.matches, *case.frames)])
+    named = [name for name in ("torchvision", "torchaudio") if name in text]
+    found = [release_for(name, torch, case.book) or release_for(name, torch, case.book, ">=") for name in named]
+    return None if None in found else " ".join((release or "").partition(" ")[0] for release in found) or None
 
 
 def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:

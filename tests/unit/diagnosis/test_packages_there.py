@@ -23,7 +23,9 @@ def first(log: str) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("log", "command"),
     [
-        (NMS, '"torch==$v" torchvision torchaudio'),
+        (NMS, 'pip install --force-reinstall torchvision torchaudio $('),
+        ("torch 1.1.0\n" + NMS, "python -m pip install --force-reinstall --no-deps torchvision==0.3.0"),
+        ("torch 2.4.1+cu121\n" + NMS, f"pip install --force-reinstall --no-deps torchvision==0.19.1 --index-url {WHL}/cu121"),
         (
             "PyTorch 2.2.0+cu121 with CUDA 1201 (you have 2.3.0+cu121)\n",
             f"pip install --force-reinstall --no-deps xformers==0.0.26.post1 --index-url {WHL}/cu121",
@@ -39,7 +41,7 @@ def first(log: str) -> tuple[str, list[str]]:
         (
             FRAME.format("torch_scatter")
             + "ImportError: DLL load failed while importing _C: The specified procedure could not be found.\n",
-            "C:\\env\\python.exe -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps torch-scatter",
+            "C:\\env\\Scripts\\python.exe -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps torch-scatter",
         ),
         (
             "JAX plugin jax_cuda12_plugin version 0.9.2 is installed, but it is not compatible with the installed jaxlib version 0.9.0.1\n",
