@@ -12,7 +12,9 @@ from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip_release import (
     PythonLine,
     Wanted,
+    has_only_stubs,
     is_elsewhere,
+    listed_in,
     only_index,
     other_index,
     own_line,
@@ -20,10 +22,12 @@ from cudnn_resolve.diagnosis.pip_release import (
     parse_file,
     python_tags,
     releases_within,
+    shown,
     wanted_of,
 )
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts, Platform
+from cudnn_resolve.matrix.book import Book
 
 _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
 _LISTED, _ANOTHER = "pip-versions-listed", "pip-another-python"
@@ -49,7 +53,7 @@ def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     """Locate the requested version in pip's list of versions."""
     ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
     for match in case.matches:
-        verdict = _verdict(match, ignored) if match.symptom.id == _LISTED else None
+        verdict = _verdict(match, ignored, case.book) if match.symptom.id == _LISTED else None
         if verdict is not None:
             cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
@@ -97,11 +101,15 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
 
 
-def _verdict(match: Match, ignored: str) -> tuple[str, float, str] | None:
+def _verdict(match: Match, ignored: str, book: Book) -> tuple[str, float, str] | None:
     """Cause, weight and summary for a requested version that is not in a list; `ignored`: releases for another Python."""
-    requirement, listed = match.fields["requirement"], match.fields["versions"]
+    requirement = match.fields["requirement"]
     wanted = parse(requirement)
-    offered = re.split(r"[,\s]+", listed)[:2000]
+    if wanted is not None and has_only_stubs([match]):
+        pythons = sorted({line for release in releases_within(wanted, book) for line, _ in python_tags(release.tags, release.requires_python)})
+        made = f"its wheels are for 64-bit Pythons {shown(pythons)}" if pythons else "it has wheels for other Pythons"
+        return _PYTHON, 90, f"the index has only empty stubs of {wanted.name} for this Python: {made}"
+    offered = listed_in(match)
     versions = sorted(filter(None, map(_key, offered)))
     if requirement.lower().startswith(("nvidia-", "tensorrt")):
         return _PIN, 92, f"the configured index does not have {requirement}, only other versions"
@@ -112,7 +120,8 @@ def _verdict(match: Match, ignored: str) -> tuple[str, float, str] | None:
     if wanted is None or key is None:
         return _PYTHON, 80, f"no release for this Python ({low} to {high}) matches {requirement}"
     if wanted.local and versions[0][0] <= key[0] <= versions[-1][0]:
-        return _PIN, 84, f"the configured index does not have {requirement}: builds with +{wanted.local} are on another index"
+        is_there = any(version.partition("+")[0] == wanted.version.partition("+")[0] for version in offered) if wanted.version else False
+        return _PIN, 92 if is_there else 84, f"the configured index does not have {requirement}: builds with +{wanted.local} are on another index"
     if any(within(wanted.specifier, version) for version in offered):
         return _PYTHON, 66, f"the index lists {wanted.text}, but without a wheel for this Python or system"
     if wanted.is_pin and re.search(rf"[\s;]{re.escape(wanted.version or '')} Requires-Python", ignored):
@@ -170,8 +179,8 @@ def _of_file(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
     if wanted is None:
         return None
     lines = sorted({line for line, _ in python_tags([f"{wanted.tag}-{wanted.platform}"])})
-    made = " and ".join(part for part in (f"Python {_shown(lines)}" if lines else "", _system_of(wanted.platform)) if part)
-    own = _own(matches, case)
+    made = " and ".join(part for part in (f"Python {shown(lines)}" if lines else "", _system_of(wanted.platform)) if part)
+    own = own_python(matches, case)
     another = bool(own and lines and own not in lines and not ("abi3" in wanted.tag and lines[0] <= own))
     here = [f"Python {own[0]}.{own[1]}"] if own and another else []
     if case.facts is not None and is_elsewhere(wanted.platform, case.facts):
@@ -183,7 +192,7 @@ def _of_file(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
 
 def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | None:
     """Wording for the wheels of a release, by the matrix, and whether that is decisive."""
-    wanted, own = wanted_of(matches), _own(matches, case)
+    wanted, own = wanted_of(matches), own_python(matches, case)
     releases = releases_within(wanted, case.book) if wanted is not None else []
     if wanted is None or own is None or not releases:
         return None
@@ -191,7 +200,7 @@ def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | Non
     fits = [platform for line, platform in pairs if line == own]
     if not fits:
         lines = sorted({line for line, _ in pairs})
-        summary = f"{wanted.text} has no wheel for Python {own[0]}.{own[1]}: its wheels are for Python {_shown(lines)}"
+        summary = f"{wanted.text} has no wheel for Python {own[0]}.{own[1]}: its wheels are for Python {shown(lines)}"
         return (summary, True) if lines else None
     of = f"{wanted.text} has wheels for Python {own[0]}.{own[1]}"
     if case.facts is None:
@@ -201,20 +210,22 @@ def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | Non
     return f"{of} and this system: the configured index does not have them, or could not be reached", False
 
 
-def _own(matches: Iterable[Match], case: Case) -> PythonLine | None:
+def is_bits_open(matches: Sequence[Match], case: Case) -> bool:
+    """True if the Python of the messages has wheels, or only stubs: then its processor or the index is the question."""
+    wanted, own = wanted_of(matches), own_python(matches, case)
+    tags = [pair for release in (releases_within(wanted, case.book) if wanted else ()) for pair in python_tags(release.tags)]
+    return has_only_stubs(matches) or any(line == own for line, _ in tags)
+
+
+def own_python(matches: Iterable[Match], case: Case) -> PythonLine | None:
     """Python of the messages or the facts, else the only one in the log."""
     own = own_line(matches, case.facts)
-    shown = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
-    return own or (shown.pop() if len(shown) == 1 else None)
+    seen = {own_line([match], None) for match in case.matches if match.symptom.id == "context-python"}
+    return own or (seen.pop() if len(seen) == 1 else None)
 
 
 def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}" if words[1:] else words[0]
-
-
-def _shown(lines: Sequence[PythonLine]) -> str:
-    words = [f"{line[0]}.{line[1]}" for line in lines]
-    return " and ".join(words) if len(words) <= 2 else f"{words[0]} to {words[-1]}"
 
 
 def _system_of(platform: str) -> str:

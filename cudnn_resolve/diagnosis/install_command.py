@@ -37,6 +37,8 @@ class Installation(Struct, frozen=True, kw_only=True):
     """Feature of its tool: `uv-project`, `uv-pip`, `poetry`, `pdm`; None for pip, or if it is unknown."""
     packages: tuple[str, ...] = ()
     """Requirements, as written."""
+    files: tuple[str, ...] = ()
+    """Files of requirements."""
     options: tuple[str, ...] = ()
     """Options that name indexes of the tables; others are configured, or unknown."""
 
@@ -50,7 +52,9 @@ class Installation(Struct, frozen=True, kw_only=True):
         return _ADDERS.get(self.feature or "", f"{python} -m pip install")
 
     def arguments(self, wanted: str, name: str) -> str:
-        """Requirements of the command if the wanted package is one of them, else only that one."""
+        """Requirements of the command if the wanted package is one of them, or in its file, else only that one."""
+        if self.files and not self.packages and self.feature in (None, "uv-pip"):
+            return " ".join(f"-r {shlex.quote(file)}" for file in self.files)
         named = [re.split(r"[^\w.-]", package)[0].lower().replace("_", "-") for package in self.packages]
         every = self.packages if name in named and self.feature not in _OF_PROJECT else (wanted,)
         return " ".join(map(shlex.quote, every))
@@ -67,7 +71,8 @@ def installation(matches: Sequence[Match], book: Book) -> Installation:
     feature = next((feature for start, feature in _TOOLS if text.startswith(start)), None) if text else _of_messages(matches)
     words = [word.strip("'\"") for word in re.split(r"\s+", text)][1:]
     options = tuple(_options(words, book)) or tuple(_named(matches, book))
-    return Installation(feature=feature, packages=tuple(_packages(words)), options=options)
+    files = tuple(after for word, after in zip(words, words[1:], strict=False) if word in ("-r", "--requirement") and _is_file(after))
+    return Installation(feature=feature, packages=tuple(_packages(words)), files=files, options=options)
 
 
 def _of_messages(matches: Iterable[Match]) -> str | None:
@@ -77,6 +82,10 @@ def _of_messages(matches: Iterable[Match]) -> str | None:
         if match.symptom.id == "poetry-python":
             return "poetry" if re.search(_POETRY, match.text) else "pdm" if re.search(_PDM, match.text) else None
     return None
+
+
+def _is_file(word: str) -> bool:
+    return re.fullmatch(r"[\w./\\-]{1,120}\.(?:txt|in)", word) is not None
 
 
 def _packages(words: Sequence[str]) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -40,6 +40,8 @@ _MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
 _RECENT = 6
 """Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
 _OLDEST_OF_UV = (3, 7)
+_STUBS = {"torch": ("0.1.2", "0.1.2.post1", "0.1.2.post2")}
+"""Releases without content, which any Python is offered."""
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
 
@@ -94,19 +96,19 @@ class OtherIndex(Struct, frozen=True, kw_only=True):
     """The one of these with the nearest CUDA that is not newer."""
 
 
-def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book, done: Installation) -> dict[str, str]:
-    """Fields of commands that messages, matrix and the install command `done` provide.
+def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | None, book: Book, done: Installation) -> dict[str, str]:
+    """Fields of commands that messages, matrix and the install command `done` provide; `own` is the current Python.
 
     `wanted`: the requirement; `nearest`: the one to request instead; `renamed`: the same under its name for that CUDA; `same`: any release
     for this Python; `here`: the release of a wheel file; `line`: a Python with wheels (`old_line`: one that only conda still has);
-    `index`: options for the index with that build; `packages`: all requirements of the command; `other_index`: option for an index that
-    has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old glibc.
+    `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index with that build;
+    `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index that has the release,
+    unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old glibc.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
     if wanted is None:
         return {}
-    own = own_line(matches, facts)
     values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
     is_listed = any(isinstance(match.fields.get("versions"), str) for match in matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
@@ -124,11 +126,14 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book, done: 
     if wanted.is_file and nearest in (None, wanted.version):
         values["here"] = values["wanted"]
     # If there is none at all for this Python, requesting it again is in vain.
-    if wanted.version is None and not any("from versions: none" in match.text for match in matches):
+    if wanted.version is None and not has_only_stubs(matches) and not any("from versions: none" in match.text for match in matches):
         values["same"] = values["wanted"]
     line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line" if line >= _OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
+    if known := sorted(_known(wanted, book)):
+        values["python_range"] = shown(known)
+        values["python_64"] = ".".join(map(str, own if own in known else known[len(known) // 2]))
     if is_file_of_extension(matches, book):
         values.pop("here", None)
     return values | _index_values(wanted, matches, done, book)
@@ -137,14 +142,17 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, book: Book, done: 
 def _index_values(wanted: Wanted, matches: Iterable[Match], done: Installation, book: Book) -> dict[str, str]:
     """Fields for the packages and indexes of the command, and for an index or a release that serves."""
     index, only, other = _index(wanted, book), only_index(wanted, done, book), other_index(wanted, done, book)
-    values = {"packages": done.arguments(wanted.text, wanted.name), "from_index": done.indexes() or (f" {index}" if index else "")}
+    in_file = f", and change its pin in {' and '.join(done.files)}" if done.files else ""
+    values = {"packages": done.arguments(wanted.text, wanted.name), "in_file": in_file}
+    values["from_index"] = done.indexes() or (f" {index}" if index else "")
     if index is not None:
         values["index"] = index
     if only is not None:
         values["only_index"] = shlex.quote(only)
     if other is not None:
         values["other_index"] = f"--index-url {shlex.quote(other.url)}"
-        values["packages_there"] = re.sub(r"\+cu\d{2,3}", "", values["packages"])  # the index has them under its own suffix
+        asked = wanted.text if wanted.local and done.files else values["packages"]
+        values["packages_there"] = re.sub(r"\+cu\d{2,3}", "", asked)  # the index has them under its own suffix
     if (fitting := _for_glibc(wanted, matches, book)) is not None:
         values["for_glibc"] = shlex.quote(f"{wanted.name}{wanted.extras}=={fitting}")
     return values
@@ -268,7 +276,7 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     for match in matches:
         listed = match.fields.get("versions")
         if isinstance(listed, str):
-            return re.split(r"[,\s]+", listed)[:2000]
+            return listed_in(match)
     package = book.package(wanted.name)
     if package is None or (own is None and not wanted.is_pin):
         return []
@@ -276,6 +284,24 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     versions = [release.version for release in releases if own is None or any(_serves(tag, own) for tag in release.tags)]
     limits = [hit[2] for match in matches for hit in re.finditer(_ONLY, match.text) if hit[1].lower().replace("_", "-") == wanted.name]
     return [version for version in versions if all(within(limit, version) for limit in limits)]
+
+
+def listed_in(match: Match) -> list[str]:
+    """Releases that pip lists, without stubs."""
+    wanted = parse(str(match.fields.get("requirement", "")))
+    stubs = _STUBS.get(wanted.name, ()) if wanted is not None else ()
+    return [version for version in re.split(r"[,\s]+", str(match.fields.get("versions", "")))[:2000] if version and version not in stubs]
+
+
+def has_only_stubs(matches: Iterable[Match]) -> bool:
+    """True if pip lists releases, none of which has content."""
+    return any(match.fields.get("versions") and not listed_in(match) for match in matches)
+
+
+def shown(lines: Sequence[PythonLine]) -> str:
+    """Wording for Pythons in order: `3.6 to 3.8`."""
+    words = [f"{line[0]}.{line[1]}" for line in lines]
+    return " and ".join(words) if len(words) <= 2 else f"{words[0]} to {words[-1]}"
 
 
 def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values
-from cudnn_resolve.diagnosis.derive_pip import is_of_system
+from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
 from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import listed_in, missing, own_values, path_values, place_of
 from cudnn_resolve.diagnosis.log_stack import (
@@ -63,6 +63,7 @@ class RemedyFields:
             "log-alone": self.case.facts is None,
             "other-index": "other_index" in values,
             "only-index": "only_index" in values,
+            "index-known": "index" in values,
             "importer": "importer" in values,
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
@@ -109,6 +110,7 @@ class RemedyFields:
         holds = {
             self.done.feature: self.done.feature is not None,
             "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
+            "bits-open": is_bits_open(matches, self.case),
             "file-of-extension": is_file_of_extension(matches, self.book),
             "extension-named": bool(name),
             "mmcv": name == "mmcv",
@@ -192,7 +194,7 @@ class RemedyFields:
             if name in values:
                 values[name] = shlex.quote(values[name])
         values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
-        values |= pip_values(matches, self.case.facts, self.book, self.done)
+        values |= pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):

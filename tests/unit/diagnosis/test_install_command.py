@@ -96,3 +96,34 @@ def test_a_wheel_for_one_pytorch_is_not_asked_for_by_its_version(system: str) ->
     cause, commands = first(log + system)
     assert cause == "pip_wheel_unavailable_for_python"
     assert not any("cu12torch2.8" in command for command in commands)
+
+
+BITS = "Python 3.10.6 (tags/v3.10.6:9c7b4bd, Aug  1 2022, 21:38:17) [MSC v.1932 {} bit ({})]\n"
+
+
+def test_a_32_bit_python_is_replaced_by_a_64_bit_one() -> None:
+    found = judged(BITS.format(32, "Intel") + NONE.format("torch==2.0.1") + "ERROR: No matching distribution found for torch==2.0.1\n")
+    assert "32-bit" in found.findings[0].summary
+    assert [one.command for one in found.findings[0].remedy] == ["winget install --exact --id Python.Python.3.10 --architecture x64"]
+
+
+def test_the_python_that_has_wheels_is_not_proposed_again() -> None:
+    cause, commands = first(BITS.format(64, "AMD64") + NONE.format("torch==2.0.1"))
+    assert cause == "pip_wheel_unavailable_for_python"
+    assert "platform.architecture()" in commands[0]
+    assert not any("--python 3.10" in one for one in commands)
+
+
+@pytest.mark.parametrize("asked", ["torch===1.4.0", "torch==1.4.0", "torch"])
+def test_stubs_are_no_releases(asked: str) -> None:
+    cause, commands = first(LISTED.format(asked, "0.1.2, 0.1.2.post1, 0.1.2.post2"))
+    assert cause == "pip_wheel_unavailable_for_python"
+    assert "platform.architecture()" in commands[0]
+    assert not any("0.1.2" in one for one in commands)
+
+
+def test_a_file_of_requirements_is_installed_from_the_index_that_has_its_pin() -> None:
+    listed = LISTED.format("torch==2.7.1+cu128", "2.6.0, 2.7.0, 2.7.1, 2.8.0")
+    cause, commands = first("$ pip install -r requirements.txt\n" + listed)
+    assert (cause, commands[0]) == ("pip_pin_unavailable", f"python -m pip install -r requirements.txt --extra-index-url {WHL}/cu128")
+    assert judged(listed).findings[0].undecided is None
