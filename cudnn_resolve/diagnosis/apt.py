@@ -38,7 +38,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
     `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
     `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key` and `gpgkey`: URL of
-    the key alone; `repositories` and `newest_keyring`: for another release; `switched_off`: the command that disables a repository.
+    the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for another release;
+    `switched_off`: the command that disables a repository.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -48,6 +49,9 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     together = _together(each)
     if together:
         values["together"] = shlex.join(together)
+    hosts = dict.fromkeys(hit[1] for found in each if (hit := re.match(r"\w{2,8}://([\w.-]{1,80})", found.get("repeated", ""))))
+    if hosts:
+        values["repeated_hosts"] = shlex.quote("|".join(hosts))
     drivers = dict.fromkeys(name for match in matches for name in re.findall(_DRIVER, match.text))
     if drivers:
         values["driver_packages"] = shlex.join(drivers)

@@ -100,9 +100,18 @@ class RemedyFields:
             found.add("numpy-too-new")
         if self.is_of_another(matches):
             found.add(OTHER)
+        if "extension-import" in self.case.features and self._is_of_another_cuda(matches):
+            found.add("extension-other-cuda")
         if any("built" in match.fields for match in matches):
             found.discard("versions-untold")
         return found | set(version_features(matches, self.stack.majors, self.stack.python))
+
+    def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
+        """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
+        wanted = {library.major for library in missing(matches) if library.component == "cudart"}
+        there = {match.fields["nvcc"].major for match in self.case.matches if match.symptom.id == "context-nvcc"}
+        there |= {build.cuda.major for build in self.case.context.builds if build.cuda is not None}
+        return bool(wanted and there) and not wanted & there
 
     def _package_features(self, matches: Sequence[Match]) -> set[str]:
         """Features of the install command, and of the packages of PyTorch that a finding concerns."""
@@ -296,6 +305,8 @@ class RemedyFields:
         """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
         name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
         values = {"extension_told": shlex.quote(name)} if name else {}
+        if (frames := self._frames(matches)) and frames[-1].fields.get("frame"):
+            values["extension_module"] = str(frames[-1].fields["frame"])
         version = self.stack.pip.get(name)
         if version is not None and is_version(version):
             values |= {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}

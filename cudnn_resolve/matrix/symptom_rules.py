@@ -38,7 +38,7 @@ DERIVED = frozenset(
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
         *("module-missing", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
-        *("build-of-cuda", "build-unnamed", "bits-open"),
+        *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -49,7 +49,8 @@ FIELDS = frozenset(
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
-        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "python_64", "python_range", "in_file"),
+        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "python_64", "python_range", "in_file", "repeated_hosts"),
+        *("extension_module",),
         *(
             "nvcc_wheel",
             "cudnn_wheels",

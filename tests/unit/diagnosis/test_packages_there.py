@@ -96,3 +96,30 @@ def test_a_cudatoolkit_that_conda_does_not_have(channel: str, said: str) -> None
     )
     found = judged(log).findings[0]
     assert (found.cause, said in found.remedy[0].text) == ("pip_pin_unavailable", True), found.remedy
+
+
+def test_an_extension_for_another_cuda_is_built_again() -> None:
+    log = FRAME.format("diff_rasterization") + "    from . import _C\n"
+    log += "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory\n{}\n"
+    rebuilt = "pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps ."
+    other = first(log.format("Cuda compilation tools, release 12.2, V12.2.140"))[1]
+    assert rebuilt in other[0]
+    assert not any("cu11" in one for one in other)
+    assert not any(rebuilt in one for one in first(log.format("Cuda compilation tools, release 11.8, V11.8.89"))[1])
+
+
+def test_a_repository_that_two_files_list_needs_no_new_key() -> None:
+    twice = "E: Conflicting values set for option Signed-By regarding source https://{}/ubuntu/ focal: /a.gpg != /b.gpg\n"
+    found = judged(twice.format("download.docker.com") + twice.format("nvidia.github.io/libnvidia-container")).findings[0]
+    assert found.cause == "apt_key"
+    assert "nvidia.github.io" in found.summary
+    (remedy,) = found.remedy
+    assert "'nvidia.github.io|download.docker.com'" in (remedy.command or "")
+
+
+def test_a_program_for_another_driver_branch_does_not_change_the_driver() -> None:
+    lost = " {} : Depends: libnvidia-compute-418 but it is not going to be installed\nE: Unable to correct problems, you have held broken packages.\n"
+    cause, commands = first(lost.format("nvtop"))
+    assert cause == "apt_conflict"
+    assert commands == ["dpkg -l 'libnvidia-compute*' 'nvidia-driver*' | grep '^ii'; apt-cache policy nvtop libnvidia-compute-418"]
+    assert "dpkg -l" not in first(lost.format("nvidia-driver-418"))[1][0]
