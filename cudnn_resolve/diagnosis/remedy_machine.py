@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, image_of
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.version import CudaVersion, DriverVersion
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.symptom import Cause
@@ -35,6 +35,7 @@ _HARMLESS_WORDS = re.compile(r"(?:[\w\s./:=,@+~%*\"'{}-]|\$\(pwd\)|\$\{?\w+\}?)+
 """A command without anything that starts another one, redirects, or goes on in the next line."""
 _CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
 _POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}[a-z0-9]):[/~]\S{0,80}[#$] ?")
+_UNSUPPORTED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)\b")
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
@@ -71,6 +72,10 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     if len(gpus) == 1:
         gpu = gpus.pop()
         values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
+    for hit in (hit for match in matches for hit in _UNSUPPORTED.finditer(match.text)):
+        row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))
+        if row is not None:
+            values |= {"arch_asked": str(row.capability), "arch_first": row.cuda_first.line}
     driver = driver_of(case)
     if driver is not None:
         values["driver_branch"] = str(driver).partition(".")[0]

@@ -38,7 +38,7 @@ DERIVED = frozenset(
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
         *("module-missing", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
-        *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda"),
+        *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -50,7 +50,7 @@ FIELDS = frozenset(
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
         *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "python_64", "python_range", "in_file", "repeated_hosts"),
-        *("extension_module",),
+        *("extension_module", "arch_asked", "arch_first"),
         *(
             "nvcc_wheel",
             "cudnn_wheels",

@@ -123,3 +123,24 @@ def test_a_program_for_another_driver_branch_does_not_change_the_driver() -> Non
     assert cause == "apt_conflict"
     assert commands == ["dpkg -l 'libnvidia-compute*' 'nvidia-driver*' | grep '^ii'; apt-cache policy nvtop libnvidia-compute-418"]
     assert "dpkg -l" not in first(lost.format("nvidia-driver-418"))[1][0]
+
+
+def test_a_dll_that_fails_to_start_asks_for_the_older_runtime() -> None:
+    failed = 'OSError: [WinError 1114] A dynamic link library (DLL) initialization routine failed. Error loading "D:\\v\\Lib\\site-packages\\torch\\lib\\c10.dll"\n'
+    cause, commands = first(failed)
+    assert cause == "windows_runtime_missing"
+    assert commands[1] == "where msvcp140.dll vcruntime140.dll"
+
+
+def test_a_jax_that_is_too_old_is_not_moved_before_its_users_are_known() -> None:
+    commands = first(FRAME.format("haiku") + "ModuleNotFoundError: No module named 'jax.extend'\n")[1]
+    assert "pip check" in commands[0]
+    assert "pip check" not in first("AttributeError: module 'jaxlib.xla_extension' has no attribute 'DistributedRuntimeService'\n")[1][0]
+
+
+@pytest.mark.parametrize(("number", "first_toolkit"), [("75", "10.0"), ("70", "9.0")])
+def test_a_compiler_that_is_too_old_is_told_which_toolkit_will_do(number: str, first_toolkit: str) -> None:
+    log = f"nvcc fatal   : Unsupported gpu architecture 'compute_{number}'\nerror: command '/usr/local/cuda-8.0/bin/nvcc' failed with exit status 1\n"
+    cause, commands = first(log)
+    assert cause == "gpu_arch_too_new_for_build"
+    assert f"CUDA_HOME=/usr/local/cuda-{first_toolkit}" in commands[0]
