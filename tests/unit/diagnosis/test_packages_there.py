@@ -144,3 +144,9 @@ def test_a_compiler_that_is_too_old_is_told_which_toolkit_will_do(number: str, f
     cause, commands = first(log)
     assert cause == "gpu_arch_too_new_for_build"
     assert f"CUDA_HOME=/usr/local/cuda-{first_toolkit}" in commands[0]
+
+
+def test_a_name_that_transformers_5_removed_asks_for_transformers_4() -> None:
+    found = judged("AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended\n").findings[0]
+    assert (found.cause, found.severity) == ("unrecognised", "warning")
+    assert (found.remedy[0].command or "").endswith("pip install 'transformers<5'")
