@@ -53,7 +53,7 @@ def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     """Locate the requested version in pip's list of versions."""
     ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
     for match in case.matches:
-        verdict = _verdict(match, ignored, case.book) if match.symptom.id == _LISTED else None
+        verdict = (_of_stubs(match, case.book) or _verdict(match, ignored)) if match.symptom.id == _LISTED else None
         if verdict is not None:
             cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
@@ -101,14 +101,21 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
 
 
-def _verdict(match: Match, ignored: str, book: Book) -> tuple[str, float, str] | None:
+def _of_stubs(match: Match, book: Book) -> tuple[str, float, str] | None:
+    """Cause, weight and summary if a list has only releases without content."""
+    wanted = parse(match.fields["requirement"])
+    if wanted is None or not has_only_stubs([match]):
+        return None
+    pairs = (pair for release in releases_within(wanted, book) for pair in python_tags(release.tags, release.requires_python))
+    pythons = sorted({line for line, _ in pairs})
+    made = f"its wheels are for 64-bit Pythons {shown(pythons)}" if pythons else "it has wheels for other Pythons"
+    return _PYTHON, 90, f"the index has only empty stubs of {wanted.name} for this Python: {made}"
+
+
+def _verdict(match: Match, ignored: str) -> tuple[str, float, str] | None:
     """Cause, weight and summary for a requested version that is not in a list; `ignored`: releases for another Python."""
     requirement = match.fields["requirement"]
     wanted = parse(requirement)
-    if wanted is not None and has_only_stubs([match]):
-        pythons = sorted({line for release in releases_within(wanted, book) for line, _ in python_tags(release.tags, release.requires_python)})
-        made = f"its wheels are for 64-bit Pythons {shown(pythons)}" if pythons else "it has wheels for other Pythons"
-        return _PYTHON, 90, f"the index has only empty stubs of {wanted.name} for this Python: {made}"
     offered = listed_in(match)
     versions = sorted(filter(None, map(_key, offered)))
     if requirement.lower().startswith(("nvidia-", "tensorrt")):
@@ -120,8 +127,9 @@ def _verdict(match: Match, ignored: str, book: Book) -> tuple[str, float, str] |
     if wanted is None or key is None:
         return _PYTHON, 80, f"no release for this Python ({low} to {high}) matches {requirement}"
     if wanted.local and versions[0][0] <= key[0] <= versions[-1][0]:
-        is_there = any(version.partition("+")[0] == wanted.version.partition("+")[0] for version in offered) if wanted.version else False
-        return _PIN, 92 if is_there else 84, f"the configured index does not have {requirement}: builds with +{wanted.local} are on another index"
+        is_there = any(within(wanted.specifier, version) for version in offered)
+        summary = f"the configured index does not have {requirement}: builds with +{wanted.local} are on another index"
+        return _PIN, 92 if is_there else 84, summary
     if any(within(wanted.specifier, version) for version in offered):
         return _PYTHON, 66, f"the index lists {wanted.text}, but without a wheel for this Python or system"
     if wanted.is_pin and re.search(rf"[\s;]{re.escape(wanted.version or '')} Requires-Python", ignored):

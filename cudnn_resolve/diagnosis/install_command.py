@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -71,7 +72,7 @@ def installation(matches: Sequence[Match], book: Book) -> Installation:
     feature = next((feature for start, feature in _TOOLS if text.startswith(start)), None) if text else _of_messages(matches)
     words = [word.strip("'\"") for word in re.split(r"\s+", text)][1:]
     options = tuple(_options(words, book)) or tuple(_named(matches, book))
-    files = tuple(after for word, after in zip(words, words[1:], strict=False) if word in ("-r", "--requirement") and _is_file(after))
+    files = tuple(after for word, after in pairwise(words) if word in ("-r", "--requirement") and _is_file(after))
     return Installation(feature=feature, packages=tuple(_packages(words)), files=files, options=options)
 
 

@@ -101,8 +101,6 @@ class RemedyFields:
             found.add("numpy-too-new")
         if self.is_of_another(matches):
             found.add(OTHER)
-        if "extension-import" in self.case.features and self._is_of_another_cuda(matches):
-            found.add("extension-other-cuda")
         if any("built" in match.fields for match in matches):
             found.discard("versions-untold")
         return found | set(version_features(matches, self.stack.majors, self.stack.python))
@@ -123,6 +121,7 @@ class RemedyFields:
             "bits-open": is_bits_open(matches, self.case),
             "file-of-extension": is_file_of_extension(matches, self.book),
             "extension-named": bool(name),
+            "extension-other-cuda": "extension-import" in self.case.features and self._is_of_another_cuda(matches),
             "mmcv": name == "mmcv",
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }

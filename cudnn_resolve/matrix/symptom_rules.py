@@ -34,11 +34,11 @@ DERIVED = frozenset(
         *("memory-beyond", "memory-own", "memory-fragments"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("uv-project", "uv-pip", "poetry", "pdm", "torch-pair", "torch-pair-done", "torch-told", "extension-named", "mmcv"),
-        *("conda-named", "conda-torch", "extension-told", "other-index", "only-index", "index-known", "file-of-extension", "versions-listed"),
+        *("conda-named", "conda-torch", "extension-told", "other-index", "only-index", "file-of-extension", "versions-listed"),
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
         *("module-missing", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
-        *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked"),
+        *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked", "index-known"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -49,8 +49,8 @@ FIELDS = frozenset(
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
-        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "python_64", "python_range", "in_file", "repeated_hosts"),
-        *("extension_module", "arch_asked", "arch_first"),
+        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index"),
+        *("python_64", "python_range", "in_file", "repeated_hosts", "extension_module", "arch_asked", "arch_first"),
         *(
             "nvcc_wheel",
             "cudnn_wheels",

@@ -23,7 +23,7 @@ def first(log: str) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("log", "command"),
     [
-        (NMS, 'pip install --force-reinstall torchvision torchaudio $('),
+        (NMS, "pip install --force-reinstall torchvision torchaudio $("),
         ("torch 1.1.0\n" + NMS, "python -m pip install --force-reinstall --no-deps torchvision==0.3.0"),
         ("torch 2.4.1+cu121\n" + NMS, f"pip install --force-reinstall --no-deps torchvision==0.19.1 --index-url {WHL}/cu121"),
         (
@@ -118,7 +118,8 @@ def test_a_repository_that_two_files_list_needs_no_new_key() -> None:
 
 
 def test_a_program_for_another_driver_branch_does_not_change_the_driver() -> None:
-    lost = " {} : Depends: libnvidia-compute-418 but it is not going to be installed\nE: Unable to correct problems, you have held broken packages.\n"
+    lost = " {} : Depends: libnvidia-compute-418 but it is not going to be installed\n"
+    lost += "E: Unable to correct problems, you have held broken packages.\n"
     cause, commands = first(lost.format("nvtop"))
     assert cause == "apt_conflict"
     assert commands == ["dpkg -l 'libnvidia-compute*' 'nvidia-driver*' | grep '^ii'; apt-cache policy nvtop libnvidia-compute-418"]
@@ -126,7 +127,8 @@ def test_a_program_for_another_driver_branch_does_not_change_the_driver() -> Non
 
 
 def test_a_dll_that_fails_to_start_asks_for_the_older_runtime() -> None:
-    failed = 'OSError: [WinError 1114] A dynamic link library (DLL) initialization routine failed. Error loading "D:\\v\\Lib\\site-packages\\torch\\lib\\c10.dll"\n'
+    failed = "OSError: [WinError 1114] A dynamic link library (DLL) initialization routine failed. "
+    failed += 'Error loading "D:\\v\\Lib\\site-packages\\torch\\lib\\c10.dll"\n'
     cause, commands = first(failed)
     assert cause == "windows_runtime_missing"
     assert commands[1] == "where msvcp140.dll vcruntime140.dll"
@@ -140,7 +142,8 @@ def test_a_jax_that_is_too_old_is_not_moved_before_its_users_are_known() -> None
 
 @pytest.mark.parametrize(("number", "first_toolkit"), [("75", "10.0"), ("70", "9.0")])
 def test_a_compiler_that_is_too_old_is_told_which_toolkit_will_do(number: str, first_toolkit: str) -> None:
-    log = f"nvcc fatal   : Unsupported gpu architecture 'compute_{number}'\nerror: command '/usr/local/cuda-8.0/bin/nvcc' failed with exit status 1\n"
+    log = f"nvcc fatal   : Unsupported gpu architecture 'compute_{number}'\n"
+    log += "error: command '/usr/local/cuda-8.0/bin/nvcc' failed with exit status 1\n"
     cause, commands = first(log)
     assert cause == "gpu_arch_too_new_for_build"
     assert f"CUDA_HOME=/usr/local/cuda-{first_toolkit}" in commands[0]
