@@ -64,7 +64,7 @@ class RemedyFields:
             "other-index": "other_index" in values,
             "only-index": "only_index" in values,
             "index-known": "index" in values,
-            "arch-asked": "arch_first" in values,
+            "arch-asked": "arch_first" in values and not self.is_windows,
             "importer": "importer" in values,
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
