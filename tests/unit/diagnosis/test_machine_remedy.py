@@ -122,3 +122,24 @@ def test_a_dll_of_llama_cpp_that_does_not_start_is_a_question_of_the_processor()
 def test_libgpuarray_on_windows_is_asked_for_the_cuda_that_it_opens() -> None:
     log = "File \"c:\\Theano\\theano\\gpuarray\\__init__.py\", line 60, in init_dev\nGpuArrayException: Error loading library: 0\n"
     assert commands(log) == ["conda list pygpu & where nvrtc64_*.dll cublas64_*.dll"]
+
+
+def test_a_driver_container_without_packages_needs_another_kernel_on_its_node() -> None:
+    log = "Resolving Linux kernel version...\nUnable to open the file '/lib/modules/3.10.0-862.el7.x86_64/proc/version'. Could not resolve Linux kernel version\n"
+    assert commands(log) == ["uname -r"]
+    assert "driver.enabled=false" in every(log)
+
+
+def test_access_that_wsl_blocks_is_not_mended_by_a_reboot() -> None:
+    log = "Failed to initialize NVML: GPU access blocked by the operating system\n"
+    assert commands(log)[0] == "wsl --update && wsl --shutdown"
+    assert "dpkg -l" in commands(log)[1]
+    assert "reboot" not in every(log)
+
+
+def test_a_device_that_cub_does_not_find_follows_from_code_that_is_absent() -> None:
+    log = (
+        "CUDA error 209 [../third_party/cccl/cub/cub/util_device.cuh, 83]: no kernel image is available for execution on the device\n"
+        "CUDA error 101 [../third_party/cccl/cub/cub/util_device.cuh, 102]: invalid device ordinal\n"
+    )
+    assert "gpu_hidden_by_env" not in {one.cause for one in judged(log).findings}
