@@ -27,7 +27,7 @@ def test_weak_evidence_leads_to_a_question_and_to_no_driver_or_reboot() -> None:
 
 
 def test_what_cudnn_refuses_is_not_compiled_again() -> None:
-    log = "F0628 13:44:06.798 24168 cudnn_conv_layer.cpp:53] Check failed: status == CUDNN_STATUS_SUCCESS (6 vs. 0)  CUDNN_STATUS_ARCH_MISMATCH\n"
+    log = "F0628 1 cudnn_conv_layer.cpp:53] Check failed: status == CUDNN_STATUS_SUCCESS (6 vs. 0)  CUDNN_STATUS_ARCH_MISMATCH\n"
     assert found(log).cause == "gpu_arch_too_old_for_build"
     assert found(log).undecided is None
     assert commands(log) == ["nvidia-smi -L"]
@@ -103,7 +103,7 @@ def test_a_runtime_that_the_log_shows_is_not_proposed_again_on_a_jetson() -> Non
 
 
 def test_the_compat_directory_of_an_image_is_put_behind_the_drivers_own() -> None:
-    log = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination\n"
+    log = "RuntimeError: Error 803: system has unsupported display driver / cuda driver combination\n"
     assert commands(log)[1] == "export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH"
     assert commands(f"LD_LIBRARY_PATH=/usr/local/cuda/compat\n{log}")[1] == "unset LD_LIBRARY_PATH"
 
@@ -112,7 +112,8 @@ def test_a_dll_of_llama_cpp_that_does_not_start_is_a_question_of_the_processor()
     log = (
         "Initializing dynamic library: koboldcpp_cublas.dll\n"
         "OSError: [WinError 1114] A dynamic link library (DLL) initialization routine failed\n"
-        r"PyInstallerImportError: Failed to load dynlib/dll 'C:\\Temp\\koboldcpp_cublas.dll'. Most likely this dynlib/dll was not found." + "\n"
+        r"PyInstallerImportError: Failed to load dynlib/dll 'C:\\Temp\\koboldcpp_cublas.dll'. Most likely this dynlib/dll was not found."
+        + "\n"
     )
     assert found(log).cause == "cpu_without_avx"
     assert "Win32_Processor" in commands(log)[0]
@@ -120,12 +121,12 @@ def test_a_dll_of_llama_cpp_that_does_not_start_is_a_question_of_the_processor()
 
 
 def test_libgpuarray_on_windows_is_asked_for_the_cuda_that_it_opens() -> None:
-    log = "File \"c:\\Theano\\theano\\gpuarray\\__init__.py\", line 60, in init_dev\nGpuArrayException: Error loading library: 0\n"
+    log = 'File "c:\\Theano\\theano\\gpuarray\\__init__.py", line 60, in init_dev\nGpuArrayException: Error loading library: 0\n'
     assert commands(log) == ["conda list pygpu & where nvrtc64_*.dll cublas64_*.dll"]
 
 
 def test_a_driver_container_without_packages_needs_another_kernel_on_its_node() -> None:
-    log = "Resolving Linux kernel version...\nUnable to open the file '/lib/modules/3.10.0-862.el7.x86_64/proc/version'. Could not resolve Linux kernel version\n"
+    log = "Unable to open the file '/lib/modules/3.10.0-862.el7.x86_64/proc/version'. Could not resolve Linux kernel version\n"
     assert commands(log) == ["uname -r"]
     assert "driver.enabled=false" in every(log)
 
