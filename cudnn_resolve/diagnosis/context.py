@@ -229,7 +229,7 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 
 
 _IMPLIED = (
-    (frozenset({"kubernetes"}), "docker"),
+    (frozenset({"kubernetes", "singularity"}), "docker"),
     (frozenset({"ipython-cell", "hosted-notebook"}), "notebook"),
     (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
     (_GPU_THERE, "gpu-wanted"),

@@ -34,8 +34,12 @@ _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
 """Packages of conda-forge that bring a CUDA build of a framework."""
-_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "cudnn_of_symbol", "glibc_from", "gxx")
+_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx")
 """Fields that the words of a line fill."""
+_OWN_LIMIT = frozenset(
+    {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
+)
+"""What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""
 _NAMES, _NEXT = "names-of-another-release", 3
 """Symptom of a name that another release has, and its distance from the call that asks for it."""
 _FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
@@ -66,6 +70,8 @@ class RemedyFields:
             "index-known": "index" in values,
             "arch-asked": "arch_first" in values and not self.is_windows,
             "importer": "importer" in values,
+            "ptx-before-12": "ptx_cuda" in values,
+            "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
 
@@ -245,7 +251,8 @@ class RemedyFields:
         cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
-        found["to_driver"] = self._driver_wanted(cause, matches, builds[0].cuda if builds else None, named)
+        built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
+        found["to_driver"] = self._driver_wanted(cause, matches, built, named)
         if "symbol_driver" in values:
             found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
         tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")

@@ -104,6 +104,8 @@ def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
             return f"{found[1]} {found[2]} --runtime nvidia{found[3].rstrip()}"
         option = {"podman": "--device nvidia.com/gpu=all", "singularity": "--nv", "apptainer": "--nv"}.get(found[1], "--gpus all")
         return f"{found[1]} {found[2]} {option}{found[3].rstrip()}"
+    if "singularity" in features:
+        return "singularity exec --nv IMAGE.sif nvidia-smi"
     option = "--runtime nvidia" if "jetson" in features else "--gpus all"
     return f"docker run {option} {image_of(every)}"
 

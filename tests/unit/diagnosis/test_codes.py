@@ -57,7 +57,7 @@ STATUSES = {
     "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH": "gpu_arch_too_old_for_build",
     "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_CUDA_DRIVER": "driver_too_old",
     "RuntimeError: cuDNN error: CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH": "cudnn_sublibrary_mix",
-    "cuDNN Error: CUDNN_STATUS_EXECUTION_FAILED": "gpu_arch_too_new_for_build",
+    "cuDNN Error: CUDNN_STATUS_EXECUTION_FAILED": "out_of_memory",
     "cupy_backends.cuda.libs.nvrtc.NVRTCError: NVRTC_ERROR_BUILTIN_OPERATION_FAILURE (7)": "cuda_runtime_missing",
     "pynvjitlink.api.NvJitLinkError: NVJITLINK_ERROR_PTX_COMPILE error": "ptx_too_new",
     "Test NCCL failure common.cu:777 'unhandled cuda error'": "nccl_mix",
