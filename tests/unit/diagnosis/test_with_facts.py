@@ -186,7 +186,9 @@ def _brought_and_its_like() -> list[Given]:
     part = "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file\n"
     front = _copy("8.9.7", f"{SITE}/ctranslate2.libs") | {"complete": False, "owner": "ctranslate2", "problems": ["parts are missing"]}
     unnamed = "CUDA backend failed to initialize: Unable to load cuDNN. Is it installed?\n"
-    jax: Tree = {"packages": {"pip": {"jax": "0.4.25", "jaxlib": "0.4.25+cuda12.cudnn89"}}}
+    names = ("cublas", "cuda-cupti", "cuda-nvcc", "cuda-runtime", "cufft", "cusolver", "cusparse", "nccl", "nvjitlink")
+    wheels = {f"nvidia-{name}-cu12": "12.3.101" for name in names}
+    jax: Tree = {"packages": {"pip": {"jax": "0.4.25", "jaxlib": "0.4.25+cuda12.cudnn89", **wheels}}}
     older = "RuntimeError: cuDNN version incompatibility: PyTorch was compiled against 8700 but linked against 8204\n"
     conda = _copy("8.2.4", "/conda/envs/x/lib", "conda")
     torch: Tree = {"packages": {"pip": {"torch": "2.0.1"}}}
@@ -205,6 +207,7 @@ def _wheels_and_their_like() -> list[Given]:
     debian: Tree = {
         "python": {"version": "3.10.12", "path": "/usr/bin/python3", "prefix": "/usr"},
         "cuda_toolkits": [{"version": "12.1", "path": "/usr/local/lib/python3.10/dist-packages/nvidia/cuda_runtime", "source": "pip"}],
+        "cudnn": [_copy("9.10.1", "/usr/local/lib/python3.10/dist-packages/nvidia/cudnn/lib")],
     }
     nvrtc = "CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
     sparse = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
