@@ -13,7 +13,7 @@ from tests.written_logs import book, judged
 
 CHANGES = r"\bsudo (?!dmesg)|\b(?:install|apply|rmmod|modprobe|reboot|dkms|export)\b|%env"
 JAX = "WARNING:absl:No GPU/TPU found, falling back to CPU. (Set TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)\n"
-CONTEXT = "level=ERROR cuda driver library failed to get device context 800\n"
+CONTEXT = "level=ERROR cuda driver library failed to get device context 999\n"
 
 
 def steps(log: str) -> tuple[Remedy, ...]:
