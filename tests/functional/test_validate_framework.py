@@ -89,7 +89,7 @@ def test_the_last_words_of_an_import_go_to_the_doctor(tmp_path: Path, capsys: py
 
     assert main(["validate", "--python", str(tmp_path / "venv"), "-f", "pytorch", "--format", "json"]) == 1
     checks = {check["id"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert "libcudnn.so.9 is needed but not found" in checks["torch/import"]["detail"]
+    assert "libcudnn.so.9 (cuDNN) cannot be opened" in checks["torch/import"]["detail"]
 
 
 @pytest.mark.network

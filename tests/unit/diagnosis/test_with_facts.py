@@ -212,6 +212,7 @@ def _wheels_and_their_like() -> list[Given]:
     nvrtc = "CuPy failed to load libnvrtc.so.12: OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
     sparse = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
     wheels = {"jax": "0.6.1", "jax-cuda12-plugin": "0.6.1", "nvidia-cuda-runtime-cu12": "12.9.37", "nvidia-nvjitlink-cu12": "12.9.41"}
+    wheels["nvidia-cudnn-cu12"] = "9.10.1.4"
     return [
         Given("lib_not_on_path", nvrtc, debian | {"packages": {"pip": {"cupy-cuda12x": "13.0.0", "nvidia-cuda-nvrtc-cu12": "12.1.105"}}}),
         Given("cuda_runtime_missing", nvrtc, debian | {"packages": {"pip": {"cupy-cuda12x": "13.0.0"}}}),
