@@ -244,10 +244,11 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches))
-    if any(re.match(_COMPOSED, match.text) for match in matches):
-        features.add("composed")
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
+    # Neither runs in a container of compose: the prefix is that of another program.
+    if not features & {"windows", "hosted-notebook"} and any(re.match(_COMPOSED, match.text) for match in matches):
+        features.add("composed")
     for some, implied in _IMPLIED:
         if features & some:
             features.add(implied)
