@@ -134,7 +134,7 @@ def _of(found: dict[str, str]) -> dict[str, str]:
         values["newest"] = shlex.quote(f"{package}={numbers[1]}.*{numbers[2] or ''}{'*' if numbers[2] else ''}")
         if numbers[2]:
             values["newest_of_any"] = shlex.quote(f"{package}={numbers[1]}.*")
-    if "archive" in found:
+    if found.get("archive", "-")[:1] not in ("", "-"):  # dpkg runs the hooks that options name
         values["archive"] = shlex.quote(found["archive"])
     values["in_the_way"] = shlex.quote(package)
     return values
@@ -151,8 +151,11 @@ def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
             return f"{repository.url}{repository.keyring}"
     address = re.search(_URL, text)
     names = [repository.keyring for repository in book.repositories() if repository.keyring and "/compute/cuda/repos/" in repository.url]
-    if named and address is not None and "-" in named[1] and names and re.match(_CUDA_REPOSITORIES, address[0]):  # `wsl-ubuntu`
-        return f"{address[0].partition(named[0])[0]}{named[0]}/{max(names)}"
+    hosts = [
+        repository.url.partition(_CUDA_PATH)[0] for repository in book.repositories() if repository.keyring and _CUDA_PATH in repository.url
+    ]
+    if named and address is not None and "-" in named[1] and names and hosts and re.match(_CUDA_REPOSITORIES, address[0]):  # `wsl-ubuntu`
+        return f"{hosts[0]}{named[0]}/{max(names)}"
     return None
 
 

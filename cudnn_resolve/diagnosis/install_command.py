@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,7 +25,24 @@ _PACKAGE = r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,. -]{1,60}\])?(?:(?:===?|~=|>=|<=|!
 ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
-_WITH_VALUE = ("-r", "-c", "-t", "-e", "--requirement", "--constraint", "--target", "--python", "-p", "--prefix", "--root", "--platform")
+_FILES = ("-r", "--requirement")
+# Options without a value, which a repeated command can leave out.
+# fmt: off
+_FLAGS = frozenset([
+    "-U", "--upgrade", "--user", "--no-cache-dir", "--no-cache", "--pre", "-q", "-qq", "-v", "-vv", "--quiet", "--verbose",
+    "--force-reinstall", "--no-deps", "-I", "--ignore-installed", "--no-build-isolation", "--break-system-packages",
+    "--system", "--reinstall", "--refresh", "--prefer-binary", "--disable-pip-version-check", "-y", "--yes", "--no-input",
+    "--frozen", "--locked", "--all-extras", "--dev", "--no-dev", "--no-root", "--no-warn-script-location",
+    "--root-user-action=ignore",
+])
+# fmt: on
+_PROMPT = re.compile(
+    r"(?:[^\n]{0,120}[$#>%!] ?|RUN |#\d{1,3} \[[^\]\n]{1,80}\] RUN )?(?:sudo (?:-\w )?)?(?:[A-Z_]{2,40}=\S{0,80} ){0,4}(?:\S{1,200} -m )?"
+)
+"""What may stand before a command; a sentence that mentions one is none."""
+_ENDS = re.compile(r"[;&|<>#]|\d>")
+"""Start of what is not part of a command any more."""
+_LONGEST = 790
 _URL = r"https://[\w./+~-]{1,200}"
 _ADDERS = {"uv-project": "uv add", "poetry": "poetry add", "pdm": "pdm add", "uv-pip": "uv pip install"}
 
@@ -41,7 +57,9 @@ class Installation(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     """Files of requirements."""
     options: tuple[str, ...] = ()
-    """Options that name indexes of the tables; others are configured, or unknown."""
+    """Options that name indexes of the tables; other indexes are dropped."""
+    is_known: bool = True
+    """False if it names an index that is not in the tables."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -67,13 +85,22 @@ class Installation(Struct, frozen=True, kw_only=True):
 
 def installation(matches: Sequence[Match], book: Book) -> Installation:
     """The last install command of a log, or what its messages show of it."""
-    command = next((match for match in reversed(matches) if match.symptom.id == _COMMAND), None)
-    text = str(command.fields.get("command", "")) if command is not None else ""
+    command = next((match for match in reversed(matches) if match.symptom.id == _COMMAND and _is_command(match)), None)
+    text = str(command.fields["command"]) if command is not None else ""
     feature = next((feature for start, feature in _TOOLS if text.startswith(start)), None) if text else _of_messages(matches)
     words = [word.strip("'\"") for word in re.split(r"\s+", text)][1:]
-    options = tuple(_options(words, book)) or tuple(_named(matches, book))
-    files = tuple(after for word, after in pairwise(words) if word in ("-r", "--requirement") and _is_file(after))
-    return Installation(feature=feature, packages=tuple(_packages(words)), files=files, options=options)
+    named = _urls(words)
+    known = tuple(word for option, url in named if _is_known(url, book) for word in (option, url))
+    is_known = len(known) == 2 * len(named)
+    asked = _asked(words) if is_known and len(text) < _LONGEST else None
+    packages, files = asked if asked is not None else ((), ())
+    return Installation(feature=feature, packages=packages, files=files, options=known or tuple(_named(matches, book)), is_known=is_known)
+
+
+def _is_command(match: Match) -> bool:
+    """True if a line is a command, whole, and not a sentence that mentions one."""
+    before = match.text.partition(str(match.fields.get("command", "")))[0]
+    return not match.text.endswith("...") and _PROMPT.fullmatch(before) is not None
 
 
 def _of_messages(matches: Iterable[Match]) -> str | None:
@@ -89,23 +116,34 @@ def _is_file(word: str) -> bool:
     return re.fullmatch(r"[\w./\\-]{1,120}\.(?:txt|in)", word) is not None
 
 
-def _packages(words: Sequence[str]) -> Iterable[str]:
+def _asked(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Requirements and files of requirements of a command; None if a word of it is not understood, so that it cannot be repeated."""
     verbs = [place for place, word in enumerate(words) if word in ("install", "add")]
-    for before, word in zip(words[verbs[0] :], words[verbs[0] + 1 :], strict=False) if verbs else ():
-        if word in (";", "&&", "||", "|", "#"):
-            return
-        is_value = before in ONE_INDEX or before in _MORE or before in _WITH_VALUE
-        if not is_value and not word.startswith("-") and re.fullmatch(_PACKAGE, word):
-            yield word
+    rest = iter(words[verbs[0] + 1 :] if verbs else ())
+    packages, files = [], []
+    for word in rest:
+        if _ENDS.match(word):
+            break
+        name = word.partition("=")[0] if word.startswith("--") else word
+        if name in (*ONE_INDEX, *_MORE):
+            if name == word:
+                next(rest, None)
+        elif word in _FILES and _is_file(file := next(rest, "")):
+            files.append(file)
+        elif re.fullmatch(_PACKAGE, word.rstrip(";")):
+            packages.append(word.rstrip(";"))
+            if word.endswith(";"):
+                break
+        elif word not in _FLAGS:
+            return None
+    return tuple(packages), tuple(files)
 
 
-def _options(words: Sequence[str], book: Book) -> Iterable[str]:
-    """Options for indexes that the tables know: from others nothing is to be installed because a log says so."""
+def _urls(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Options for indexes, each with its address."""
     pairs = [(word, after) for word, after in zip(words, [*words[1:], ""], strict=False)]
     pairs += [(word.partition("=")[0], word.partition("=")[2]) for word in words if word.startswith("--") and "=" in word]
-    for option, url in pairs:
-        if option in (*ONE_INDEX, *_MORE) and re.fullmatch(_URL, url) and _is_known(url, book):
-            yield from (option, url)
+    return [(option, url) for option, url in pairs if option in (*ONE_INDEX, *_MORE)]
 
 
 def _named(matches: Iterable[Match], book: Book) -> Iterable[str]:
@@ -121,5 +159,10 @@ def _named(matches: Iterable[Match], book: Book) -> Iterable[str]:
 
 
 def _is_known(url: str, book: Book) -> bool:
-    """True for an index of the tables, or one beside it."""
-    return any(url.startswith(f"{row.url.rstrip('/').rpartition('/')[0]}/") for row in book.indexes())
+    """True for an index of the tables, or one beside it: from others nothing is to be installed because a log says so."""
+    return re.fullmatch(_URL, url) is not None and "/.." not in url and any(url.startswith(parent_of(row.url)) for row in book.indexes())
+
+
+def parent_of(url: str) -> str:
+    """Address under which an index lies."""
+    return f"{url.rstrip('/').rpartition('/')[0]}/"

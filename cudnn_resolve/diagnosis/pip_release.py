@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation
+from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, parent_of
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts
@@ -182,13 +182,9 @@ def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | 
 
 def only_index(wanted: Wanted, done: Installation, book: Book) -> str | None:
     """The index that is searched alone although it is for other packages, while the default index has the requested one."""
-    served = {name for row in book.indexes() for name in row.serves if any(url.startswith(_parent(row.url)) for url in done.urls)}
-    is_alone = len(done.options) == 2 and done.options[0] in ONE_INDEX
+    served = {name for row in book.indexes() for name in row.serves if any(url.startswith(parent_of(row.url)) for url in done.urls)}
+    is_alone = done.is_known and len(done.options) == 2 and done.options[0] in ONE_INDEX
     return done.urls[0] if is_alone and wanted.name not in served and book.package(wanted.name) is not None else None
-
-
-def _parent(url: str) -> str:
-    return f"{url.rstrip('/').rpartition('/')[0]}/"
 
 
 def is_file_of_extension(matches: Iterable[Match], book: Book) -> bool:

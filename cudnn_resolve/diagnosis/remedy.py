@@ -42,6 +42,7 @@ _ELSEWHERE = {
     "macos": "cudnn-resolve plans for Linux only, and there is no CUDA for macOS",
 }
 """Shown instead of a plan on systems without plans."""
+_DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
 _WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
@@ -74,7 +75,9 @@ class Remedies:
         self.facts = case.facts if is_here else None
         """Facts that plans are made for; None without facts, or if the log is of another machine."""
         self.stack = KnownStack(case, self.facts, is_here=is_here)
-        self.is_windows = "\\" in self.stack.python or ("windows" in case.features and not case.features & _LINUX)
+        python = self.stack.python
+        is_posix = "/" in python and not _DRIVE.match(python)
+        self.is_windows = not is_posix and ("\\" in python or ("windows" in case.features and not case.features & _LINUX))
         self.fields = RemedyFields(case, self.stack, is_windows=self.is_windows)
         system = "windows" if self.is_windows else "macos" if "macos" in case.features else None
         self.elsewhere = _ELSEWHERE[system] if system and not case.features & _LINUX else None

@@ -177,9 +177,7 @@ class RemedyFields:
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
         """Known fields of commands and texts."""
         values: dict[str, str] = {"python": self.stack.python}
-        for match in matches:
-            for name, value in match.fields.items():
-                values.setdefault(name, str(getattr(value, "file", value)))
+        values = _words_of(matches) | values
         wanted = [
             match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
         ]
@@ -205,7 +203,7 @@ class RemedyFields:
             values.setdefault("package", values["needs"])
         values.pop("extension", None)
         values |= self._extension_values(matches) | self.stack.nccl_values()
-        for name in ("package", "requirement", "key"):
+        for name in ("package", "requirement", "key", "file"):
             if name in values:
                 values[name] = shlex.quote(values[name])
         values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
@@ -355,6 +353,17 @@ class RemedyFields:
         wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
         framework = self.book.framework_of(wanted.name) if wanted is not None else None
         return [framework] if framework is not None else []
+
+
+def _words_of(matches: Iterable[Match]) -> dict[str, str]:
+    """Fields of messages as text, those of the first message first; without words that a program would take for an option."""
+    found: dict[str, str] = {}
+    for match in matches:
+        for name, value in match.fields.items():
+            text = str(getattr(value, "file", value))
+            if not text.startswith("-"):
+                found.setdefault(name, text)
+    return found
 
 
 def known_framework(name: str | None, book: Book) -> str | None:

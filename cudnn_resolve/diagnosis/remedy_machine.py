@@ -29,12 +29,14 @@ _OWN_SHARE = 0.6
 """Share of the GPU's memory from which a program's own use is why it is full."""
 _FREE_SHARE = 0.1
 """Share reserved in pieces from which another way to reserve it helps."""
-_STARTED = re.compile(r"\b(docker|podman|nerdctl) ((?:container )?run)(?= )([^\n]{1,400})$")
-_STARTED_IN_SIF = re.compile(r"\b(singularity|apptainer) (run|exec|shell)(?= )(.{1,400})$")
-_HARMLESS_WORDS = re.compile(r"(?:[\w\s./:=,@+~%*\"'{}-]|\$\(pwd\)|\$\{?\w+\}?)+")
+_PROMPT = r"(?:[^\n]{0,120}[$#>%!] ?)?(?:sudo )?"
+_STARTED = re.compile(_PROMPT + r"(docker|podman|nerdctl) ((?:container )?run)(?= )([^\n]{1,400})$")
+_STARTED_IN_SIF = re.compile(_PROMPT + r"(singularity|apptainer) (run|exec|shell)(?= )(.{1,400})$")
+_HARMLESS_WORDS = re.compile(r"(?:[\w\s./:=,@+~%*\"'{}-]|\$(?:\(pwd\)|\{\w+\}|(?=\w)))+")
 """A command without anything that starts another one, redirects, or goes on in the next line."""
 _CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
-_POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}[a-z0-9]):[/~]\S{0,80}[#$] ?")
+_POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,3})):[/~]\S{0,80}[#$]")
+"""Prompt in a pod, whose name ends as its controller made it."""
 _UNSUPPORTED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)\b")
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
@@ -65,9 +67,10 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
 def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     """Fields of commands and sentences: GPU, driver, memory, and the container to start or restart."""
     values = {"start": start_of(case.matches, case.features), "container": "CONTAINER", "pod": "POD"}
-    every = [match.text for match in case.matches]
+    last = max((match.line for match in matches), default=0)
+    before = [match.text for match in sorted(case.matches, key=lambda match: match.line) if match.line <= last]
     for name, shape in (("container", _CONTAINER), ("pod", _POD)):
-        values[name] = next((hit[1] for text in every for hit in shape.finditer(text)), values[name])
+        values[name] = next((hit[1] for text in reversed(before) for hit in shape.finditer(text)), values[name])
     gpus = set(case.context.capabilities)
     if len(gpus) == 1:
         gpu = gpus.pop()
@@ -90,13 +93,14 @@ def cuda_wanted(matches: Iterable[Match]) -> CudaVersion | None:
 
 
 def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
-    """The command that started the log's container, with the GPU; without a simple one, a command for its image."""
+    """The command that started the log's container, with the GPU; without a whole, simple one, a command for its image, or `IMAGE`."""
     every = list(matches)
     for match in every:
         if match.symptom.id != "context-container-start":
             continue
-        found = _STARTED.search(match.text) or _STARTED_IN_SIF.search(match.text)
-        if found is None or not _HARMLESS_WORDS.fullmatch(found[3]) or not _is_closed(found[3]):
+        found = _STARTED.match(match.text) or _STARTED_IN_SIF.match(match.text)
+        is_whole = not match.text.endswith("...") and ("singularity" in features or image_of([match]) != "IMAGE")
+        if found is None or not is_whole or not _HARMLESS_WORDS.fullmatch(found[3]) or not _is_closed(found[3]):
             continue
         if "docker-gpus" in features:
             return f"{found[1]} {found[2]}{found[3].rstrip()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -44,14 +45,14 @@ _STANDARD = re.compile(
     r"[\\/]lib(?:64)?[\\/]python\d\.\d{1,2}[\\/](?!site-packages|dist-packages)|<frozen |[\\/]Lib[\\/](?!site-packages)[\w\\/]{1,80}\.py"
 )
 _MODULE = re.compile(
-    r"No module named '?(?P<missing>[A-Za-z_]\w{0,60})(?P<part>\.[\w.]{1,100})?'?"
+    r"No module named '?(?P<missing>[A-Za-z_]\w{0,60}\b)(?P<part>\.[\w.]{1,100})?'?"
     r"|cannot import name '?[\w.]{1,80}'? from (?:partially initialized module )?'(?P<origin>[A-Za-z_]\w{0,60})[\w.]{0,100}'"
     r"(?P<unlocated> \(unknown location\))?"
     r"|module '(?P<owner>[A-Za-z_]\w{0,60})[\w.]{0,100}' has no attribute"
 )
 _FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "paddle", "mxnet", "cupy", "numpy", "nvidia", "onnxruntime")
 """Beginnings of names that only a plan may change."""
-_PLAIN_NAME = re.compile(r"[\w./\\~-]{1,200}")
+_PLAIN_NAME = re.compile(r"(?!-)[\w./\\~-]{1,200}")
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
@@ -133,7 +134,7 @@ def _telling(died: Match, reader: Reader) -> list[Match]:
     named = [match for match in before if "last" in match.fields and not re.search(_BUILD, match.text)]
     if compiler and (re.search(_BUILD, died.text) or not named):
         return [compiler[0]]
-    # Ranks fail one after the other: what came first is the cause.
+    # It passes on the failure before it.
     return [(named or before or [died])[-1]]
 
 
@@ -182,7 +183,8 @@ def _packages(text: str, frames: Sequence[tuple[str, str, str]]) -> list[str]:
     found = _MODULE.search(text)
     named = [found["missing"] if found["part"] else found["origin"] or found["owner"]] if found else []
     raised = [hit["package"] for file, _, _ in reversed(frames) if (hit := _PACKAGE.search(file))]
-    return [name for name in dict.fromkeys((*named, *raised)) if name][:_MOST]
+    names = (name for name in dict.fromkeys((*named, *raised)) if name and name.isascii())
+    return [name for name in names if not keyword.iskeyword(name)][:_MOST]
 
 
 def _of_python(
@@ -194,8 +196,12 @@ def _of_python(
     features: set[str] = set()
     found = _MODULE.search(text)
     if found and found["missing"] and not found["part"]:
-        features.add("module-missing")
-        values["distribution"] = names.get(found["missing"].casefold(), found["missing"])
+        known = names.get(found["missing"].casefold())
+        features.add(
+            "module-unknown" if known is None else "module-missing"
+        )  # a name of the program's own may be a stranger's on the index
+        if known is not None:
+            values["distribution"] = known
     elif packages:
         values["packages"] = " ".join(dict.fromkeys(names.get(name.casefold(), name) for name in packages))
         features.add("package-raised")
@@ -207,7 +213,7 @@ def _of_python(
         features.add("import-unlocated")
         values["module"] = found["origin"]
     own = [(file, at) for file, at, _ in frames if at and _is_own(file)]
-    if own and "module-missing" not in features:
+    if own and not features & {"module-missing", "module-unknown"}:
         values["own_file"], values["own_at"] = own[-1]
     if not features and not own:
         features.add("calls-untold")

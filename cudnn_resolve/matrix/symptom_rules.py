@@ -37,7 +37,7 @@ DERIVED = frozenset(
         *("conda-named", "conda-torch", "extension-told", "other-index", "only-index", "file-of-extension", "versions-listed"),
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
-        *("module-missing", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
+        *("module-missing", "module-unknown", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
         *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked", "index-known"),
     }
 )

@@ -56,7 +56,7 @@ def said(log: str) -> str:
             "modprobe nvidia",
             "docker run",
         ),
-        ("w  | RuntimeError: CUDA failed with error CUDA driver version is insufficient for CUDA runtime version\n", "compose", "updated"),
+        ("w  | RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n", "compose", "updated"),
         # An old driver is first compared, and replaced where it is.
         (
             "InternalError: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n",
