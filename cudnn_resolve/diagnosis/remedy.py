@@ -239,6 +239,8 @@ class Remedies:
         if build is None:
             return None
         index = self.book.index(build.index)
+        if "/linux/" in index.url:  # a page of wheels for that system only
+            return None
         option = "-f" if index.kind == "find-links" else "--index-url"
         # Companions are built for one release of PyTorch.
         shown = " ".join(texts(self.case)).casefold()
