@@ -10,7 +10,7 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from cudnn_resolve.diagnosis.log_form import PARTED, encoding_of, parted
+from cudnn_resolve.diagnosis.normalize_log import PARTED, encoding_of, parted
 from cudnn_resolve.matrix.anchor import key_of, words_of
 
 LONGEST_LINE = 12_000

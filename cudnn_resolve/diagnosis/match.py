@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from cudnn_resolve.diagnosis.log_form import decoded, formed, whole
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.normalize_log import decoded, formed, whole
 from cudnn_resolve.diagnosis.quoted_text import QUOTED_LINE
 from cudnn_resolve.matrix.anchor import literals_of, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve.diagnosis.diagnose import diagnose as weigh
-from cudnn_resolve.diagnosis.log_form import decoded
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Diagnosis
+from cudnn_resolve.diagnosis.normalize_log import decoded
 from cudnn_resolve.errors import ContradictionError, InputError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import clock, disk

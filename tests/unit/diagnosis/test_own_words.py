@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from cudnn_resolve.diagnosis.log_form import whole
 from cudnn_resolve.diagnosis.model import EMPTY
+from cudnn_resolve.diagnosis.normalize_log import whole
 from tests.unit.diagnosis.test_rows import advice
 from tests.written_logs import book, judged
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudnn_resolve.diagnosis.log_form import formed
+from cudnn_resolve.diagnosis.normalize_log import formed
 from tests.examples import examples
 from tests.written_logs import judged
 
