@@ -186,7 +186,7 @@ class RemedyFields:
             values["exact"] = ".".join(map(str, built.parts[:3]))
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
-        values["glibc_from"] = ""
+        values |= {"glibc_from": "", "gxx": ""}
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
         importer = self._importer(matches)
