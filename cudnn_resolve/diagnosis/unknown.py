@@ -72,14 +72,13 @@ def mentioned_in(text: str) -> str:
 
 
 def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[Clue]) -> Unknown:
-    """The failure that ended a run, with the lines that say why.
+    """The failure that ended a run, with the line that says why.
 
     `died`: the line at which the run ended, which may only pass on what failed before.
     """
-    shown = _telling(died, reader)
-    last = shown[-1]
+    last = _telling(died, reader)
     text = re.sub(_HEAD, "", _text(last, reader))
-    kind = _kind(died, shown, text, reader)
+    kind = _kind(died, last, text, reader)
     frames = _frames(reader, last.line)
     packages = _packages(text, frames)
     values, features = _of_python(text, frames, packages, clues) if kind == "python-failure" else ({}, set())
@@ -99,7 +98,7 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
             cause=cause.id,
             severity=cause.severity,
             summary=_summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and _is_own(frames[-1][0])),
-            evidence=tuple(Evidence(source="log", line=match.line, text=_text(match, reader)) for match in shown),
+            evidence=(Evidence(source="log", line=last.line, text=_text(last, reader)),),
             confidence=_UNKNOWN,
         ),
         features=frozenset({kind, *features}),
@@ -124,29 +123,29 @@ def _summary(kind: str, text: str, line: int, packages: Sequence[str], lines: in
     return f"not recognised: the log shows a failure (line {line}), and none of its {lines} lines tells a cause that is known here"
 
 
-def _telling(died: Match, reader: Reader) -> list[Match]:
-    """The lines that say why a run ended, the most telling one last: `died` itself, unless it only passes on an earlier failure."""
+def _telling(died: Match, reader: Reader) -> Match:
+    """The line that says why a run ended: `died` itself, unless it only passes on an earlier failure."""
     passing = {match.line for match in _all(reader, "context-passed-on")}
     if died.line not in passing and not re.search(_BUILD, died.text):
-        return [died]
+        return died
     before = [match for match in _all(reader, "context-died") if match.line < died.line and match.line not in passing]
     compiler = [match for match in _all(reader, "context-compiler-error") if match.line not in passing]
     named = [match for match in before if "last" in match.fields and not re.search(_BUILD, match.text)]
     if compiler and (re.search(_BUILD, died.text) or not named):
-        return [compiler[0]]
+        return compiler[0]
     # It passes on the failure before it.
-    return [(named or before or [died])[-1]]
+    return (named or before or [died])[-1]
 
 
-def _kind(died: Match, shown: Sequence[Match], text: str, reader: Reader) -> str:
+def _kind(died: Match, last: Match, text: str, reader: Reader) -> str:
     """The kind of a failure, as a feature of remedies."""
-    if shown[-1].symptom.id == "context-compiler-error" or re.search(_BUILD, died.text):
+    if last.symptom.id == "context-compiler-error" or re.search(_BUILD, died.text):
         return "build-failure"
     if re.search(_NATIVE, text):
         return "crash"
     if text.startswith("E: "):
         return "apt-failure"
-    if shown == [died] and any(match.line == died.line for match in _all(reader, "context-passed-on")):
+    if last is died and any(match.line == died.line for match in _all(reader, "context-passed-on")):
         return "passed-on"
     if re.match(_EXCEPTION, text) and not re.search(_OF_GPU, text):
         return "python-failure"
