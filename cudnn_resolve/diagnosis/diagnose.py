@@ -12,7 +12,7 @@ from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import WEAK, Remedies
-from cudnn_resolve.diagnosis.remedy_machine import question
+from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.unknown import Unknown, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
@@ -234,7 +234,7 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
         return findings
     text = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
     doctor = "`cudnn-resolve doctor LOG` on the machine itself"
-    command = question(cause, case.features, windows="windows" in case.features and "wsl" not in case.features)
+    command = question(cause, case.features, windows=runs_on_windows(case.features))
     if command and case.facts is None and findings[0].confidence < WEAK:
         text += "; the first step tells"
     elif command:

@@ -119,7 +119,7 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     every_match = list(matches)
     places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
     # If nothing else is known, a directory in which the log itself shows the library.
-    places = places or dict.fromkeys(_nearest([place for match in every_match if (place := listed_in(match))], python))
+    places = places or dict.fromkeys(_nearest([place for match in every_match if (place := place_listed(match))], python))
     wheels = any("/site-packages/nvidia/" in place and (facts is not None or _is_of(place, python)) for place in places)
     exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
@@ -161,7 +161,7 @@ def own_values(matches: Iterable[Match]) -> dict[str, str]:
     return {}
 
 
-def listed_in(match: Match) -> str:
+def place_listed(match: Match) -> str:
     """Directory in which a log line lists a library; empty without one."""
     field = {"context-cuda-listed": "place", "context-cudnn-file": "where"}.get(match.symptom.id, "")
     place = str(match.fields.get(field, "")).rstrip("/")

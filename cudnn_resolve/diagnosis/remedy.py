@@ -21,7 +21,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
-from cudnn_resolve.diagnosis.remedy_machine import in_shell, question
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_shell, question, runs_on_windows
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
@@ -43,7 +43,6 @@ _ELSEWHERE = {
 }
 """Shown instead of a plan on systems without plans."""
 _DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
-_LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
 _WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
@@ -77,10 +76,10 @@ class Remedies:
         self.stack = KnownStack(case, self.facts, is_here=is_here)
         python = self.stack.python
         is_posix = "/" in python and not _DRIVE.match(python)
-        self.is_windows = not is_posix and ("\\" in python or ("windows" in case.features and not case.features & _LINUX))
+        self.is_windows = not is_posix and ("\\" in python or runs_on_windows(case.features))
         self.fields = RemedyFields(case, self.stack, is_windows=self.is_windows)
         system = "windows" if self.is_windows else "macos" if "macos" in case.features else None
-        self.elsewhere = _ELSEWHERE[system] if system and not case.features & _LINUX else None
+        self.elsewhere = _ELSEWHERE[system] if system and not case.features & LINUX else None
         """Why no plan can be made for this system; None if one can."""
 
     def all(self, findings: Iterable[Finding]) -> list[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from cudnn_resolve.diagnosis.apt import apt_values
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
 from cudnn_resolve.diagnosis.install_command import installation
-from cudnn_resolve.diagnosis.library_path import listed_in, missing, own_values, path_values, place_of
+from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
     cudnn_beside,
@@ -19,10 +19,10 @@ from cudnn_resolve.diagnosis.log_stack import (
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
 from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
-from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features, machine_values
+from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
-from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, system_values, torch_version
+from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, torch_version
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -93,7 +93,7 @@ class RemedyFields:
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
         nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
-        is_located = any(map(listed_in, matches)) or any(place_of(library, self.case.facts, self.book) for library in libraries)
+        is_located = any(map(place_listed, matches)) or any(place_of(library, self.case.facts, self.book) for library in libraries)
         if (nameless or "no-cudnn-wheel" in found) and not is_located:
             found.add("not-in-wheels")
         if self.stack.pip and not self.stack.nccl_wheels()[1:]:

@@ -42,6 +42,7 @@ _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,8
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
+LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 _INSIDE = frozenset({"docker", "hosted-notebook", "kubernetes", "singularity"})
 """Features of a place that has no kernel log of its own."""
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
@@ -85,6 +86,21 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     sizes = (_asked(match.text) for match in matches)
     asked = max((size for size in sizes if size is not None), default=None)
     return values | ({"asked": f"{asked:.1f} GiB"} if asked is not None else {})
+
+
+def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
+    """Fields for the commands of the log's system."""
+    is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
+    return {
+        "grep": "findstr" if is_windows else "grep -i",
+        "rpm": "yum" if is_old else "dnf",
+        "repoquery": "repoquery" if is_old else "dnf repoquery",
+    }
+
+
+def runs_on_windows(features: Collection[str]) -> bool:
+    """True if a log is of Windows itself, not of a Linux in it or of a notebook's host."""
+    return "windows" in features and not set(features) & LINUX
 
 
 def cuda_wanted(matches: Iterable[Match]) -> CudaVersion | None:

@@ -67,17 +67,8 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
 
 def _companions(torch: str, case: Case) -> str | None:
     """The releases of the companions in the log that belong to a PyTorch, as arguments of pip; None if one is not known."""
-    text = " ".join([match.text for match in (*case.matches, *case.frames)])
+    text = " ".join(match.text for match in (*case.matches, *case.frames))
     named = [name for name in ("torchvision", "torchaudio") if name in text]
     found = [release_for(name, torch, case.book) or release_for(name, torch, case.book, ">=") for name in named]
-    return None if None in found else " ".join((release or "").partition(" ")[0] for release in found) or None
-
-
-def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
-    """Fields for the commands of the log's system."""
-    is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
-    return {
-        "grep": "findstr" if is_windows else "grep -i",
-        "rpm": "yum" if is_old else "dnf",
-        "repoquery": "repoquery" if is_old else "dnf repoquery",
-    }
+    known = [release.partition(" ")[0] for release in found if release is not None]
+    return " ".join(known) or None if len(known) == len(named) else None

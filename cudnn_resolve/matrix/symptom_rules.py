@@ -84,7 +84,6 @@ FIELDS = frozenset(
             "program",
             "distribution",
             "import_pair",
-            "packages",
             "module",
             "own_file",
             "own_at",
