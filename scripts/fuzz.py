@@ -35,7 +35,7 @@ import tomli_w
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from fuzz_chance import BOOK, SAMPLES, WORDS, Chance
+from fuzz_chance import BOOK, INJECTED, SAMPLES, WORDS, Chance
 from fuzz_wheel import wheel
 
 from cudnn_resolve.cli.main import main
@@ -365,6 +365,8 @@ def _check_output(diagnosis: Any) -> None:
         bare = re.sub(r"'[^']*'", "", command.replace("'\"'\"'", ""))  # shlex's form of a quote within quotes
         assert "$(id)" not in bare, command
         assert "`" not in bare, command
+        assert not any(word.startswith(f"-{INJECTED}") for word in shlex.split(command)), command
+        assert not re.search(rf"[;&|<>(]\s*{INJECTED}", re.sub(r'"[^"]*"', "", bare)), command
 
 
 TARGETS: dict[str, Callable[[Chance], None]] = {

@@ -10,6 +10,8 @@ from cudnn_resolve.host.tables import open_book
 
 BOOK = open_book()
 SAMPLES: list[str] = [str(sample) for symptom in BOOK.symptoms() for sample in symptom.sample]
+INJECTED = "fuzz-injected"
+"""A word that no command may execute, write to or take for an option."""
 ODD: tuple[str, ...] = (
     "\0",
     "\x1b[31m",
@@ -24,6 +26,7 @@ ODD: tuple[str, ...] = (
     "{{",
     "%s",
     "$(id)",
+    *(f"{mark}{INJECTED}" for mark in (";", "&&", "|", ">", " -", "$(", "`")),
     *"{}%$`'\"\\|;#[]<>=!~@,/ \n\t\r",
 )
 WORDS: tuple[str, ...] = (

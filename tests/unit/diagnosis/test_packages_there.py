@@ -155,3 +155,11 @@ def test_a_name_that_transformers_5_removed_asks_for_transformers_4() -> None:
     found = judged("AttributeError: Qwen2Tokenizer has no attribute all_special_tokens_extended\n").findings[0]
     assert (found.cause, found.severity) == ("unrecognised", "warning")
     assert (found.remedy[0].command or "").endswith("pip install 'transformers<5'")
+
+
+def test_a_release_that_an_extension_was_built_for_is_not_taken_for_gpu_code() -> None:
+    log = (
+        "    PyTorch 2.1.2+cu121 with CUDA 1201 (you have 2.4.0+cu121)\n"
+        "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+    )
+    assert "framework_pkg_mismatch" in [finding.cause for finding in judged(log).findings]
