@@ -295,10 +295,6 @@ def _has_digest(path: str, expected: tuple[str, str]) -> bool:
     return disk.kind(path) == "file" and disk.digest(path, expected[0]) == expected[1]
 
 
-def _is(path: str, known: tuple[str, str]) -> bool:
-    return disk.kind(path) == "file" and disk.digest(path, known[0]) == known[1]
-
-
 def _start_plan(lock: Lock, machines: Mapping[str, Machine], sums: Mapping[str, str], debs: Mapping[str, list[dict[str, str]]]) -> str:
     """Plan that `start.py` reads instead of the lock: the packages for each platform, and the files of the preload."""
     platforms = {}
