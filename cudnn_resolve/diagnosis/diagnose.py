@@ -347,7 +347,7 @@ def _frameworks_of(matches: Iterable[Match], case: Case) -> frozenset[str]:
     """Frameworks of messages and of the preceding traceback."""
     frames = (str(match.fields["frame"]) for match in case.frames if "frame" in match.fields)
     names = (*(match.symptom.framework for match in matches), *frames)
-    return frozenset(found for name in names if name and (found := case.book.framework_of(name)))
+    return frozenset(found for name in names if name and (found := case.book.framework_named(name)))
 
 
 def _is_of_others(finding: Finding, frameworks: frozenset[str], book: Book) -> bool:

@@ -121,10 +121,15 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     # If nothing else is known, a directory in which the log itself shows the library.
     places = places or dict.fromkeys(_nearest([place for match in every_match if (place := place_listed(match))], python))
     wheels = any("/site-packages/nvidia/" in place and (facts is not None or _is_of(place, python)) for place in places)
-    exact = f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, places))}{_BEFORE}" if places and not wheels else None
+    exact = put_on_path(*places) if places and not wheels else None
     values = {"wheels_on_path": every, "on_path": exact or every}
     away = _away(facts)
     return values if away is None else values | {"away": away}
+
+
+def put_on_path(*directories: str) -> str:
+    """Command that puts directories first on the loader path."""
+    return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, directories))}{_BEFORE}"
 
 
 def _nearest(places: Sequence[str], python: str) -> Sequence[str]:
@@ -151,7 +156,7 @@ def own_values(matches: Iterable[Match]) -> dict[str, str]:
             continue
         directory = f"{wheels[1]}nvidia/{wheel_component(library)}/lib" if wheels else place
         file = f"libcudnn.so.{library.major}" if library.family == "cudnn" else library.file
-        values = {"own_on_path": f"export LD_LIBRARY_PATH={shlex.quote(directory)}{_BEFORE}", "own_library": f"{directory}/{file}"}
+        values = {"own_on_path": put_on_path(directory), "own_library": f"{directory}/{file}"}
         jit = _JIT_CUDA.search(hit[3])
         if jit and wheels and library.major:
             values["jit_wheel"] = shlex.quote(f"nvidia-nvjitlink-cu{library.major}>={jit[1]}.{jit[2]}")

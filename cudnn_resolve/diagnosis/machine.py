@@ -147,7 +147,8 @@ def installed_of(facts: Facts, book: Book) -> tuple[Installed, ...]:
     """Installed frameworks; from the package list alone if their files were not inspected."""
     pip = or_none(facts.packages.pip) or {}
     seen = {framework.name: framework for framework in or_none(facts.frameworks) or ()}
-    listed = [name for name in pip if name not in seen and book.framework_of(name) is not None]
+    inspected = {book.framework_named(name) for name in seen}
+    listed = [name for name in pip if name not in seen and book.framework_of(name) not in {None, *inspected}]
     every = (*seen.values(), *(InstalledFramework(name=name, version=pip[name]) for name in listed))
     return tuple(_installed(framework, facts, book) for framework in every)
 
@@ -157,6 +158,7 @@ def _installed(seen: InstalledFramework, facts: Facts, book: Book) -> Installed:
     cuda, cudnn = parsed(CudaVersion, seen.cuda_built), _cudnn(seen.cudnn_built)
     arch = facts.platform.arch
     possible = [build for build in _builds(book, seen) if arch is None or arch in (build.arch or (arch,))]
+    possible = [build for build in possible if _pins_what_is_there(build, facts)] or possible
     alike = [build for build in possible if _agrees(build, cuda, cudnn)]
     builds = alike or possible
     pluginless = seen.name in ("jax", "jaxlib") and not _has_jax_plugin(facts)
@@ -206,6 +208,13 @@ def _of_same_minor(every: Iterable[Build], public: str) -> list[Build]:
         kinds.setdefault(build.version, set()).add((build.variant, build.index, build.cuda, build.cudnn, build.delivery))
     alike = len({frozenset(kind) for kind in kinds.values()}) == 1
     return [build for build in near if build.version == near[0].version] if alike else []
+
+
+def _pins_what_is_there(build: Build, facts: Facts) -> bool:
+    """False if another build of a package is installed than a build requires: jaxlib with its CUDA and cuDNN in the local version."""
+    pip = or_none(facts.packages.pip) or {}
+    pins = (_plain(line).partition("==") for line in build.requires or ())
+    return all(pip.get(name, version) == version for name, _, version in pins if "+" in version)
 
 
 def _agrees(build: Build, cuda: CudaVersion | None, cudnn: CudnnVersion | None) -> bool:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, lacks_of
+from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, lacks_of, put_on_path
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, as_declared, cudnn_of, fact, finding
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import within
@@ -64,13 +64,24 @@ def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evid
     cause, where = _whereabouts(machine, built.major)
     if cause:
         summary = f"{framework.label} needs cuDNN {built.major} and finds none: {where or 'no copy of cuDNN is installed'}"
-        yield finding(cause, "warning" if machine.driver_absent else "error", 0.9, summary, evidence)
+        unseen = next(_unseen(machine, built.major), None) if cause == "lib_not_on_path" else None
+        text = "add the library's directory to LD_LIBRARY_PATH before the program starts"
+        remedy = () if unseen is None or not unseen.path else (Remedy(text=text, command=put_on_path(unseen.path)),)
+        yield finding(cause, "warning" if machine.driver_absent else "error", 0.9, summary, evidence, remedy=remedy)
+
+
+def _unseen(machine: Inspection, major: int) -> Iterator[CudnnCopy]:
+    """Copies of a major version outside the directories that the loader searches, those of no wheel first: they have every name."""
+    same = [
+        copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy) and not is_searched(copy.path, machine.facts)
+    ]
+    yield from sorted(same, key=lambda copy: copy.source == "pip")
 
 
 def _whereabouts(machine: Inspection, major: int) -> tuple[str, str]:
     """Cause and explanation of a cuDNN major version that is not found; "" for both if cuDNN is unknown."""
     same = [copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy)]
-    unseen = next((copy for copy in same if not is_searched(copy.path, machine.facts)), None)
+    unseen = next(_unseen(machine, major), None)
     other = next((copy for copy in machine.cudnn if copy.soname not in (None, major)), None)
     if unseen:
         return "lib_not_on_path", f"cuDNN {unseen.version} is in {unseen.path}, which the loader does not search"

@@ -9,7 +9,8 @@ from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capab
 from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Gpu, or_none
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.resolution.compatibility import cuda_span
+from cudnn_resolve.version import Capability, CudaVersion
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, so it has no GPU")
 _MACHINE = ("driver_not_loaded", "this machine has no NVIDIA driver")
@@ -115,10 +116,12 @@ def _architecture(machine: Inspection) -> Iterator[Finding]:
         (gpu, capability, framework) for gpu in visible(machine) if (capability := capability_of(gpu)) for framework in machine.installed
     ]
     for gpu, capability, framework in pairs:
+        name = gpu.name or f"the GPU of capability {capability}"
+        code = [target for target in framework.targets if target.runs_on(capability)]
+        if code or not framework.targets:
+            yield from _libraries(machine, framework, name, capability)
         if not framework.targets:
             continue
-        code = [target for target in framework.targets if target.runs_on(capability)]
-        name = gpu.name or f"the GPU of capability {capability}"
         targets = " ".join(map(str, framework.targets))
         evidence = (fact("gpus", f"{name}: compute capability {capability}"), fact("frameworks", f"{framework.label}: {targets}"))
         if not code:
@@ -132,6 +135,19 @@ def _architecture(machine: Inspection) -> Iterator[Finding]:
             yield finding(cause, severity, confidence, summary, *evidence)
         elif all(target.kind == "ptx" for target in code) and framework.cuda is not None:
             yield from _by_ptx(machine, framework, name, evidence)
+
+
+def _libraries(machine: Inspection, framework: Installed, name: str, capability: Capability) -> Iterator[Finding]:
+    """CUDA release whose own libraries, such as cuBLAS, have no code for the GPU, although the build's PTX may run on it."""
+    cuda, (first, last) = framework.cuda, cuda_span(machine.book, capability)
+    if cuda is None:
+        return
+    evidence = (fact("gpus", f"{name}: compute capability {capability}"), fact("frameworks", f"{framework.label}: CUDA {cuda}"))
+    without = f"{framework.label} is built for CUDA {cuda}, whose libraries have no code for {name} (capability {capability})"
+    if first is not None and cuda < CudaVersion(str(first.major) if len(cuda.parts) == 1 else first.line):
+        yield finding("gpu_arch_too_new_for_build", "error", 0.9, f"{without}: CUDA {first.line} is the first that supports it", *evidence)
+    elif last is not None and CudaVersion(cuda.line) > CudaVersion(str(last.major) if len(cuda.parts) == 1 else last.line):
+        yield finding("gpu_arch_too_old_for_build", "error", 0.9, f"{without}: CUDA {last.line} is the last that supports it", *evidence)
 
 
 def _is_served(framework: Installed, gpu: Gpu) -> bool:

@@ -92,7 +92,8 @@ class Remedies:
                 continue
             own = tuple(each for remedy in finding.remedy for each in self._adapted(remedy, tried=tried))
             every = {remedy.command or remedy.text: remedy for remedy in (*self._of(finding, tried=tried), *reversed(own))}
-            rest = tuple(remedy for remedy in every.values() if remedy not in own)
+            said = {remedy.text for remedy in own}
+            rest = tuple(remedy for remedy in every.values() if remedy not in own and remedy.text not in said)
             steps = tuple(self._possible((*own, *rest)))
             out.append(replace(finding, remedy=_begun(self._careful(finding, steps))))
             tried = tried and finding.severity == "info"

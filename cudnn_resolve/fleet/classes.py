@@ -139,7 +139,7 @@ class Classes:
 
     def _is_of_stack(self, name: str) -> bool:
         name = _normalized(name)
-        return name in self._stack or name.startswith("nvidia-") or self._book.is_framework(name)
+        return name in self._stack or name.startswith("nvidia-") or self._book.framework_named(name) is not None
 
     def build(self) -> tuple[FleetClass, ...]:
         """The classes, largest first; a name shared by several gets a hash of the key as suffix."""

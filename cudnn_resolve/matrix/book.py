@@ -55,7 +55,7 @@ class Book:
 
     def framework(self, name: str) -> row.Framework:
         """Framework with all its builds, by name, alias or distribution name; KeyError for an unknown one."""
-        found = self._framework_names.get(_normalized(name))
+        found = self.framework_named(name)
         if found is None:
             raise KeyError(name)
         return self._framework(found)
@@ -97,9 +97,9 @@ class Book:
         sharing = (package for slot in self.rows(row.Slot) if slot.slot in slots for package in slot.packages)
         return tuple(dict.fromkeys((*own, *sharing)))
 
-    def is_framework(self, name: str) -> bool:
-        """True for the name, alias or distribution of a framework."""
-        return _normalized(name) in self._framework_names
+    def framework_named(self, name: str) -> str | None:
+        """Framework with this name, alias or distribution; None for any other word."""
+        return self._framework_names.get(_normalized(name))
 
     def companion_of(self, distribution: str) -> str | None:
         """Framework that a distribution moves with: `torchvision` goes with torch; None for any other package."""

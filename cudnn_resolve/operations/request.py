@@ -96,7 +96,7 @@ def request_of(options: Options, book: Book, requirements: Requirements, direct:
 def _companion(text: str, book: Book) -> str | None:
     """The framework that a companion package belongs to, `torch` for `torchvision>=0.21`; None for other packages and frameworks."""
     name = _NAME.match(text.strip())
-    return book.companion_of(name[0]) if name is not None and not book.is_framework(name[0]) else None
+    return book.companion_of(name[0]) if name is not None and book.framework_named(name[0]) is None else None
 
 
 def _implied(extras: Iterable[RequirementLine], book: Book) -> Iterator[Target]:
@@ -214,7 +214,7 @@ def _framework(extra: RequirementLine, book: Book) -> Target | None:
 
     requirement = Requirement(extra.text)
     is_typed = extra.origin == COMMAND_LINE
-    if book.framework_of(requirement.name) is None and not (is_typed and book.is_framework(requirement.name)):
+    if book.framework_of(requirement.name) is None and not (is_typed and book.framework_named(requirement.name) is not None):
         return None
     marker, requirement.marker = requirement.marker, None
     target = parse_target(str(requirement) if marker else extra.text, book)

@@ -70,7 +70,12 @@ _PARTS = ("cuda", "cudnn", "driver", "python")
 def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
     """True if the tables, the environment or an index know the package."""
     name, book = canonicalize_name(word), question.book
-    if book.is_framework(name) or book.component(name) is not None or book.package(name) is not None or book.slot(name) is not None:
+    if (
+        book.framework_named(name) is not None
+        or book.component(name) is not None
+        or book.package(name) is not None
+        or book.slot(name) is not None
+    ):
         return True
     if name in _PARTS or name in resolution.machine.pip:
         return True

@@ -9,12 +9,14 @@ import pytest
 
 from cudnn_resolve.diagnosis import plan_remedy
 from cudnn_resolve.diagnosis.diagnose import diagnose, diagnose_facts
+from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.facts.codec import from_mapping
 from tests.written_logs import book, judged
 
 T4 = {"name": "Tesla T4", "compute_capability": "7.5", "memory_mib": 15360}
 RTX5090 = {"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}
+RTX3090 = {"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6"}
 P100 = {"name": "Tesla P100-PCIE-16GB", "compute_capability": "6.0"}
 LINUX = {
     "platform": {"system": "linux", "arch": "x86_64", "distribution": "ubuntu", "release": "22.04", "glibc": "2.35"},
@@ -40,6 +42,10 @@ def causes(severity: str, **facts: Any) -> set[str]:
             "gpu_arch_too_new_for_build",
         ),
         ({"driver": {"version": "580.82.07"}, "gpus": [P100], "packages": {"pip": {"torch": "2.8.0+cu128"}}}, "gpu_arch_too_old_for_build"),
+        (  # its own code runs from PTX, but cuBLAS of CUDA 10 does not run on Ampere
+            {"driver": {"version": "455.45.01"}, "gpus": [RTX3090], "packages": {"pip": {"tensorflow-gpu": "1.15.0"}}},
+            "gpu_arch_too_new_for_build",
+        ),
         ({"driver": {"version": "535.161.07", "kernel_module": "535.129.03"}}, "driver_library_mismatch"),
         ({"packages": {"pip": {"torch": "2.2.2", "numpy": "2.1.3"}}}, "numpy_abi"),
         ({"packages": {"pip": {"tensorflow": "2.8.0", "protobuf": "4.25.5"}}}, "protobuf_abi"),
@@ -93,12 +99,43 @@ def test_what_will_fail_is_an_error(facts: dict[str, Any], cause: str) -> None:
         {"driver": {"version": "580.82.07"}, "gpus": [RTX5090], "packages": {"pip": {"torch": "2.8.0"}}},
         {"driver": {"version": "525.60.13"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124"}}},
         {"packages": {"pip": {"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "4.25.5"}}},
+        {"driver": {"version": "455.45.01"}, "gpus": [RTX3090], "packages": {"pip": {"torch": "1.7.1+cu110"}}},
         {},
     ],
 )
 def test_what_works_is_no_error(facts: dict[str, Any]) -> None:
     assert not causes("error", **facts)
     assert not causes("warning", **facts)
+
+
+def test_a_framework_that_was_inspected_is_judged_once() -> None:
+    seen = {"name": "tensorflow", "version": "1.15.0", "cuda_built": "10.0", "cudnn_built": "7.6.0"}
+    found = findings(gpus=[RTX3090], frameworks=[seen], packages={"pip": {"tensorflow-gpu": "1.15.0"}})
+    assert [one.cause for one in found].count("gpu_arch_too_new_for_build") == 1
+
+
+def test_the_build_of_jax_is_that_of_its_jaxlib() -> None:
+    copy = {"version": "8.2.4", "soname": 8, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt"}
+    pip = {"jax": "0.4.4", "jaxlib": "0.4.4+cuda11.cudnn82"}
+    facts = {"driver": {"version": "525.60.13"}, "gpus": [T4], "cudnn": [copy], "packages": {"pip": pip}}
+    assert "cudnn_too_old_for_framework" not in causes("error", **facts)
+
+
+def test_the_directory_of_the_copy_is_put_on_the_path() -> None:
+    wheel = {"version": "8.7.0.84", "soname": 8, "path": "/v/nvidia/cudnn/lib", "source": "pip"}
+    toolkit = {"version": "8.9.2.26", "soname": 8, "path": "/usr/local/cuda-11.8/lib64", "source": "runfile"}
+    loads = {"cudnn": None, "because": "nothing provides libcudnn.so"}
+    paddle = {"name": "paddlepaddle", "version": "2.6.1", "cuda_built": "11.8", "cudnn_built": "8.6.0", "would_load": loads}
+    facts = {**LINUX, "driver": {"version": "525.60.13"}, "gpus": [T4], "cudnn": [wheel, toolkit], "frameworks": [paddle]}
+    log = (
+        '  File "/v/lib/python3.11/site-packages/paddle/inference/wrapper.py", line 52\n'
+        "RuntimeError: (PreconditionNotMet) Cannot load cudnn shared library.\n"
+    )
+    finding = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(facts, "test"), book()).findings[0]
+    assert finding.cause == "lib_not_on_path"
+    assert [step.command for step in finding.remedy if "LD_LIBRARY_PATH" in (step.command or "")] == [
+        "export LD_LIBRARY_PATH=/usr/local/cuda-11.8/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    ]
 
 
 def test_wheels_of_two_cuda_majors_share_files() -> None:
