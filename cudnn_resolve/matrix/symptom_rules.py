@@ -39,6 +39,7 @@ DERIVED = frozenset(
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
         *("module-missing", "module-unknown", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
         *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked", "index-known"),
+        *("jetson-open", "jetson-torch", "own-module", "system-known"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
