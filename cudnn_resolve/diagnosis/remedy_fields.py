@@ -37,7 +37,7 @@ _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
 """Packages of conda-forge that bring a CUDA build of a framework."""
-_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx")
+_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package")
 """Fields that the words of a line fill."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
@@ -80,6 +80,7 @@ class RemedyFields:
             "arch-asked": "arch_first" in values and not self.is_windows,
             "importer": "importer" in values,
             "ptx-before-12": "ptx_cuda" in values,
+            "system-known": bool({"system_package", "python_library"} & values.keys()),
             "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
