@@ -290,6 +290,8 @@ class RemedyFields:
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
         found["to_driver"] = self._driver_wanted(cause, matches, built, named)
+        if values.get("ptx_from", "").startswith("12."):
+            found["jit_for_ptx"] = shlex.quote(f"nvidia-nvjitlink-cu12>={values['ptx_from']}")
         if "symbol_driver" in values:
             found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
         tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
