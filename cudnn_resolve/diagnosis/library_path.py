@@ -25,7 +25,7 @@ _PART_OF_SYSTEM = rf"(?:^|[\s'\"(]){_DEFAULT}libcudnn_\w{{1,60}}\.so[.\d]{{0,12}
 """A part of cuDNN in a default directory that does not fit the others."""
 _LACKS = re.compile(
     r"(?:^|[\s'\"(:])(/[^\s'\":]{1,300}/)(lib[\w+.-]{1,60}\.so[\d.]{0,16}): (?:undefined symbol: |symbol )(\w{1,400})"
-    r"(?:,? version (lib[\w+-]{1,40}\.so[\d.]{0,12}))?"
+    r"(?:,? version (lib[\w+-]{1,40}\.so(?:\.\d{1,4}){0,3}))?"
 )
 """A library that needs a function of another one: its directory and name, the function, and the other's name."""
 _BESIDE_WHEELS = re.compile(r"(.{1,300}/(?:site|dist)-packages/)(?:nvidia/[\w-]{1,30}|torch)/lib/?$")
@@ -152,7 +152,9 @@ def own_values(matches: Iterable[Match]) -> dict[str, str]:
         place, wheels = normpath(hit[1]), _BESIDE_WHEELS.match(normpath(hit[1]))
         needed = hit[4] or ("libnccl.so.2" if hit[3].startswith("nccl") and wheels else hit[2] if hit[2].startswith("libcudnn") else "")
         library = library_of(needed) if needed else None
-        if library is None or is_default(place):
+        if library is not None and library.major is None and library.family == "cudnn":
+            library = library_of(hit[2])  # of the same major version; the line was cut
+        if library is None or is_default(place) or (library.family == "cudnn" and library.major is None):
             continue
         directory = f"{wheels[1]}nvidia/{wheel_component(library)}/lib" if wheels else place
         file = f"libcudnn.so.{library.major}" if library.family == "cudnn" else library.file

@@ -42,6 +42,10 @@ _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interac
 _OLDEST_PYTHON = (3, 6)
 _FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
+_CUDNN_IN_CONDA = frozenset({"5.1", "6.0", "7.0", "7.1", "7.3", "7.6"})
+"""Releases of cuDNN 7 and older in conda's channels."""
+_CUDA_IN_CONDA = frozenset({"7.5", "8.0", "9.0", "9.2", "10.0", "10.1", "10.2"})
+"""Releases of CUDA before 11 in conda's channels."""
 _LIBRARIES_OF_THEIR_OWN = 10
 """First CUDA major whose libraries have version numbers of their own; before, `libcublas.so.8.0` is of CUDA 8.0."""
 _NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc")
@@ -163,8 +167,13 @@ def cuda_named(libraries: Iterable[Library]) -> str | None:
     return found[0] if major < 11 else str(major)
 
 
+def is_in_conda(cuda: str) -> bool:
+    """False for a CUDA before 11 of which conda's channels have no cudatoolkit."""
+    return int(cuda.partition(".")[0]) > 10 or cuda in _CUDA_IN_CONDA
+
+
 def cudnn_beside(framework: str, cuda: str, book: Book) -> str | None:
-    """The cuDNN of a framework's builds for that CUDA: major and minor, or only the major for CUDA 11 and later."""
+    """The cuDNN of a framework's builds for that CUDA: only the major for CUDA 11 and later, or if conda lacks the minor version."""
     major = cuda.partition(".")[0]
     builds = (build for build in book.framework(framework).builds if build.cuda is not None and build.cudnn is not None)
     fitting = [build for build in builds if build.cuda and (build.cuda.line == cuda if "." in cuda else str(build.cuda.major) == major)]
@@ -172,7 +181,8 @@ def cudnn_beside(framework: str, cuda: str, book: Book) -> str | None:
     if len(majors) != 1:
         return None
     newest = max(build.cudnn for build in fitting if build.cudnn)
-    return f"{newest.major}.{newest.minor}" if int(major) < 11 and len(newest.parts) > 1 else str(newest.major)
+    minor = f"{newest.major}.{newest.minor}" if len(newest.parts) > 1 else ""
+    return minor if int(major) < 11 and minor in _CUDNN_IN_CONDA else str(newest.major)
 
 
 def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: int | None = None) -> list[Build]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
@@ -15,6 +15,8 @@ from cudnn_resolve.diagnosis.log_stack import (
     cudnn_beside,
     driver_of,
     image_of,
+    is_in_conda,
+    python_line,
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
@@ -23,6 +25,7 @@ from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, torch_version
+from cudnn_resolve.diagnosis.unknown import is_own
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
@@ -34,7 +37,7 @@ _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
 """Packages of conda-forge that bring a CUDA build of a framework."""
-_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx")
+_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package")
 """Fields that the words of a line fill."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
@@ -43,6 +46,12 @@ _OWN_LIMIT = frozenset(
 _NAMES, _NEXT = "names-of-another-release", 3
 """Symptom of a name that another release has, and its distance from the call that asks for it."""
 _FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
+_LAST_WITH_CUDA_IN_TORCH = (3, 6)
+"""Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
+_OF_JETPACK_4 = ("10.0", "10.2")
+"""CUDA of JetPack 4."""
+_NO_JETSON = frozenset({"no-jetson", "windows", "wsl", "macos", "hosted-notebook"})
+"""With any of these features the machine is no Jetson."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, but is not one."""
 OTHER = "other-program"
@@ -71,6 +80,7 @@ class RemedyFields:
             "arch-asked": "arch_first" in values and not self.is_windows,
             "importer": "importer" in values,
             "ptx-before-12": "ptx_cuda" in values,
+            "system-known": bool({"system_package", "python_library"} & values.keys()),
             "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
@@ -109,7 +119,36 @@ class RemedyFields:
             found.add(OTHER)
         if any("built" in match.fields for match in matches):
             found.discard("versions-untold")
-        return found | set(version_features(matches, self.stack.majors, self.stack.python))
+        found |= set(version_features(matches, self.stack.majors, self.stack.python))
+        return found | set(self._of_jetson(matches, found)) | self._of_own_module(matches)
+
+    def _of_jetson(self, matches: Sequence[Match], found: Collection[str]) -> Iterator[str]:
+        """Whether the machine is a Jetson, or may be one by a missing library: before CUDA 11 no other Arm machine had CUDA."""
+        features, line = self.case.features, python_line(self.case)
+        libraries = [library for library in missing(matches) if not library.windows]
+        # Only a PyTorch for JetPack lacks what its wheels otherwise contain.
+        is_of_jetpack = "torch" in found and line is not None and line <= _LAST_WITH_CUDA_IN_TORCH
+        is_old = "old-cuda" in found or is_of_jetpack
+        if "jetson" in features:
+            yield "jetson-open"
+        elif libraries and self.case.facts is None and features.isdisjoint(_NO_JETSON):
+            if "arm" in features or is_of_jetpack or cuda_named(libraries) in _OF_JETPACK_4:
+                yield "jetson-open"
+            if "arm" in features and is_old:
+                yield "jetson"
+            if is_of_jetpack:
+                yield "jetson-torch"
+
+    def _of_own_module(self, matches: Sequence[Match]) -> set[str]:
+        """Whether a library is missing for a compiled module that the program's own file imports, with no package between them."""
+        failed = next((match for match in matches[:1] if match.text.lstrip().startswith("ImportError: lib")), None)
+        if failed is None or not any(missing([failed])):
+            return set()
+        calls = [match for match in self.case.matches if match.symptom.id == "context-frame" and 0 < failed.line - match.line <= _NEXT]
+        last = max(calls, key=lambda match: match.line, default=None)
+        if last is None or not is_own(last.fields["file"]) or any(last.line < frame.line < failed.line for frame in self.case.frames):
+            return set()
+        return {"own-module"}
 
     def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
         """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
@@ -251,6 +290,8 @@ class RemedyFields:
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
         found["to_driver"] = self._driver_wanted(cause, matches, built, named)
+        if values.get("ptx_from", "").startswith("12."):
+            found["jit_for_ptx"] = shlex.quote(f"nvidia-nvjitlink-cu12>={values['ptx_from']}")
         if "symbol_driver" in values:
             found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
         tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
@@ -259,6 +300,7 @@ class RemedyFields:
             found["the_libraries"] = f"{cuda} and {cudnn}"
         if named is not None:
             found["cuda_named"] = named
+        if named is not None and is_in_conda(named):
             beside = cudnn_beside(framework, named, self.book) if framework else None
             found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
         return found

@@ -89,7 +89,7 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
             values["built_package"] = shlex.quote(built)
         else:
             features.add("build-unnamed")
-    script = next((file for file, _, scope in frames if scope == "<module>" and _is_own(file)), None)
+    script = next((file for file, _, scope in frames if scope == "<module>" and is_own(file)), None)
     values["program"] = shlex.quote(script) if script and _PLAIN_NAME.fullmatch(script) else "PROGRAM"
     if any("python2" in file for file, _, _ in frames):
         features.add("python-2")
@@ -97,7 +97,7 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
         finding=Finding(
             cause=cause.id,
             severity=cause.severity,
-            summary=_summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and _is_own(frames[-1][0])),
+            summary=_summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])),
             evidence=(Evidence(source="log", line=last.line, text=_text(last, reader)),),
             confidence=_UNKNOWN,
         ),
@@ -173,7 +173,8 @@ def _frames(reader: Reader, line: int) -> list[tuple[str, str, str]]:
     return [(match.fields["file"], match.fields.get("at", ""), match.fields.get("scope", "")) for match in near]
 
 
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
+    """True for a file of the program itself: of no package, and not of Python's library."""
     return not _PACKAGE.search(file) and not _STANDARD.search(file) and not file.startswith("<")
 
 
@@ -211,7 +212,7 @@ def _of_python(
     if found and found["unlocated"]:
         features.add("import-unlocated")
         values["module"] = found["origin"]
-    own = [(file, at) for file, at, _ in frames if at and _is_own(file)]
+    own = [(file, at) for file, at, _ in frames if at and is_own(file)]
     if own and not features & {"module-missing", "module-unknown"}:
         values["own_file"], values["own_at"] = own[-1]
     if not features and not own:

@@ -39,6 +39,7 @@ DERIVED = frozenset(
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
         *("module-missing", "module-unknown", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
         *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked", "index-known"),
+        *("jetson-open", "jetson-torch", "own-module", "system-known"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -49,7 +50,7 @@ FIELDS = frozenset(
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
-        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index"),
+        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "jit_for_ptx"),
         *("python_64", "python_range", "in_file", "repeated_hosts", "extension_module", "arch_asked", "arch_first"),
         *(
             "nvcc_wheel",

@@ -14,6 +14,12 @@ CAFFE = (
     "F1011 13:25:12.899116  7866 cudnn.hpp:122] Check failed: status == CUDNN_STATUS_SUCCESS (3 vs. 0)  CUDNN_STATUS_BAD_PARAM\n"
     "    @     0x7f01584a5daa  caffe::CuDNNConvolutionLayer<>::Reshape()\n"
 )
+LOST = "ImportError: {}: cannot open shared object file: No such file or directory\n"
+TORCH_36 = 'File "/usr/local/lib/python3.6/dist-packages/torch/__init__.py", line 135, in <module>\n'
+FRAME = 'File "{}", line 6, in <module>\n    {}\n'
+NOT_LINKED = "/usr/local/nccl/lib/libnccl.so.1: undefined symbol: __cuda{}\n"
+DLL = "Could not load library cudnn_{}_infer64_8.dll. Error code {}\n"
+LOADED = "I tensorflow/stream_executor/cuda/cuda_dnn.cc:384] Loaded cuDNN version {}\n"
 SHELL = ("unset LD_LIBRARY_PATH", "export ")
 
 
@@ -225,3 +231,171 @@ def test_ctranslate2_on_windows_gets_wheels_in_its_own_python() -> None:
 def test_an_old_cudnn_is_looked_for_before_it_is_installed() -> None:
     log = "ImportError: libcudnn.so.5: cannot open shared object file: No such file or directory\n"
     assert told(log)[0] == "find / -name 'libcudnn.so.5*' -not -path '/proc/*' 2>/dev/null"
+
+
+@pytest.mark.parametrize(
+    ("log", "asks"),
+    [
+        (LOST.format("libcudart.so.10.0") + "/usr/lib/aarch64-linux-gnu/libpython3.6m.so\n", True),
+        (LOST.format("libcublas.so.10.0"), True),
+        (LOST.format("libcudart.so.10.2") + "$ uname -a\nLinux tx2 4.9.140 aarch64\n", True),
+        (TORCH_36 + LOST.format("libnvToolsExt.so.1"), True),
+        (LOST.format("libcudnn.so.8") + "nvidia-l4t-core 35.4.1\n", True),
+        (LOST.format("libcublas.so.12") + "Linux gh200 6.5 aarch64 GNU/Linux\n", True),
+        (LOST.format("libcublas.so.10.0") + "Your CPU supports instructions: AVX2 FMA\n", False),
+        (LOST.format("libcudart.so.10.0") + "name: GeForce GTX 1080 Ti\n", False),
+        (LOST.format("libcudart.so.10.1"), False),
+        (LOST.format("libcublas.so.12"), False),
+    ],
+)
+def test_a_library_that_only_a_jetson_may_lack_asks_which_machine_it_is(log: str, *, asks: bool) -> None:
+    assert ("cat /etc/nv_tegra_release" in " ".join(told(log)[:1])) is asks
+
+
+@pytest.mark.parametrize("log", [LOST.format("libcudart.so.10.0") + "on aarch64\n", LOST.format("libcudnn.so.8") + "JetPack 5.1\n"])
+def test_a_jetson_gets_no_packages_of_other_machines(log: str) -> None:
+    assert not [one for one in told(log) if "conda " in one or "pip " in one or "libcudnn" in one or "apply" in one]
+
+
+def test_no_wheel_of_cuda_replaces_what_the_torch_of_its_python_contains() -> None:
+    assert not any("nvidia-nvtx" in one.text for one in first(TORCH_36 + LOST.format("libnvToolsExt.so.1")).remedy)
+
+
+@pytest.mark.parametrize("place", ["/usr/lib/aarch64-linux-gnu/nvidia/libnvdla_compiler.so", "/home/jetson/torch/lib/libtorch_cpu.so"])
+def test_libraries_of_a_jetson_are_those_of_its_release(place: str) -> None:
+    log = f"ImportError: /lib/aarch64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {place})\n"
+    assert told(log) == ["cat /etc/nv_tegra_release"]
+
+
+@pytest.mark.parametrize(
+    ("lib", "command"),
+    [
+        ("libcudart.so.9.1", None),
+        ("libcudart.so.7.0", None),
+        ("libcudart.so.9.0", "conda install cudatoolkit=9.0 cudnn=7"),
+        ("libcublas.so.10.0", "conda install cudatoolkit=10.0 cudnn=7"),
+    ],
+)
+def test_conda_is_asked_for_releases_that_it_has(lib: str, command: str | None) -> None:
+    found = [one for one in told(LOST.format(lib) + "import tensorflow as tf\n") if one.startswith("conda")]
+    assert found == ([command] if command else [])
+
+
+@pytest.mark.parametrize(
+    ("frame", "is_own"),
+    [
+        (FRAME.format("/home/me/ctpn/lib/utils/__init__.py", "from . import gpu_nms"), True),
+        (FRAME.format("run.py", "import cv2"), True),
+        (FRAME.format("run.py", "import tensorflow as tf"), False),
+        (FRAME.format("/e/lib/python3.7/site-packages/mmcv/ops/__init__.py", "from . import _ext"), False),
+        (FRAME.format("run.py", "import x") + "[...]\n" * 4, False),
+    ],
+)
+@pytest.mark.parametrize("lib", ["libcudart.so.9.1", "libcudart.so.11.0"])
+def test_a_module_of_the_program_is_compiled_again(frame: str, lib: str, *, is_own: bool) -> None:
+    log = frame + LOST.format(lib)
+    assert ("compile it again" in first(log).remedy[0].text) is is_own
+    assert not (is_own and any("apply" in one or "pip install" in one for one in told(log)))
+
+
+@pytest.mark.parametrize(
+    ("lib", "command"),
+    [
+        ("libmpi_cxx.so.40", "sudo apt-get install libopenmpi3"),
+        ("libGL.so.1", "sudo apt-get install libgl1"),
+        ("libopencv_core.so.3.4", "find / -name 'libopencv_core.so.3.4*' -not -path '/proc/*' 2>/dev/null"),
+        (
+            "libpython3.12.so.1.0",
+            "export LD_LIBRARY_PATH=$(python -c 'import sysconfig; print(sysconfig.get_config_var(\"LIBDIR\"))'):$LD_LIBRARY_PATH",
+        ),
+    ],
+)
+def test_a_library_of_the_system_is_named_with_its_package(lib: str, command: str) -> None:
+    finding = first(LOST.format(lib))
+    assert [first(LOST.format(one)).cause == "unrecognised" for one in (lib, "libcublas.so.12", "libcuda.so.1", "libtorch.so")] == [
+        True,
+        *[False] * 3,
+    ]
+    assert lib in finding.summary
+    assert told(LOST.format(lib)) == [command]
+
+
+def test_a_library_that_was_found_at_last_is_not_missing() -> None:
+    log = LOST.format("libnccl.so") + NOT_LINKED.format("RegisterFatBinary")
+    assert [one.cause for one in judged(log).findings if one.severity == "error"] == ["other_bug"]
+    assert told(log)[0].startswith("LD_PRELOAD=")
+
+
+@pytest.mark.parametrize("name", ["RegisterFatBinaryEnd", "PopCallConfiguration", "PushCallConfiguration"])
+def test_a_function_of_a_newer_runtime_tells_of_another_cuda(name: str) -> None:
+    log = NOT_LINKED.format(name)
+    assert first(log).cause == "toolkit_build_mismatch"
+    assert "torch.version.cuda" in told(log)[0]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "/usr/bin/ld: cannot find -l:libcuda.so.1\n",
+        "/usr/bin/ld: cannot find -l:libcuda.so.1: No such file or directory\ncollect2: error: ld returned 1 exit status\n",
+        "Command '['/usr/bin/gcc', '/tmp/tmp1/cuda_utils.c', '-lcuda']' failed\n/usr/bin/ld: cannot find -lcuda\n",
+    ],
+)
+def test_a_running_program_links_with_the_library_of_the_driver(log: str) -> None:
+    assert first(log).cause == "lib_not_on_path"
+    assert "find / -name 'libcuda.so*'" in told(log)[0]
+    assert told(log)[1] == "export LIBRARY_PATH=DIRECTORY:$LIBRARY_PATH"
+    assert not any("stubs:" in one or "modprobe" in one for one in told(log))
+    assert "stubs:" in told("/usr/bin/ld: cannot find -lcuda\nmake: *** [darknet] Error 1\n")[0]  # a build
+
+
+def test_a_driver_that_works_is_found_by_its_other_name() -> None:
+    log = "RuntimeError: Failed to dlopen libcuda.so\n"
+    assert told(log)[1] == "ldconfig -p | grep libcuda.so; ls -l /usr/lib/wsl/lib/libcuda.so*"
+    assert not any("dkms" in one for one in told(log))
+    assert first(f"Linux 5.15.90.1-microsoft-standard-WSL2\n{log}").cause == "lib_not_on_path"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (DLL.format("cnn", 193), "zlib_missing"),
+        (LOADED.format(8500) + DLL.format("ops", 193), "zlib_missing"),
+        (LOADED.format(8401) + DLL.format("ops", 126), "zlib_missing"),
+        (LOADED.format(8100) + DLL.format("ops", 126), "cudnn_missing"),
+        (DLL.format("ops", 126), "cudnn_missing"),
+    ],
+)
+def test_a_part_of_cudnn_that_does_not_load_on_windows_lacks_zlib(log: str, cause: str) -> None:
+    assert first(log).cause == cause
+    assert not ("tensorflow" in log and any("ctranslate2" in one for one in told(log)))
+
+
+def test_a_mix_of_cudnn_names_the_directory_also_if_the_line_is_cut() -> None:
+    symbol = "_Z22cudnnGenericOpTensorNdILi3EE13cudnnStatus_t" + "P" * 130
+    log = "Could not load library libcudnn_adv_train.so.8. Error: /e/conda3/envs/x/bin/../lib/libcudnn_ops_train.so.8: symbol "
+    log += f"{symbol}, version libcudnn_ops_infer.so.8 not defined in file libcudnn_ops_infer.so.8 with link time reference\n"
+    assert told(log)[1].startswith("export LD_LIBRARY_PATH=/e/conda3/envs/x/lib$")
+    assert "ldconfig -p | grep libcudnn" in told(log)[2]
+
+
+def test_a_cudnn_without_wheels_goes_beside_the_other_one() -> None:
+    log = "OSError: libcudnn.so.5: cannot open shared object file\nLD_LIBRARY_PATH=/home/me/cudnn-6.0/lib64\n"
+    assert first(log).cause == "cudnn_major_mismatch"
+    assert "$HOME/cudnn5/cuda/lib64" in told(log)[0]
+    assert "compile it again" in words(log)
+
+
+def test_jax_is_asked_which_cudnn_it_has() -> None:
+    log = "CUDA backend failed to initialize: Unable to load cuDNN. Is it installed?\n"
+    assert told(log)[0] == "python -m pip list | grep -i -e jax -e cudnn"
+    assert "nvidia-cudnn-cu12<9" in words(log)
+
+
+def test_nvjitlink_that_is_used_already_is_upgraded() -> None:
+    ptx = "numba.cuda.cudadrv.driver.LinkerError: [222] Call to cuLinkAddData results in CUDA_ERROR_UNSUPPORTED_PTX_VERSION\n"
+    ptx += "ptxas application ptx input, line 9; fatal   : Unsupported .version {}; current version is '8.4'\n"
+    used = "pynvjitlink.api.NvJitLinkError: NVJITLINK_ERROR_PTX_COMPILE error when calling nvJitLinkAddData\n"
+    assert "export NUMBA_CUDA_ENABLE_PYNVJITLINK=1" in told(ptx.format("8.7"))
+    assert told(used + ptx.format("8.7"))[0] == "python -m pip install -U pynvjitlink-cu12 'nvidia-nvjitlink-cu12>=12.8'"
+    assert not any("cu12>=13" in one for one in told(used + ptx.format("9.0")))
