@@ -158,7 +158,7 @@ class Remedies:
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
-                row.cause != finding.cause
+                finding.cause not in (row.cause, *row.also)
                 or any(feature not in features for feature in row.needs)
                 or any(feature in features for feature in row.unless)
             ):

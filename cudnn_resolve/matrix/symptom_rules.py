@@ -146,8 +146,8 @@ def causes_known(book: Book) -> Iterator[Fault]:
             yield placed.fault("cause", f"is missing: role {symptom.role} needs one")
     for placed_remedy in book.placed_in_all_files(Help):
         remedy = placed_remedy.row
-        if remedy.cause not in known:
-            yield placed_remedy.fault("cause", f"{remedy.cause} is not a [[cause]]")
+        for name in {remedy.cause, *remedy.also} - known.keys():
+            yield placed_remedy.fault("cause", f"{name} is not a [[cause]]")
     for placed_cause in book.placed_in_all_files(Cause):
         cause = placed_cause.row
         for other in (*cause.explains, *cause.confused):
