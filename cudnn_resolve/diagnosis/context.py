@@ -112,7 +112,7 @@ def build_of(name: str, version: str, book: Book) -> Build | None:
     builds = book.framework(framework).builds if framework is not None else ()
     found = [build for build in builds if build.version == public and build.cuda is not None]
     found = [build for build in found if build.package == name] or found
-    exact = [build for build in found if local and build.variant == local]
+    exact = sorted((build for build in found if local and build.variant == local), key=lambda build: not build.targets)
     return next(iter(exact or [build for build in found if build.index == "default"] or found), None)
 
 
@@ -300,6 +300,9 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
             yield "gpu-ampere"
     if context.capabilities or context.cards:
         yield "gpu-named"
+    is_served = all(any(target.runs_on(capability) for target in built) for capability in context.capabilities)
+    if context.capabilities and built and is_served and context.version("torch"):
+        yield "gpu-served"
     if not context.capabilities and built:
         # The GPU is unknown: builds for CUDA 12.8 and newer have dropped old GPUs, older builds lack new ones.
         yield "build-drops-old" if min(target.capability for target in built) >= Capability(7, 0) else "build-lacks-new"

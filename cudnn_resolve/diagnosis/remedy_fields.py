@@ -196,7 +196,8 @@ class RemedyFields:
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
-        values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
+        setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.is_windows else "TORCH_CUDA_ARCH_LIST={} "
+        values["for_gpu"] = setting.format(architectures if self.is_windows else shlex.quote(architectures)) if architectures else ""
         # Fields of a message take precedence over derived ones.
         values = self.stack.library_values(matches) | values
         if "needs" in values:

@@ -60,6 +60,8 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
         yield "driver-of-windows"
     if len(set(case.context.capabilities)) == 1:
         yield "capability-told"
+    if not case.context.capabilities:
+        yield "gpu-untold"
     if not is_named:
         yield "unnamed"
     yield from _memory(match.text for match in matches if match.symptom.cause == "out_of_memory")
