@@ -34,7 +34,7 @@ _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """Start of a line of `ls -l` for a file or link."""
 _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
 """Wording for a file that the user should provide."""
-_COMPOSED = r"(?!(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
+_COMPOSED = r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
 """Prefix of `docker compose`: the container's name."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
@@ -229,9 +229,11 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 
 
 _IMPLIED = (
+    (frozenset({"arm", "jetson"}), "arm-cpu"),
     (frozenset({"kubernetes", "singularity"}), "docker"),
     (frozenset({"ipython-cell", "hosted-notebook"}), "notebook"),
     (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
+    (frozenset({"docker", "composed", "hosted-notebook", "wsl", "windows"}), "guest"),
     (_GPU_THERE, "gpu-wanted"),
 )
 """Features, of which each implies the one beside them, in this order."""

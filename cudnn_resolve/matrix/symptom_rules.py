@@ -31,7 +31,7 @@ DERIVED = frozenset(
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("driver-told", "driver-branch", "driver-of-windows", "capability-told", "unnamed", "numba", "paddlepaddle"),
-        *("gpu-served", "gpu-untold"),
+        *("gpu-served", "gpu-untold", "growth-in-code", "module-branch", "old-branch", "arm-cpu", "guest"),
         *("memory-beyond", "memory-own", "memory-fragments", "own-limit", "ptx-before-12"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("uv-project", "uv-pip", "poetry", "pdm", "torch-pair", "torch-pair-done", "torch-told", "extension-named", "mmcv"),
@@ -97,6 +97,12 @@ FIELDS = frozenset(
             "gpu_arch",
             "driver_branch",
             "asked",
+            "ubuntu_drivers",
+            "module_branch",
+            "old_branch",
+            "kept_branch",
+            "driver_there",
+            "driver_wanted",
         ),
     }
 )
