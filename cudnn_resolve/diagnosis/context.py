@@ -34,7 +34,7 @@ _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """Start of a line of `ls -l` for a file or link."""
 _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
 """Wording for a file that the user should provide."""
-_COMPOSED = r"(?!(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
+_COMPOSED = r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
 """Prefix of `docker compose`: the container's name."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
@@ -112,7 +112,7 @@ def build_of(name: str, version: str, book: Book) -> Build | None:
     builds = book.framework(framework).builds if framework is not None else ()
     found = [build for build in builds if build.version == public and build.cuda is not None]
     found = [build for build in found if build.package == name] or found
-    exact = [build for build in found if local and build.variant == local]
+    exact = sorted((build for build in found if local and build.variant == local), key=lambda build: not build.targets)
     return next(iter(exact or [build for build in found if build.index == "default"] or found), None)
 
 
@@ -229,9 +229,11 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 
 
 _IMPLIED = (
+    (frozenset({"arm", "jetson"}), "arm-cpu"),
     (frozenset({"kubernetes", "singularity"}), "docker"),
     (frozenset({"ipython-cell", "hosted-notebook"}), "notebook"),
     (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
+    (frozenset({"docker", "composed", "hosted-notebook", "wsl", "windows"}), "guest"),
     (_GPU_THERE, "gpu-wanted"),
 )
 """Features, of which each implies the one beside them, in this order."""
@@ -300,6 +302,9 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
             yield "gpu-ampere"
     if context.capabilities or context.cards:
         yield "gpu-named"
+    is_served = all(any(target.runs_on(capability) for target in built) for capability in context.capabilities)
+    if context.capabilities and built and is_served and context.version("torch"):
+        yield "gpu-served"
     if not context.capabilities and built:
         # The GPU is unknown: builds for CUDA 12.8 and newer have dropped old GPUs, older builds lack new ones.
         yield "build-drops-old" if min(target.capability for target in built) >= Capability(7, 0) else "build-lacks-new"

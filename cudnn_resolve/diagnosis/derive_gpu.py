@@ -10,7 +10,7 @@ from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.version import CudaVersion, DriverVersion
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 _REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
 """Symptoms that show the driver's version, in one of the fields `_DRIVER_FIELDS`."""
@@ -20,6 +20,13 @@ _DROP_OLD = r"(?i)onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|r
 """Programs that most people install as a package, whose new releases have dropped old GPUs."""
 _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
+_BY_AGE = ("gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build")
+_OPEN = 66
+"""Weight up to which it is open whether a GPU is newer or older than the build."""
+_SURE = 90
+"""Weight of a cause that the build and the GPU in the log leave no doubt about."""
+_LAST_DROPPED = Capability(7, 5)
+"""Capability below which new builds have dropped GPUs."""
 _GENERAL = 60
 """Symptoms up to this weight do not say why no GPU is visible."""
 _STARTED = 88
@@ -144,16 +151,30 @@ def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
     that the GPU is usually newer.
     """
     old, new = found.get("gpu_arch_too_old_for_build"), found.get("gpu_arch_too_new_for_build")
+    there = [suspect for suspect in (old, new) if suspect is not None]
+    if there and max(suspect.weight for suspect in there) <= _OPEN and "gpu-served" in case.features:
+        return _of_extension(found, there[0], case)
     if old and new and "gpu-older" in case.features and "gpu-newer" not in case.features and new.weight < old.weight:
         del found["gpu_arch_too_new_for_build"]
-    elif old and new and max(old.weight, new.weight) <= 66:
+    elif old and new and max(old.weight, new.weight) <= _OPEN:
         if "build-lacks-new" in case.features:
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 6)
         elif "build-drops-old" in case.features:
             found["gpu_arch_too_old_for_build"] = replace(old, weight=max(old.weight, new.weight) + 6)
         elif "torch-2.8" not in case.features and ("torch-2" in case.features or not (_is_of_torch(old, case) or _drops_old(old))):
             found["gpu_arch_too_new_for_build"] = replace(new, weight=old.weight + 3)
+    if found.keys() >= set(_BY_AGE) and not case.context.capabilities:  # the first step asks for the GPU, and says what each answer means
+        del found[min(_BY_AGE, key=lambda cause: found[cause].weight)]
     return found
+
+
+def _of_extension(found: Suspects, suspect: Suspect, case: Case) -> Suspects:
+    """PyTorch has code for the GPU, so that a package beside it has none."""
+    gpu = min(case.context.capabilities)
+    text = f"PyTorch {case.context.version('torch')} has code for this GPU ({gpu}): a package beside it, whose kernel failed, has none"
+    cause = _BY_AGE[gpu >= _LAST_DROPPED]
+    rest = {name: other for name, other in found.items() if name not in _BY_AGE}
+    return rest | {cause: replace(suspect, cause=cause, weight=_SURE, summary=text)}
 
 
 def _is_of_torch(suspect: Suspect, case: Case) -> bool:

@@ -44,7 +44,6 @@ _ELSEWHERE = {
 """Shown instead of a plan on systems without plans."""
 _DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
-_WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
 """Causes whose plan is a build for the GPU or driver in the log."""
 WEAK = 0.6
@@ -117,7 +116,8 @@ class Remedies:
         changes = [step for step in steps if step not in asks and not re.search(_OF_SYSTEM, f"{step.text} {step.command}")][:1]
         if steps[:1] != tuple(asks[:1]) or not asks:
             titles = [self.book.causes()[name].title for name in (finding.cause, *cause.confused[:2])]
-            asks = [Remedy(text=cause.answer or f"see which it is: {', or '.join(titles)}", command=command), *asks]
+            asked = Remedy(text=cause.answer or f"see which it is: {', or '.join(titles)}", command=command)
+            asks = [asked, *(step for step in asks if step.command != command)]
             changes = [replace(step, text=f"if this is the cause: {re.sub('^or,? ', '', step.text)}") for step in changes]
         return (*asks[:_ASKED], *changes)
 
@@ -159,7 +159,7 @@ class Remedies:
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
-                row.cause != finding.cause
+                finding.cause not in (row.cause, *row.also)
                 or any(feature not in features for feature in row.needs)
                 or any(feature in features for feature in row.unless)
             ):
@@ -198,8 +198,7 @@ class Remedies:
         machine_code = cause == "gpu_arch_too_new_for_build"
         is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
         if cause in _OF_GPU and not case.context.capabilities:
-            if self.is_windows:
-                yield Remedy(text="find the GPU's compute capability: a build must have code for it", command=_WHICH_GPU)
+            if self.is_windows:  # the step before asks for the GPU
                 return
         elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
             if found.build is None:

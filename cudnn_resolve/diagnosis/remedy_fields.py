@@ -235,7 +235,8 @@ class RemedyFields:
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
-        values["for_gpu"] = f"TORCH_CUDA_ARCH_LIST={shlex.quote(architectures)} " if architectures else ""
+        setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.is_windows else "TORCH_CUDA_ARCH_LIST={} "
+        values["for_gpu"] = setting.format(architectures if self.is_windows else shlex.quote(architectures)) if architectures else ""
         # Fields of a message take precedence over derived ones.
         values = self.stack.library_values(matches) | values
         if "needs" in values:
@@ -326,7 +327,7 @@ class RemedyFields:
         asked = cuda_wanted(matches)
         cuda = asked or built or (CudaVersion(named) if named else None)
         if cuda is None:
-            return ""
+            return self._drivers_wanted(matches)
         # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
         of_release = self.book.toolkit_driver(cuda) if "." in str(cuda) else None
         oldest = of_release if cause == "ptx_too_new" or asked else self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)
@@ -336,6 +337,14 @@ class RemedyFields:
         # The releases of a branch have other numbers on Windows.
         is_windows = bool(self.case.features & {"windows", "wsl"})
         return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
+
+    def _drivers_wanted(self, matches: Iterable[Match]) -> str:
+        """Wording for the oldest driver of each CUDA, for a program whose CUDA is unknown; empty if it may use none of them."""
+        is_recent = not self.case.features & {"windows", "wsl", "before-2019", "before-2018"} and driver_of(self.case) is None
+        if not is_recent or not any("cuda" in match.text.casefold() for match in matches):
+            return ""
+        floors = [f"{floor} for CUDA {major}" for major in (11, 12, 13) if (floor := self.book.floor(major)) is not None]
+        return f" to at least {', '.join(floors)}" if floors else ""
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
         """True if the finding's lines name cuDNN, or builds of the framework were made with it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, image_of
 from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
@@ -45,6 +46,8 @@ _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 _INSIDE = frozenset({"docker", "hosted-notebook", "kubernetes", "singularity"})
 """Features of a place that has no kernel log of its own."""
+_MODULE_BRANCH = re.compile(r"\bnvidia_(\d{3})(?:_uvm)?\b")
+"""Name of a module on Ubuntu before 18.04, whose packages are named `nvidia-367`."""
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
@@ -60,9 +63,26 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
         yield "driver-of-windows"
     if len(set(case.context.capabilities)) == 1:
         yield "capability-told"
+    if not case.context.capabilities:
+        yield "gpu-untold"
+    versions = [case.context.version(name) for name in ("tensorflow", "tensorflow-gpu")]
+    if "before-2019" in case.features or any(within("<1.14", version) for version in versions):
+        yield "growth-in-code"
+    yield from (name.replace("_", "-") for name in _branches(matches))
     if not is_named:
         yield "unnamed"
     yield from _memory(match.text for match in matches if match.symptom.cause == "out_of_memory")
+
+
+def _branches(matches: Iterable[Match]) -> dict[str, str]:
+    """Driver branches that messages name: of a module that does not load, of an older library, and of the module beside that."""
+    matches = list(matches)
+    values: dict[str, str] = {}
+    for hit in (hit for match in matches if match.symptom.cause == "driver_not_loaded" for hit in _MODULE_BRANCH.finditer(match.text)):
+        values.setdefault("module_branch", hit[1])
+    both = next((match.fields for match in matches if "dso" in match.fields), {})
+    kept, old = (str(both.get(name, "")).partition(".")[0] for name in ("kernel", "dso"))
+    return values | ({"kept_branch": kept, "old_branch": old} if kept != old else {})
 
 
 def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
@@ -80,6 +100,9 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
         row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))
         if row is not None:
             values |= {"arch_asked": str(row.capability), "arch_first": row.cuda_first.line}
+    values |= _branches(matches)
+    image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})
+    values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
     driver = driver_of(case)
     if driver is not None:
         values["driver_branch"] = str(driver).partition(".")[0]
@@ -93,6 +116,7 @@ def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
     is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
     return {
         "grep": "findstr" if is_windows else "grep -i",
+        "ubuntu_drivers": "autoinstall" if "before-2019" in case.features else "install",
         "rpm": "yum" if is_old else "dnf",
         "repoquery": "repoquery" if is_old else "dnf repoquery",
     }

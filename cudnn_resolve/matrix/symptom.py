@@ -88,6 +88,8 @@ class Help(Row, frozen=True, kw_only=True):
 
     identity = ("cause", "id")
     cause: Identifier
+    also: Singles = ()
+    """Other causes that it serves."""
     id: Identifier
     text: Text
     command: Text | None = None

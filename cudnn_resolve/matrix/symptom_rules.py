@@ -31,6 +31,7 @@ DERIVED = frozenset(
         ),
         *("numpy-too-new", "other-system", "no-cudnn-wheel", "tensorflow", "jax", "torch", "ctranslate2", "onnxruntime"),
         *("driver-told", "driver-branch", "driver-of-windows", "capability-told", "unnamed", "numba", "paddlepaddle"),
+        *("gpu-served", "gpu-untold", "growth-in-code", "module-branch", "old-branch", "arm-cpu", "guest"),
         *("memory-beyond", "memory-own", "memory-fragments", "own-limit", "ptx-before-12"),
         *("cuda-library", "not-in-wheels", "one-nccl", "python-found", "cupy", "conda-cuda"),
         *("uv-project", "uv-pip", "poetry", "pdm", "torch-pair", "torch-pair-done", "torch-told", "extension-named", "mmcv"),
@@ -97,6 +98,12 @@ FIELDS = frozenset(
             "gpu_arch",
             "driver_branch",
             "asked",
+            "ubuntu_drivers",
+            "module_branch",
+            "old_branch",
+            "kept_branch",
+            "driver_there",
+            "driver_wanted",
         ),
     }
 )
@@ -147,8 +154,8 @@ def causes_known(book: Book) -> Iterator[Fault]:
             yield placed.fault("cause", f"is missing: role {symptom.role} needs one")
     for placed_remedy in book.placed_in_all_files(Help):
         remedy = placed_remedy.row
-        if remedy.cause not in known:
-            yield placed_remedy.fault("cause", f"{remedy.cause} is not a [[cause]]")
+        for name in {remedy.cause, *remedy.also} - known.keys():
+            yield placed_remedy.fault("cause", f"{name} is not a [[cause]]")
     for placed_cause in book.placed_in_all_files(Cause):
         cause = placed_cause.row
         for other in (*cause.explains, *cause.confused):

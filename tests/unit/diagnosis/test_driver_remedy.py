@@ -1,0 +1,133 @@
+"""What logs of drivers, GPUs and their containers decide is not asked again, and what they leave open is asked first."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged
+
+NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+NO_GPUS = "RuntimeError: No CUDA GPUs are available\n"
+NO_HANDLE = "tensorflow: failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED\n"
+DKMS = (
+    "Error! Bad return status for module build on kernel: 6.8.0-40-generic (x86_64)\n"
+    "Consult /var/lib/dkms/nvidia/535.86.05/build/make.log for more information.\n"
+    "dpkg: error processing package nvidia-dkms-535 (--configure):\n"
+    " installed nvidia-dkms-535 package post-installation script subprocess returned error exit status 10\n"
+    "dpkg: dependency problems prevent configuration of nvidia-driver-535:\n"
+)
+LEGACY = (
+    "NVRM: The NVIDIA GeForce GTX 560 Ti GPU installed in this system is\n"
+    "NVRM:  supported through the NVIDIA 390.xx Legacy drivers. Please\n"
+    "NVRM: None of the NVIDIA devices were initialized.\n"
+)
+NGC = (
+    "ERROR: This container was built for NVIDIA Driver Release 535.86 or later, but\n"
+    "       version 470.57.02 was detected and compatibility mode is UNAVAILABLE.\n"
+    "       [[Forward compatibility was attempted on non supported HW: cuInit()=804]]\n"
+)
+BACKUP = (
+    "dpkg: error processing archive /a/libnvidia-compute-535_amd64.deb (--unpack):\n"
+    " unable to make backup link of './usr/lib/x86_64-linux-gnu/{}' before installing new version: {}\n"
+)
+
+
+def said(log: str) -> str:
+    return "\n".join(f"{one.text} $ {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        # A device plugin is a pod: nobody starts it with docker run.
+        ("2017/11/29 01:54:30 could not load NVML library\nx-daemonset-zb8xn 0/1 CrashLoopBackOff\n", "--set-as-default", "docker run"),
+        ("dcgm-exporter-7x 0/1 CrashLoopBackOff\n/dev/nvidia0 does not exist\nFound no NVIDIA driver\n", "nvidia.com/gpu: 1", "docker run"),
+        ("nvidia-docker | 2016/04/23 02:17:43 Error: could not load NVML library\n", "ubuntu-drivers autoinstall", "compose"),
+        # What was built has its headers; what was not built is not asked whether it works.
+        (DKMS, "boot the previous kernel", "ubuntu-drivers"),
+        (DKMS, "make.log", "nvidia-smi"),
+        ("Your kernel headers for kernel 5.15.0-91-generic cannot be found\n", "linux-headers", "nvidia-smi"),
+        ("modprobe: ERROR: could not insert 'nvidia_367_uvm': Unknown symbol in module\n", "--reinstall nvidia-367", "ubuntu-drivers"),
+        # A card that the driver refuses needs another driver, not the same one again.
+        (LEGACY, "nvidia.*390", "dkms"),
+        ("This GPU is supported through the NVIDIA 340.xx legacy Linux graphics drivers.\n", "nvidia.*340", "dkms"),
+        ("Your card is only supported up to the 340 legacy drivers series.\n", "nvidia.*340", "nvidia-smi"),
+        ("NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n", "-open", "dkms autoinstall"),
+        ("NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because\n", "without -open", "dkms autoinstall"),
+        # The module decides: first what is loaded, then the device file.
+        ("nvidia-docker | 2016/07/13 23:40:32 Error: Could not load UVM kernel module\n", "lsmod", "restart the container"),
+        ("ls: cannot access '/dev/nvidia-uvm': No such file or directory\n", "nvidia-modprobe -u", "rmmod"),
+        # Of two drivers the right one stays.
+        ("kernel version 384.130.0 does not match DSO version 375.66.0\n", "-)?375(-", "&&"),
+        ("kernel version 535.104.5 does not match DSO version 535.86.10\n", "dpkg -S", "purge"),
+        # An image that names its driver has answered which one.
+        (NGC, "from 470.57.02 to 535.86", "purge"),
+        ("ERROR: /usr/lib64/libcuda.so.418.74: undefined symbol: cuCtxCreate_v3\n", "from 470 on", "nvidia-smi"),
+        ("ERROR: Cuda initialization failure with error 35. Please check cuda installation\n", "525.60.13 for CUDA 12", "cudnn-resolve"),
+        # ARM has no AVX.
+        ("Linux nano 4.9.253-tegra aarch64\n>>> import tensorflow\nIllegal instruction (core dumped)\n", "OPENBLAS_CORETYPE", "conda"),
+        (
+            "Successfully opened dynamic library libcudart.so.10.2\ntensorflow: Illegal instruction (core dumped)\n",
+            "uname -m",
+            "conda-forge",
+        ),
+        # A notebook may have the GPU that its program does not see.
+        ("/content/a.py\n" + NO_GPUS, "CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES", "ubuntu-drivers"),
+        # A GPU that is not named: each answer has its step.
+        (NO_CODE, "below 7.5", "see which it is"),
+        ("ggml_cuda_compute_forward at /a/ggml-cuda.cu:75\n" + NO_CODE, "below 7.5", "cudnn-resolve"),
+        # PyTorch stays where it has code for the GPU of the log.
+        ("PyTorch version: 2.1.2+cu121\nGPU 0: Tesla P100-PCIE-16GB\n" + NO_CODE, "TORCH_CUDA_ARCH_LIST=6.0", "apply"),
+        ("torch==2.7.1+cu128\nGPU 0: NVIDIA GeForce RTX 5090\n" + NO_CODE, "TORCH_CUDA_ARCH_LIST=12.0", "apply"),
+        # Memory.
+        ("tensorflow-gpu==1.12.0\ncould not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED\n", "tf.ConfigProto()", "ALLOW_GROWTH"),
+        ("Created TensorFlow device (/device:GPU:0 with 104 MB memory)\n" + NO_HANDLE, "nvidia-smi", "ALLOW_GROWTH"),
+        ("tensorflow/cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\n", "nvidia-tensorflow", "export"),
+        ("ollama: allocating 24289.03 MiB on device 0: cudaMalloc failed: out of memory\n", "num_gpu", "nvidia-smi"),
+    ],
+)
+def test_the_first_steps_are_those_that_the_log_leaves_to_take(log: str, there: str, absent: str) -> None:
+    assert there in said(log)
+    assert absent not in said(log)
+
+
+@pytest.mark.parametrize("place", [("libnvidia-ml.so.535.1", "Invalid cross-device link"), ("libcuda.so.535.1", "Device or resource busy")])
+def test_files_of_the_driver_that_are_mounted_are_no_conflict(place: tuple[str, str]) -> None:
+    found = judged(BACKUP.format(*place)).findings
+    assert [one.cause for one in found] == ["unrecognised"]
+    assert "mounted" in found[0].summary
+    assert "image's build" in said(BACKUP.format(*place))
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (DKMS, "driver_not_loaded"),
+        (NO_CODE, "gpu_arch_too_old_for_build"),
+        ("CUDA error: no kernel image is available for execution on the device\n", "gpu_arch_too_new_for_build"),
+        (
+            "could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED\ncould not destroy cudnn handle: CUDNN_STATUS_BAD_PARAM\n",
+            "out_of_memory",
+        ),
+    ],
+)
+def test_what_follows_from_a_failure_is_no_second_one(log: str, cause: str) -> None:
+    assert [one.cause for one in judged(log).findings] == [cause]
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("/content/a.py\n" + NO_GPUS, "no_gpu_runtime"),
+        ('/content/a.py\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n' + NO_GPUS, "gpu_hidden_by_env"),
+    ],
+)
+def test_a_notebook_that_shows_no_gpu_is_not_sure_to_have_none(log: str, cause: str) -> None:
+    found = judged(log).findings[0]
+    assert found.cause == cause
+    assert (found.confidence < 0.8) == (cause == "no_gpu_runtime")
+
+
+def test_a_command_for_windows_sets_its_variable_as_windows_does() -> None:
+    log = 'PyTorch 2.1.0+cu118, Tesla P100-PCIE-16GB\n  File "C:\\a\\venv\\lib\\site-packages\\xformers\\ops\\f.py", line 1, in f\n'
+    assert 'set "TORCH_CUDA_ARCH_LIST=6.0" && ' in said(log + NO_CODE)
