@@ -94,6 +94,7 @@ def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
     return {
         "grep": "findstr" if is_windows else "grep -i",
         "rpm": "yum" if is_old else "dnf",
+        "packager": ("yum" if is_old else "dnf") if "rpm" in case.features else "apt-get",
         "repoquery": "repoquery" if is_old else "dnf repoquery",
     }
 
