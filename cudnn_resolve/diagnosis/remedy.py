@@ -45,6 +45,9 @@ _ELSEWHERE = {
 _DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
 _WHICH_GPU = "nvidia-smi --query-gpu=name,compute_cap --format=csv"
+_CODE_FOR = "see the GPU's compute capability: a build must have code for it"
+_INDEXES = " (10 and 12 are in builds from the indexes for CUDA 12.8 and newer, 7.0 and older in those for CUDA 12.6 and older)"
+"""Of PyTorch."""
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
 """Causes whose plan is a build for the GPU or driver in the log."""
 WEAK = 0.6
@@ -197,8 +200,8 @@ class Remedies:
         machine_code = cause == "gpu_arch_too_new_for_build"
         is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
         if cause in _OF_GPU and not case.context.capabilities:
+            yield Remedy(text=_CODE_FOR + (_INDEXES if framework == "torch" else ""), command=_WHICH_GPU)
             if self.is_windows:
-                yield Remedy(text="find the GPU's compute capability: a build must have code for it", command=_WHICH_GPU)
                 return
         elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
             if found.build is None:
@@ -220,12 +223,23 @@ class Remedies:
                 yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
-            plans = on_windows(plan, self.stack.python, wheels, pythons_of(build, case.book) if line is None else [])
+            lines = pythons_of(build, case.book) if line is None and "==" in wheels else []
+            if not lines and line is None:
+                known = (
+                    "of a CUDA that the driver supports (the heading of nvidia-smi shows the newest; GPUs of the RTX 50 series need 12.8)"
+                )
+                plan = replace(plan, text=f"{plan.text}, from the index {known}")
+            plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
         if "hosted-notebook" in case.features:
             plan = replace(plan, text=f"{plan.text} (in a notebook cell, prefixed with `!`; then restart the session)")
         yield from self._adapted(plan, tried=False)
+
+    def _is_open(self) -> bool:
+        """True if the log shows neither Python, driver, GPU nor CUDA, so that pip has to choose the release."""
+        known = (python_line(self.case), driver_of(self.case), cuda_of_driver(self.case), self.case.context.capabilities, self.stack.majors)
+        return not any(known)
 
     def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
         """Newest or requested build of a framework, and pip's arguments for it, if it is on an index other than the default."""
@@ -234,6 +248,11 @@ class Remedies:
         builds = [build for build in builds if build.cuda and build.cuda.major in self.stack.majors] or builds
         wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
         version = wanted[1] if wanted else builds[0].version if builds else ""
+        is_free = framework == "torch" and not wanted and cudnn is None and self._is_open()
+        if is_free:  # older drivers and GPUs are served by the CUDA before the newest one
+            newest = max((build.cuda.major for build in builds if build.cuda), default=0)
+            builds = [build for build in builds if build.cuda and build.cuda.major < newest and build.index != "default"] or builds
+            version = builds[0].version if builds else ""
         build = next((build for build in builds if build.version == version and build.index != "default"), None)
         if build is None:
             return None
@@ -245,7 +264,8 @@ class Remedies:
         shown = " ".join(texts(self.case)).casefold()
         named = [name for name, words in _BESIDE_TORCH.items() if not words or any(word in shown for word in words)]
         beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
-        return build, f"{build.package}=={build.wheel_version or build.version}{beside} {option} {index.url}"
+        pin = "" if is_free else f"=={build.wheel_version or build.version}"
+        return build, f"{build.package}{pin}{beside} {option} {index.url}"
 
 
 def _in_conda(command: str, python: str) -> str:
