@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EQUAL = r"= ?([0-9][\w.+~:-]{0,60})"
 _VERSION = r"(\d{1,9})[\w.~:*-]{0,60}?(\+cuda\d{1,2}\.)?[\d.*]{0,8}"
 _OURS = (
-    r"(?:lib)?(?:nvidia|cuda|cudnn)(?:[\w.+-]{0,80})|(?:tensorrt|nsight|gds|libnccl|libcu(?:blas|dart|fft|file|pti|rand|solver|sparse|tensor)"
+    r"(?:lib)?(?:nvidia|cuda|cudnn)(?:[\w.+-]{0,80})|(?:python3?-lib(?:nvinfer|nccl)|uff-converter-tf|graphsurgeon-tf|onnx-graphsurgeon|tensorrt|nsight|gds|libnccl|libcu(?:blas|dart|fft|file|pti|rand|solver|sparse|tensor)"
     r"|libnpp|libnv(?:infer|onnxparsers?|jpeg|jitlink|fatbin|vm|ptxcompiler|toolsext|parsers?|rtc|blas)|libxnvctrl"
     r"|xserver-xorg-video-nvidia|linux-(?:modules|objects|signatures)-nvidia)(?:[\d.+-][\w.+-]{0,80}|-?dev)?"
 )
@@ -107,7 +107,7 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, version) != version:
             return []
         if dependent:
-            beside.setdefault(dependent, version if dependent.startswith(needs) else "")
+            beside.setdefault(dependent, version if _set_of(needs) in dependent else "")
     words = {name: f"{name}={version}" for name, version in pinned.items()}
     words |= {name: f"{name}={version}" if version else name for name, version in beside.items() if name not in words}
     return list(words.values())

@@ -160,7 +160,7 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
         return findings or _alarming(reader, case), None
     unknown = None
     if not findings:
-        unknown = unknown_failure(died, reader, causes["unrecognised"], case.book.clues())
+        unknown = unknown_failure(died, reader, causes["unrecognised"], case.book.clues(), case.book.removed_names())
         findings = [unknown.finding]
     # There is little evidence for the cause, but the severity depends on whether something failed.
     severity = "warning" if _is_plain(died, reader) else "info"

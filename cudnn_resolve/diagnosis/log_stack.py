@@ -85,7 +85,12 @@ def interpreter(case: Case) -> str | None:
             hit for hit in posix if not hit[1].startswith(("/usr", "/nix/store/")) and not hit[1].endswith("/.local") and hit[4] == "site"
         ]
         if own:
-            place = f"{own[-1][1]}/bin/python"
+            # A path that somebody has shortened is no command; of two for one environment the longer one is whole.
+            same = (hit[1] for line in every for hit in re.finditer(_POSIX, line) if hit[1].endswith(own[-1][1]))
+            longer = max(same, key=len)
+            if "..." in longer or "…" in longer:
+                continue
+            place = f"{longer}/bin/python"
             return place if place.startswith("~") and shlex.quote(place[1:]) == place[1:] else shlex.quote(place)
         found = [hit[1] for text in lines for hit in re.finditer(_WINDOWS, text)]
         if found:

@@ -99,11 +99,12 @@ class OtherIndex(Struct, frozen=True, kw_only=True):
 def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | None, book: Book, done: Installation) -> dict[str, str]:
     """Fields of commands that messages, matrix and the install command `done` provide; `own` is the current Python.
 
-    `wanted`: the requirement; `nearest`: the one to request instead; `renamed`: the same under its name for that CUDA; `same`: any release
-    for this Python; `here`: the release of a wheel file; `line`: a Python with wheels (`old_line`: one that only conda still has);
-    `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index with that build;
-    `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index that has the release,
-    unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old glibc.
+    `by_name`: what pip installs instead of a wheel file; `wanted`: the requirement; `nearest`: the one to request instead; `renamed`:
+    the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
+    conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
+    with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
+    that has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old
+    glibc.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -123,8 +124,6 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
-    if wanted.is_file and nearest in (None, wanted.version):
-        values["here"] = values["wanted"]
     # If there is none at all for this Python, requesting it again is in vain.
     if wanted.version is None and not has_only_stubs(matches) and not any("from versions: none" in match.text for match in matches):
         values["same"] = values["wanted"]
@@ -134,9 +133,18 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     if known := sorted(_known(wanted, book)):
         values["python_range"] = shown(known)
         values["python_64"] = ".".join(map(str, own if own in known else known[len(known) // 2]))
-    if is_file_of_extension(matches, book):
-        values.pop("here", None)
+    if wanted.is_file:
+        values |= _file_values(wanted, book)
     return values | _index_values(wanted, matches, done, book)
+
+
+def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:
+    """Fields for a wheel file: the requirement with which pip itself takes a file of that release, if the tables know one."""
+    index, public = _index(wanted, book), (wanted.version or "").partition("+")[0]
+    asked = replace(wanted, version=public)
+    if index is not None:
+        return {"by_name": f"{shlex.quote(wanted.text)} {index}"}
+    return {"by_name": shlex.quote(asked.text)} if releases_within(asked, book) else {}
 
 
 def _index_values(wanted: Wanted, matches: Iterable[Match], done: Installation, book: Book) -> dict[str, str]:

@@ -60,7 +60,7 @@ def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, in
     Another Python would refuse them, so an environment with a suitable one is proposed too.
     """
     done = replace(plan, command=f"{python} -m pip install -U {wheels}")
-    if not lines:
+    if not lines or "python_embeded" in python:  # which belongs to a program: a bare environment has none of its packages
         yield done
         return
     least, new, most = (f"{line[0]}.{line[1]}" for line in (lines[0], lines[len(lines) // 2], lines[-1]))

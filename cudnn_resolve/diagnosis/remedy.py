@@ -220,12 +220,23 @@ class Remedies:
                 yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
-            plans = on_windows(plan, self.stack.python, wheels, pythons_of(build, case.book) if line is None else [])
+            lines = pythons_of(build, case.book) if line is None and "==" in wheels else []
+            if not lines and line is None:
+                known = (
+                    "of a CUDA that the driver supports (the heading of nvidia-smi shows the newest; GPUs of the RTX 50 series need 12.8)"
+                )
+                plan = replace(plan, text=f"{plan.text}, from the index {known}")
+            plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
         if "hosted-notebook" in case.features:
             plan = replace(plan, text=f"{plan.text} (in a notebook cell, prefixed with `!`; then restart the session)")
         yield from self._adapted(plan, tried=False)
+
+    def _is_open(self) -> bool:
+        """True if the log shows neither Python, driver, GPU nor CUDA, so that pip has to choose the release."""
+        known = (python_line(self.case), driver_of(self.case), cuda_of_driver(self.case), self.case.context.capabilities, self.stack.majors)
+        return not any(known)
 
     def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
         """Newest or requested build of a framework, and pip's arguments for it, if it is on an index other than the default."""
@@ -234,6 +245,11 @@ class Remedies:
         builds = [build for build in builds if build.cuda and build.cuda.major in self.stack.majors] or builds
         wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
         version = wanted[1] if wanted else builds[0].version if builds else ""
+        is_free = framework == "torch" and not wanted and cudnn is None and self._is_open()
+        if is_free:  # older drivers and GPUs are served by the CUDA before the newest one
+            newest = max((build.cuda.major for build in builds if build.cuda), default=0)
+            builds = [build for build in builds if build.cuda and build.cuda.major < newest and build.index != "default"] or builds
+            version = builds[0].version if builds else ""
         build = next((build for build in builds if build.version == version and build.index != "default"), None)
         if build is None:
             return None
@@ -245,7 +261,8 @@ class Remedies:
         shown = " ".join(texts(self.case)).casefold()
         named = [name for name, words in _BESIDE_TORCH.items() if not words or any(word in shown for word in words)]
         beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
-        return build, f"{build.package}=={build.wheel_version or build.version}{beside} {option} {index.url}"
+        pin = "" if is_free else f"=={build.wheel_version or build.version}"
+        return build, f"{build.package}{pin}{beside} {option} {index.url}"
 
 
 def _in_conda(command: str, python: str) -> str:

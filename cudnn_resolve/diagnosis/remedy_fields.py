@@ -23,6 +23,7 @@ from cudnn_resolve.diagnosis.model import Case, Finding, Match
 from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
 from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
+from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
@@ -39,6 +40,10 @@ _CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorfl
 """Packages of conda-forge that bring a CUDA build of a framework."""
 _FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package")
 """Fields that the words of a line fill."""
+_REQUIRED_BY = re.compile(
+    r"required by [^)\n]{0,300}?-packages/(?!torch/|tensorflow/|jaxlib/|paddle/|onnxruntime/|cupy|nvidia/)([A-Za-z][\w.-]{1,60})"
+)
+"""File of a package, other than a framework, that wants a newer C library."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
@@ -81,6 +86,12 @@ class RemedyFields:
             "importer": "importer" in values,
             "ptx-before-12": "ptx_cuda" in values,
             "system-known": bool({"system_package", "python_library"} & values.keys()),
+            "name-removed": "removed_name" in values,
+            "program-named": "cuda_build" in values,
+            "torch-asked": "torch_asked" in values,
+            "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
+            "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
+            "glibc-extension": "glibc_needs" in values,
             "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
@@ -231,7 +242,12 @@ class RemedyFields:
         importer = self._importer(matches)
         if importer is not None:
             values["importer"] = importer
+        values |= removed_values(matches[0].text, self.book.removed_names())[0] if matches else {}
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
+        needing = next((hit[1] for match in matches for hit in _REQUIRED_BY.finditer(match.text)), None)
+        values |= {"glibc_needs": needing} if needing is not None else {}
+        if (build := next((value for match in matches for value in self._clues("cuda_build", match)), None)) is not None:
+            values["cuda_build"] = build.replace("PIP", values["pip"])
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
@@ -248,6 +264,8 @@ class RemedyFields:
                 values[name] = shlex.quote(values[name])
         values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
         values |= pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
+        if "line" in values:
+            values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
@@ -361,6 +379,11 @@ class RemedyFields:
         """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
         name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
         values = {"extension_told": shlex.quote(name)} if name else {}
+        asked = next(
+            (str(match.fields["asked"]) for match in matches if "asked" in match.fields and "+cu" in str(match.fields["asked"])), None
+        )
+        if asked is not None and (command := pair_command(asked, self.case, self.stack.python, is_windows=self.is_windows)) is not None:
+            values["torch_asked"] = command
         if (frames := self._frames(matches)) and frames[-1].fields.get("frame"):
             values["extension_module"] = str(frames[-1].fields["frame"])
         version = self.stack.pip.get(name)

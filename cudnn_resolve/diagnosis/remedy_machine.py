@@ -118,6 +118,7 @@ def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
         "grep": "findstr" if is_windows else "grep -i",
         "ubuntu_drivers": "autoinstall" if "before-2019" in case.features else "install",
         "rpm": "yum" if is_old else "dnf",
+        "packager": ("yum" if is_old else "dnf") if "rpm" in case.features else "apt-get",
         "repoquery": "repoquery" if is_old else "dnf repoquery",
     }
 

@@ -57,8 +57,6 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
         return f"{pip} {shlex.quote(f'torch=={torch}')} {others}" + (f" --index-url {index}" if index else "")
     if is_windows:
         return None
-    if "hosted-notebook" in case.features:
-        return f"{pip} torch {others}"
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'

@@ -5,27 +5,32 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Match
+from cudnn_resolve.diagnosis.removed_name import removed_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cudnn_resolve.diagnosis.match import Reader
+    from cudnn_resolve.matrix.row import RemovedName
     from cudnn_resolve.matrix.symptom import Cause, Clue
 
-_UNKNOWN = 0.5
+_UNKNOWN, _NAMED = 0.5, 0.8
+"""Confidence of a failure of unknown cause, and of a name that is known to be of another release."""
 _SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
 """Words of a failure, and the part of the stack that they mention."""
 _MOST = 3
 _FAR = 60
 """Lines after which a call of a traceback belongs to another error."""
 _SHOWN = 300
+_BEFORE = 3
+"""Lines between a statement and the error that it raises."""
 _HEAD = r"^\s{0,8}(?:\[rank ?\d{1,5}\](?:\[[^\]]{0,30}\])?:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|[\w./-]{1,60} {0,20}\|) {0,4}"
 """Writer before the message of a line."""
 _EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
@@ -71,7 +76,7 @@ def mentioned_in(text: str) -> str:
     return " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
 
 
-def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[Clue]) -> Unknown:
+def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[Clue], removed: Iterable[RemovedName] = ()) -> Unknown:
     """The failure that ended a run, with the line that says why.
 
     `died`: the line at which the run ended, which may only pass on what failed before.
@@ -81,7 +86,11 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     kind = _kind(died, last, text, reader)
     frames = _frames(reader, last.line)
     packages = _packages(text, frames)
-    values, features = _of_python(text, frames, packages, clues) if kind == "python-failure" else ({}, set())
+    values: dict[str, str] = {}
+    features: set[str] = set()
+    if kind == "python-failure":
+        asked = removed_values(text, removed, packages, _imported(last, reader))
+        values, features = _of_python(text, frames, packages, clues, asked)
     built = next((match.fields["built"] for match in (*reader.matches.get("context-built", ()),)), None)
     if kind == "build-failure":
         features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
@@ -97,13 +106,31 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
         finding=Finding(
             cause=cause.id,
             severity=cause.severity,
-            summary=_summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])),
+            summary=_summary_of_name(values, features, last.line)
+            or _summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])),
             evidence=(Evidence(source="log", line=last.line, text=_text(last, reader)),),
-            confidence=_UNKNOWN,
+            confidence=_NAMED if "name-removed" in features else _UNKNOWN,
         ),
         features=frozenset({kind, *features}),
         values=values,
     )
+
+
+def _summary_of_name(values: Mapping[str, str], features: Collection[str], line: int) -> str | None:
+    """The sentence for a name that another release has; None if the failure is not of that kind."""
+    if "name-removed" not in features:
+        return None
+    name = values["removed_name"]
+    if "removed_from" not in values:
+        return f"not a failure of the GPU stack: {name} (line {line}) has another place in the installed release"
+    since = "is only in {} and newer" if "name-newer" in features else "is not in {} and newer"
+    return f"not a failure of the GPU stack: {name} (line {line}) {since.format(values['removed_from'])}"
+
+
+def _imported(last: Match, reader: Reader) -> str:
+    """Module of the import statement that an error ended, in the lines before it."""
+    near = [match for match in _all(reader, "context-import") if 0 < last.line - match.line <= _BEFORE]
+    return str(near[-1].fields["module"]) if near else ""
 
 
 def _summary(kind: str, text: str, line: int, packages: Sequence[str], lines: int, *, is_own: bool) -> str:
@@ -187,11 +214,40 @@ def _packages(text: str, frames: Sequence[tuple[str, str, str]]) -> list[str]:
     return [name for name in names if not keyword.iskeyword(name)][:_MOST]
 
 
+def _caller(frames: Sequence[tuple[str, str, str]], pin: str) -> str:
+    """The package whose code asked `pin`, or Python, for a name; empty if the program itself did, or a framework."""
+    for file, _, _ in reversed(frames):
+        hit = _PACKAGE.search(file)
+        if hit is None and is_own(file):
+            return ""
+        if hit is not None and hit["package"].casefold().replace("pil", "pillow") not in pin.replace("-", "_"):
+            return "" if hit["package"].startswith(_FRAMEWORKS) else hit["package"]
+    return ""
+
+
 def _of_python(
-    text: str, frames: Sequence[tuple[str, str, str]], packages: Sequence[str], clues: Iterable[Clue]
+    text: str,
+    frames: Sequence[tuple[str, str, str]],
+    packages: Sequence[str],
+    clues: Iterable[Clue],
+    asked: tuple[dict[str, str], set[str]],
 ) -> tuple[dict[str, str], set[str]]:
-    """Fields and features for the remedies of an error of Python code."""
+    """Fields and features for the remedies of an error of Python code; `asked` are those of a name of another release."""
     names = next((clue.values for clue in clues if clue.tells == "distribution"), {})
+    own = [(file, at) for file, at, _ in frames if at and is_own(file)]
+    values, features = asked
+    if features:
+        caller = names.get(_caller(frames, values.get("removed_pin", "")).casefold())
+        known = {"caller": caller} if caller is not None else {}
+        known |= dict(zip(("own_file", "own_at"), own[-1], strict=True)) if own else {}
+        return values | known, features | ({"caller-known"} if caller is not None else set())
+    return _of_other_error(text, own, packages, names)
+
+
+def _of_other_error(
+    text: str, own: Sequence[tuple[str, str]], packages: Sequence[str], names: Mapping[str, str]
+) -> tuple[dict[str, str], set[str]]:
+    """The same for an error that asks for no name of another release."""
     values: dict[str, str] = {}
     features: set[str] = set()
     found = _MODULE.search(text)
@@ -212,7 +268,6 @@ def _of_python(
     if found and found["unlocated"]:
         features.add("import-unlocated")
         values["module"] = found["origin"]
-    own = [(file, at) for file, at, _ in frames if at and is_own(file)]
     if own and not features & {"module-missing", "module-unknown"}:
         values["own_file"], values["own_at"] = own[-1]
     if not features and not own:

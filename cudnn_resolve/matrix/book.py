@@ -355,6 +355,10 @@ class Book:
 
     # -- apt, indexes, sources -------------------------------------------------------------------------------------------------
 
+    def removed_names(self) -> tuple[row.RemovedName, ...]:
+        """Names that some releases of packages and of Python do not have."""
+        return self.rows(row.RemovedName)
+
     def repositories(self) -> tuple[row.Repository, ...]:
         """All apt repositories."""
         return self.rows(row.Repository)

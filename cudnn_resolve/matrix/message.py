@@ -145,7 +145,7 @@ KINDS: dict[str, FieldKind] = {
     "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
     "numpyalias": FieldKind(
         pattern=r"(?:bool|object|int|float|complex|str|typeDict|long|unicode|bool8|float_|complex_|unicode_|string_|product|cumproduct|"
-        r"sometrue|alltrue|in1d|asscalar|Inf|Infinity|NaN|infty|PINF|NINF|cast|asfarray|issctype|trapz|row_stack)",
+        r"sometrue|alltrue|in1d|asscalar|Inf|Infinity|NaN|infty|PINF|NINF|cast|asfarray|issctype|trapz|row_stack|sctypes|find_common_type|obj2sctype)",
         take=str,
     ),
     "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),

@@ -283,6 +283,20 @@ class Trap(Row, frozen=True, kw_only=True):
     remedy: Text | None = None
 
 
+class RemovedName(Row, frozen=True, kw_only=True):
+    """package/removed.toml: a name that a release of a package, or of Python, does not have."""
+
+    identity = ("name", "raised_by")
+    name: Text
+    """`PIL.Image.ANTIALIAS`; `collections.*` is any attribute, `keras.layers.` any module in it; with a space: words of the message."""
+    raised_by: Identifier | None = None
+    """Package whose code raises the error; None = any."""
+    release: Requirement | None = None  # None if newer releases only call it otherwise
+    newest_python: Line | None = None
+    """Newest Python with wheels of those releases, if there are newer ones without."""
+    instead: Text | None = None
+
+
 class Repository(Row, frozen=True, kw_only=True):
     """apt/repository.toml: apt repository of CUDA packages for one release of a distribution."""
 

@@ -41,6 +41,15 @@ DERIVED = frozenset(
         *("module-missing", "module-unknown", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
         *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "arch-asked", "index-known"),
         *("jetson-open", "jetson-torch", "own-module", "system-known"),
+        *(
+            "name-removed",
+            "caller-known",
+            "program-named",
+            "torch-asked",
+            "pin-asked",
+            "wheel-file",
+            "glibc-extension",
+        ),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -49,10 +58,24 @@ FIELDS = frozenset(
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
-        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "here", "line", "index", "from_index"),
+        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
         *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "jit_for_ptx"),
         *("python_64", "python_range", "in_file", "repeated_hosts", "extension_module", "arch_asked", "arch_first"),
+        *(
+            "removed_name",
+            "removed_pin",
+            "pin_pythons",
+            "older_python",
+            "instead",
+            "caller",
+            "cuda_build",
+            "torch_asked",
+            "by_name",
+            "glibc_needs",
+            "packager",
+            "venv_python",
+        ),
         *(
             "nvcc_wheel",
             "cudnn_wheels",

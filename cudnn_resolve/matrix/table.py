@@ -35,6 +35,7 @@ TABLES: dict[str, Arrays] = {
     "advisory": {"advisory": row.Advisory},
     "trap": {"trap": row.Trap},
     "package/slot": {"slot": row.Slot},
+    "package/removed": {"removed": row.RemovedName},
     "apt/repository": {"repository": row.Repository},
     "apt/package": {"package": row.AptPattern},
     "index": {"index": row.Index},

@@ -147,8 +147,9 @@ def test_a_compiler_that_is_too_old_is_told_which_toolkit_will_do(number: str, f
     log = f"nvcc fatal   : Unsupported gpu architecture 'compute_{number}'\n"
     log += "error: command '/usr/local/cuda-8.0/bin/nvcc' failed with exit status 1\n"
     cause, commands = first(log)
-    assert cause == "gpu_arch_too_new_for_build"
+    assert cause == "toolkit_build_mismatch"
     assert f"CUDA_HOME=/usr/local/cuda-{first_toolkit}" in commands[0]
+    assert first(log.partition("error:")[0] + "make: *** [/usr/local/cuda-8.0/x.o] Error 1\n")[0] == "gpu_arch_too_new_for_build"
 
 
 def test_a_name_that_transformers_5_removed_asks_for_transformers_4() -> None:

@@ -156,6 +156,7 @@ action = "warn"
 source = "docs"
 """,
     "package/slot": HEAD + 'slot = [{slot = "alpha", packages = ["alpha", "alpha-gpu"], source = "docs"}]',
+    "package/removed": HEAD + 'removed = [{name = "alpha.old", release = "alpha<2", instead = "alpha.new", source = "docs"}]',
     "apt/repository": HEAD
     + """
 [[repository]]
