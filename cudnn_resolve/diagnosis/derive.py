@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.derive_gpu import (
     compare_driver_of_facts,
     compare_driver_parts,
+    compare_gpus_of_facts,
     compare_reported_driver,
     consider_setting,
     decide_ggml_age,
@@ -52,6 +53,14 @@ def derive(found: Suspects, case: Case) -> Suspects:
     for step in _STEPS:
         found = step(dict(found), case)
     return found
+
+
+def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
+    """A program does not find cuDNN, or its header, where it is told to look, and the facts have no copy of it anywhere."""
+    misplaced = found.get("lib_not_on_path")
+    if misplaced is None or case.facts is None or case.facts.cudnn != () or not re.search(r"(?i)cudnn", misplaced.matches[0].text):
+        return found
+    return strengthened(found, "cudnn_missing", misplaced, 4, "cuDNN is not installed on this machine")
 
 
 def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
@@ -413,6 +422,7 @@ def _release(component: str, encoded: int) -> tuple[int, int, int]:
 
 
 _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
+    _miss_cudnn,
     _locate_cudnn,
     _explain_provider,
     _detect_shadowing,
@@ -426,6 +436,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     consider_setting,
     compare_reported_driver,
     compare_driver_of_facts,
+    compare_gpus_of_facts,
     decide_gpu_age,
     decide_ggml_age,
     _compare_loaded_parts,

@@ -29,6 +29,7 @@ _LAST_DROPPED = Capability(7, 5)
 """Capability below which new builds have dropped GPUs."""
 _GENERAL = 60
 """Symptoms up to this weight do not say why no GPU is visible."""
+_NO_DEVICE = r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device|No CUDA GPUs are available"
 _STARTED = 88
 """Weight of a container without a GPU if the log shows the command that started it."""
 _NOT_ASKED = "the program sees no GPU, and the command that started its container does not request one"
@@ -125,17 +126,46 @@ def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
 def compare_driver_of_facts(found: Suspects, case: Case) -> Suspects:
     """A program calls the driver too old that is new enough according to the facts: its container has no libcuda, so it got no GPU."""
     old, facts = found.get("driver_too_old"), case.facts
-    driver, loader = (or_none(facts.driver), or_none(facts.loader)) if facts is not None else (None, None)
+    driver = or_none(facts.driver) if facts is not None else None
     cudas = [build.cuda for build in case.context.builds if build.cuda is not None]
-    if old is None or driver is None or driver.version is None or loader is None or not cudas or "docker" not in case.features:
+    if old is None or driver is None or driver.version is None or not cudas or not _is_container_without_driver(case):
         return found
     least = [case.book.floor(cuda.major) or case.book.toolkit_driver(cuda) for cuda in cudas]
     version = DriverVersion(driver.version)
-    is_passed = any(path.rpartition("/")[2].startswith("libcuda.so") for path in loader.ldconfig)
-    if is_passed or any(one is None or version < one for one in least):
+    if any(one is None or version < one for one in least):
         return found
     text = f"driver {version} is new enough for these packages, but this container has no libcuda: it was started without the GPU"
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "container_gpu_not_passed", old, 4, text)
+
+
+def compare_gpus_of_facts(found: Suspects, case: Case) -> Suspects:
+    """A program sees no GPU where the facts have a working one, which it then hides itself; a container without a driver has none."""
+    unseen, not_passed, facts = found.get("driver_not_loaded"), found.get("container_gpu_not_passed"), case.facts
+    driver = or_none(facts.driver) if facts is not None else None
+    if facts is None:
+        return found
+    if driver is not None and unseen is not None and "driver-seen" in case.features and _finds_no_device(unseen):
+        gpus = or_none(facts.gpus) or ()
+        refused = any(problem.what in ("cuInit", "NVML") for problem in facts.problems)
+        if any(not gpu.hidden for gpu in gpus) and not refused:
+            text = "this machine has a working GPU, but the program sees none: it sets CUDA_VISIBLE_DEVICES itself, or was started with it"
+            found = strengthened(found, "gpu_hidden_by_env", unseen, 4, text)
+            del found["driver_not_loaded"]
+    elif not_passed is not None and (driver is None or driver.version is None) and _is_container_without_driver(case):
+        found["container_gpu_not_passed"] = replace(not_passed, weight=max(not_passed.weight, _SURE))
+    return found
+
+
+def _is_container_without_driver(case: Case) -> bool:
+    """True for a container that has no libcuda, according to the facts."""
+    loader = or_none(case.facts.loader) if case.facts is not None else None
+    names = (path.rpartition("/")[2] for path in loader.ldconfig) if loader is not None else ("libcuda.so.1",)
+    return "docker" in case.features and not any(name.startswith("libcuda.so") for name in names)
+
+
+def _finds_no_device(unseen: Suspect) -> bool:
+    """True if CUDA answered that it has no device, which needs a driver at work."""
+    return all(re.search(_NO_DEVICE, match.text) for match in unseen.matches)
 
 
 def _driver_in(match: Match) -> DriverVersion | None:

@@ -33,6 +33,8 @@ _REFUSALS = {
     ("NVML", 15): ("hardware_fault", "error"),
 }
 """Status of a driver API call (cuda.h, nvml.h) → cause and severity; only a warning where the GPU may not be wanted."""
+_OF_IMAGE = "/usr/local/cuda/compat/lib"
+"""On the path of every NVIDIA image, whose start script makes it only where the GPU supports it."""
 _NO_DEVICE, _NOT_SUPPORTED, _UNKNOWN = 100, 804, 999
 
 
@@ -176,7 +178,8 @@ def _hidden(machine: Inspection) -> Iterator[Finding]:
 
 def _forward(machine: Inspection) -> Iterator[Finding]:
     """Forward-compatibility libcuda on the loader path of a GPU that does not support it."""
-    place = next((directory for directory in (*machine.loader.ld_library_path, *machine.loader.ldconfig) if is_compat(directory)), None)
+    searched = (*machine.loader.ld_library_path, *machine.loader.ldconfig)
+    place = next((directory for directory in searched if is_compat(directory) and directory.rstrip("/") != _OF_IMAGE), None)
     names = [gpu.name for gpu in machine.gpus if gpu.name and (card := machine.book.card(gpu.name)) and card.kind == "geforce"]
     is_reported = any(problem.what == "cuInit" and _status(problem.why) == _NOT_SUPPORTED for problem in machine.facts.problems)
     if place is not None and names and not is_reported:

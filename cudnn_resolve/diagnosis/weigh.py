@@ -152,7 +152,7 @@ def rank(found: Mapping[str, Suspect], causes: Mapping[str, Cause]) -> list[Susp
                 if suspect.weight >= FINDING and suspect.weight >= strong - _FAR:
                     taken.setdefault(other, suspect.cause)
     roots = [suspect for suspect in left if suspect.cause not in taken]
-    return [_with_effects(suspect, taken, found) for suspect in roots]
+    return sorted((_with_effects(suspect, taken, found) for suspect in roots), key=lambda suspect: -suspect.weight)
 
 
 def _above(cause: str, other: str, taken: Mapping[str, str]) -> bool:

@@ -95,6 +95,7 @@ def test_what_will_fail_is_an_error(facts: dict[str, Any], cause: str) -> None:
 @pytest.mark.parametrize(
     "facts",
     [
+        {"gpus": [RTX5090], "loader": {"ld_library_path": ["/usr/local/cuda/compat/lib", "/usr/local/nvidia/lib64"], "ldconfig": []}},
         {"driver": {"version": "550.54.15"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124", "numpy": "2.1.3"}}},
         {"driver": {"version": "580.82.07"}, "gpus": [RTX5090], "packages": {"pip": {"torch": "2.8.0"}}},
         {"driver": {"version": "525.60.13"}, "gpus": [T4], "packages": {"pip": {"torch": "2.6.0+cu124"}}},

@@ -51,6 +51,7 @@ NO_DEVICE = (
     "RuntimeError: No CUDA GPUs are available\n",
     "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n",
 )
+HEADER = "/tmp/try_flags_x1y2z3.c:4:19: fatal error: cudnn.h: No such file or directory\n"
 OLD_DRIVER = (
     "RuntimeError: cuda runtime error (35) : CUDA driver version is insufficient for CUDA runtime version\n",
     "cudaGetDeviceCount returned 35\n-> CUDA driver version is insufficient for CUDA runtime version\nResult = FAIL\n",
@@ -109,6 +110,12 @@ def _driver_and_its_like() -> list[Given]:
             Given("container_gpu_not_passed", log, torch | none | {"container": {"kind": "docker"}}),
             Given("no_gpu_runtime", log, torch | none | {"container": {"kind": "colab"}}),
         ]
+    out += [
+        Given("gpu_hidden_by_env", NO_DEVICE[1], torch),
+        Given("driver_not_loaded", NO_DEVICE[1], {"problems": [{"what": "cuInit", "why": "failed with CUDA_ERROR_NO_DEVICE (100)"}]}),
+        Given("lib_not_on_path", HEADER, {"cudnn": [_copy("7.6.5", "/opt/cuda/lib64", "other")]}),
+        Given("cudnn_missing", HEADER, {}),
+    ]
     mismatch = "Error 803: system has unsupported display driver / cuda driver combination\n"
     compat = "/usr/local/cuda-12.6/compat"
     out += [
