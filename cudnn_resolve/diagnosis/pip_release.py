@@ -99,7 +99,8 @@ class OtherIndex(Struct, frozen=True, kw_only=True):
 def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | None, book: Book, done: Installation) -> dict[str, str]:
     """Fields of commands that messages, matrix and the install command `done` provide; `own` is the current Python.
 
-    `by_name`: what pip installs instead of a wheel file; `wanted`: the requirement; `nearest`: the one to request instead; `renamed`:
+    `by_name`: what pip installs instead of a wheel file, `by_name_untold` if the tables do not know it;
+    `wanted`: the requirement; `nearest`: the one to request instead; `renamed`:
     the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
     conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
     with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
@@ -139,12 +140,17 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
 
 
 def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:
-    """Fields for a wheel file: the requirement with which pip itself takes a file of that release, if the tables know one."""
+    """Fields for a wheel file: the requirement with which pip itself takes a file of that release.
+
+    If the tables do not know the release, it may be of no index, or of another one than the file.
+    """
     index, public = _index(wanted, book), (wanted.version or "").partition("+")[0]
     asked = replace(wanted, version=public)
     if index is not None:
         return {"by_name": f"{shlex.quote(wanted.text)} {index}"}
-    return {"by_name": shlex.quote(asked.text)} if releases_within(asked, book) else {}
+    if releases_within(asked, book):
+        return {"by_name": shlex.quote(asked.text)}
+    return {"by_name_untold": shlex.quote(asked.text)} if public == wanted.version and "dev" not in public else {}
 
 
 def _index_values(wanted: Wanted, matches: Iterable[Match], done: Installation, book: Book) -> dict[str, str]:

@@ -72,6 +72,7 @@ FIELDS = frozenset(
             "cuda_build",
             "torch_asked",
             "by_name",
+            "by_name_untold",
             "glibc_needs",
             "packager",
             "venv_python",

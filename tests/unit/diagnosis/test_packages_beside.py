@@ -27,10 +27,14 @@ def test_pip_takes_the_file_that_fits_if_it_gets_the_name(file: str, command: st
     assert not any("cudnn-resolve" in step or "platform.machine" in step for step in found[1])
 
 
-def test_a_wheel_file_that_no_table_knows_is_not_asked_of_the_index() -> None:
-    _, commands = told("ERROR: frobnicator-1.2.3-cp39-cp39-win_amd64.whl is not a supported wheel on this platform.\n")
-    assert [command for command in commands if "frobnicator" in command] == []
-    assert commands
+def test_a_wheel_file_that_no_table_knows_is_asked_of_the_index_only_if_it_is_public() -> None:
+    refused = "ERROR: frobnicator-1.2.3{}-cp39-cp39-win_amd64.whl is not a supported wheel on this platform.\n"
+    steps = judged(refused.format("")).findings[0].remedy
+    assert [step.text.startswith("or, if it is a public package") for step in steps if "frobnicator" in (step.command or "")] == [True]
+    for built in ("+cu121", ".dev0"):
+        _, commands = told(refused.format(built))
+        assert commands
+        assert not any("frobnicator" in command for command in commands)
 
 
 GLIBC = "/lib64/libm.so.6: version `GLIBC_2.29' not found (required by {})\n"
