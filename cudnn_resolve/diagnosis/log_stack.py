@@ -33,6 +33,8 @@ _VENV = r"(?i)(?:[\w-]{1,30}[_-])?(?:v|virtual)?-?env[\w.-]{0,20}"
 """Names of virtual environments, also of those that contain `python`."""
 _TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
+_OF_BUILD = re.compile(r"(?:\+cu|[-_/]cu|/cuda[-/])(9|1\d)\.?(\d)(?!\d)")
+"""The same without what tells of the driver."""
 _IMAGE = (
     r"(?<=\s)(?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/){1,4}[\w.-]{1,80}(?::[\w.-]{1,80})?(?=\s|$)"
     r"|(?<=\s)[a-z][\w.-]{1,60}:[\w.-]{1,80}(?=\s|$)"
@@ -247,6 +249,13 @@ def cuda_of_driver(case: Case) -> CudaVersion | None:
     names = {"context-smi-table": "cuda", "torch-driver-too-old": "found"}
     versions = (match.fields.get(names[match.symptom.id]) for match in case.matches if match.symptom.id in names)
     return min((version for version in versions if isinstance(version, CudaVersion)), default=None)
+
+
+def toolkit_named(case: Case) -> CudaVersion | None:
+    """The only CUDA, with its minor version, that the log's compiler, directories and names of builds show."""
+    there = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
+    there = there or {f"{hit[1]}.{hit[2]}" for text in texts(case) for hit in _OF_BUILD.finditer(text)}
+    return CudaVersion(there.pop()) if len(there) == 1 else None
 
 
 def _serves_gpu(build: Build, gpu: Capability, *, machine_code: bool) -> bool:

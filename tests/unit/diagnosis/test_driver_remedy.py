@@ -7,6 +7,7 @@ import pytest
 from tests.written_logs import judged
 
 NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+PTX = "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n"
 NO_GPUS = "RuntimeError: No CUDA GPUs are available\n"
 NO_HANDLE = "tensorflow: failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED\n"
 DKMS = (
@@ -76,6 +77,15 @@ def said(log: str) -> str:
         # A GPU that is not named: each answer has its step.
         (NO_CODE, "below 7.5", "see which it is"),
         ("ggml_cuda_compute_forward at /a/ggml-cuda.cu:75\n" + NO_CODE, "below 7.5", "cudnn-resolve"),
+        # PTX needs the driver of its own CUDA: drivers of the same major are no answer.
+        (PTX, "at least the CUDA that the program was built with", "450.80"),
+        ("[TensorRT] ERROR: CUDA initialization failure with error 222.\n", "the same major is not enough", "450.80"),
+        ("/usr/local/cuda-11.8/bin/nvcc -o a a.cu\n" + PTX, "520.61.05 or newer, for the PTX of CUDA 11.8", "525.60"),
+        ("Driver Version: 515.86.01    CUDA Version: 11.7\n" + PTX, "with CUDA 11.7 or older", "nvidia-smi"),
+        ("C:\\a\\b.exe\nCuda compilation tools, release 12.4, V12.4.99\n" + PTX, "one made for CUDA 12.4 or newer", "550.54"),
+        ('  File "/home/orin/a.py", line 3\n' + PTX, "for the board", "driver of the host"),
+        ("PyTorch version: 2.1.0+cu118\n" + PTX, "520.61.05", "450.80"),
+        ("torch/a.py: " + PTX, "TORCH_CUDA_ARCH_LIST", "450.80"),
         # PyTorch stays where it has code for the GPU of the log.
         ("PyTorch version: 2.1.2+cu121\nGPU 0: Tesla P100-PCIE-16GB\n" + NO_CODE, "TORCH_CUDA_ARCH_LIST=6.0", "apply"),
         ("torch==2.7.1+cu128\nGPU 0: NVIDIA GeForce RTX 5090\n" + NO_CODE, "TORCH_CUDA_ARCH_LIST=12.0", "apply"),
