@@ -94,9 +94,18 @@ class RemedyFields:
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "glibc-extension": "glibc_needs" in values,
+            "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
+            "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
+
+    def _is_machine_open(self, matches: Sequence[Match]) -> bool:
+        """True if pip takes no release of a package, and neither a known Python nor the log's machine explains it."""
+        known = self.case.facts is not None or not self.case.features.isdisjoint(_NO_JETSON | {"arm-cpu"})
+        is_listed = any(match.fields.get("versions") for match in matches)
+        is_any = (wanted := wanted_of(matches)) is not None and wanted.version is None
+        return not (known or is_listed) and (is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)

@@ -10,6 +10,8 @@ from tests.written_logs import judged
 
 NO_DEVICE = "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+NO_CT2 = "ValueError: This CTranslate2 package was not compiled with CUDA support\n"
+NO_WHEEL = "ERROR: Could not find a version that satisfies the requirement {0}\nERROR: No matching distribution found for {0}\n"
 NO_RUNTIME = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
 NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. "
@@ -57,6 +59,16 @@ def said(log: str) -> str:
             "docker run",
         ),
         ("w  | RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n", "compose", "updated"),
+        # What has no wheel for a processor has none for any Python of it.
+        (NO_CT2, "uname -m", "$ cmake"),
+        ("$ uname -a\nLinux agx 5.15.148-tegra aarch64\n" + NO_CT2, "-DWITH_CUDA=ON", "cudnn-resolve"),
+        ("name: GeForce GTX 1080\n" + NO_CT2, "install --force-reinstall --no-deps ctranslate2", "uname"),
+        (NO_WHEEL.format("onnxruntime-gpu"), "begin with release 1.29.0", "$ python -m pip install"),
+        ("Linux nano 4.9.253-tegra aarch64\n" + NO_WHEEL.format("onnxruntime-gpu"), "/etc/nv_tegra_release", "uv venv"),
+        ("aarch64\n" + NO_WHEEL.format("tensorflow-gpu==1.15"), "no wheels of tensorflow-gpu==1.15", "uv venv"),
+        ("linux-x86_64, cuda 12.2\n" + NO_WHEEL.format("onnxruntime-gpu"), "uv venv", "Jetson"),
+        (NO_WHEEL.format("torch"), "uv venv", "Jetson"),
+        ("ImportError: libcublas.so.8.0: cannot open shared object file: No such file or directory\n", "uname -m; ls -d", "R32.3"),
         # An old driver is first compared, and replaced where it is.
         (
             "InternalError: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n",
