@@ -278,7 +278,7 @@ class RemedyFields:
         if "line" in values:
             values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
         values["install"] = self.done.command(self.stack.python)
-        values |= apt_values(matches, self.case.facts, self.book)
+        values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()

@@ -151,6 +151,8 @@ def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
         return f"{found[1]} {found[2]} {option}{found[3].rstrip()}"
     if "singularity" in features:
         return "singularity exec --nv IMAGE.sif nvidia-smi"
+    if "podman" in features and "jetson" not in features:
+        return f"podman run --device nvidia.com/gpu=all {image_of(every)}"
     option = "--runtime nvidia" if "jetson" in features else "--gpus all"
     return f"docker run {option} {image_of(every)}"
 

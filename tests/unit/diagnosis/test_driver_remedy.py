@@ -22,6 +22,10 @@ LEGACY = (
     "NVRM:  supported through the NVIDIA 390.xx Legacy drivers. Please\n"
     "NVRM: None of the NVIDIA devices were initialized.\n"
 )
+NO_LOAD = (
+    "ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens most frequently when this kernel module was built against the "
+    "wrong sources, or if another driver, such as nouveau, is present and prevents the NVIDIA kernel module from obtaining ownership\n"
+)
 NGC = (
     "ERROR: This container was built for NVIDIA Driver Release 535.86 or later, but\n"
     "       version 470.57.02 was detected and compatibility mode is UNAVAILABLE.\n"
@@ -49,6 +53,18 @@ def said(log: str) -> str:
         (DKMS, "make.log", "nvidia-smi"),
         ("Your kernel headers for kernel 5.15.0-91-generic cannot be found\n", "linux-headers", "nvidia-smi"),
         ("modprobe: ERROR: could not insert 'nvidia_367_uvm': Unknown symbol in module\n", "--reinstall nvidia-367", "ubuntu-drivers"),
+        # A module that was built is refused by Secure Boot, or by another driver that is there.
+        (NO_LOAD, "mokutil --sb-state", "tee /etc/modprobe.d"),
+        ("modprobe: ERROR: could not insert 'nvidia': Operation not permitted\n", "mokutil --sb-state", "dkms autoinstall"),
+        ("-> Kernel module load error: Key was rejected by service\n", "mokutil --import", "dkms"),
+        ("NVRM: This can occur when a driver such as: nouveau, rivafb was loaded\n" + NO_LOAD, "tee /etc/modprobe.d", "mokutil"),
+        # Of module and libraries the older one is at fault.
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "dkms autoinstall", "purge"),
+        ("/nix/store/z6-nvidia-x11-545.29.06/lib/libnvidia-ml.so.545.29.06: nvml vram init failure: 18\n", "opengl-driver", "apt-get"),
+        # Names of packages before Ubuntu 18.04.
+        (" libcuda1-390 : Depends: nvidia-compute-390 but it is not installable\n", "install libnvidia-compute-390", "take a release"),
+        (" nvidia-396-dev : Depends: nvidia-396 but it is not going to be installed\n", "install nvidia-driver-396", "take a release"),
+        (" libcuda1-304 : Depends: nvidia-304 but it is not going to be installed\n", "apt-cache policy nvidia-304", "compute-304"),
         # A card that the driver refuses needs another driver, not the same one again.
         (LEGACY, "nvidia.*390", "dkms"),
         ("This GPU is supported through the NVIDIA 340.xx legacy Linux graphics drivers.\n", "nvidia.*340", "dkms"),
