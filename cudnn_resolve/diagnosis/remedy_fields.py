@@ -357,7 +357,8 @@ class RemedyFields:
 
     def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
         """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
-        asked = cuda_wanted(matches)
+        required = (match for match in self.case.matches if match.symptom.id == "context-image-requires")
+        asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
         if cause == "ptx_too_new" and asked is None and built is None:
             return self._driver_for_ptx()
         cuda = asked or built or (CudaVersion(named) if named else None)

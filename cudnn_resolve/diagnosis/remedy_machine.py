@@ -23,6 +23,8 @@ _OWN = rf"(?i){_SIZE} (?:already allocated|reserved in total|is allocated by PyT
 _OTHERS = rf"\bProcess \d{{1,9}} has {_SIZE} memory in use"
 _UNUSED = rf"(?i){_SIZE} is reserved by PyTorch but unallocated"
 _UNITS = {"K": 2**-20, "M": 2**-10, "G": 1.0, "T": 2.0**10}
+_OLDEST_CUDA = (8, 0)
+"""Oldest CUDA of a known build of a framework."""
 _MUCH = 8.0
 """GiB in one allocation that few GPUs have free beside a model."""
 _MOST = 0.9
@@ -59,6 +61,8 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
         yield "driver-told"
     if driver_of(case) is not None:
         yield "driver-branch"
+    if (newest := cuda_of_driver(case)) is not None and newest.parts[:2] < _OLDEST_CUDA:
+        yield "driver-beyond"
     if case.features & {"windows", "wsl"}:
         yield "driver-of-windows"
     if len(set(case.context.capabilities)) == 1:

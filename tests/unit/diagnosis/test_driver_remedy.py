@@ -17,6 +17,11 @@ DKMS = (
     " installed nvidia-dkms-535 package post-installation script subprocess returned error exit status 10\n"
     "dpkg: dependency problems prevent configuration of nvidia-driver-535:\n"
 )
+PYTHON_37 = "Python 3.7.11 (default, Jul 27 2021, 14:32:16) \n>>> import paddle\n"
+PADDLE = (
+    "paddlepaddle-gpu {}\ndevice_context.cc:447] Please NOTE: device: 0, GPU Compute Capability: 8.6, Driver API Version: 11.4, Runtime API Version: 10.2\n"
+    + NO_CODE
+)
 LEGACY = (
     "NVRM: The NVIDIA GeForce GTX 560 Ti GPU installed in this system is\n"
     "NVRM:  supported through the NVIDIA 390.xx Legacy drivers. Please\n"
@@ -93,6 +98,21 @@ def said(log: str) -> str:
         # A GPU that is not named: each answer has its step.
         (NO_CODE, "below 7.5", "see which it is"),
         ("ggml_cuda_compute_forward at /a/ggml-cuda.cu:75\n" + NO_CODE, "below 7.5", "cudnn-resolve"),
+        # An image names its CUDA; a driver of 2014 serves no build.
+        ("configure --require=cuda>=10.0 brand=tesla,driver>=384\nrequirement error: unsatisfied condition: brand = x\n", "410.48", "smi"),
+        ("configure --require=cuda>=12.4 brand=tesla\nunsatisfied condition: brand = geforce\n", "550.54.14", "nvidia-smi"),
+        ("AssertionError: The NVIDIA driver on your system is too old (found version 6050).\n", "$ sudo ubuntu-drivers", "compile"),
+        # The same release is built with another CUDA, or none is built for the GPU.
+        ("torch==1.7.1+cu101\nGeForce RTX 3090\n" + NO_CODE, "apply -f torch==1.7.1", "2.1"),
+        (PADDLE.format("2.2.2"), "PaddlePaddle 2.2.2, built with CUDA 11", "3.3"),
+        (PYTHON_37 + PADDLE.format(""), "PaddlePaddle 2.5.2, built with CUDA 11", "3.3"),
+        ("torch==2.5.1+cu124\nNVIDIA GeForce RTX 5090\n" + NO_CODE, "PyTorch 2.1", "-f torch=="),
+        ("tensorflow/a.cc:4] cuModuleLoadData failed with 'CUDA_ERROR_INVALID_PTX'\n", "nvcr.io/nvidia/tensorflow", "change one"),
+        (
+            "Found GPU0 GTX 650 which is of cuda capability 3.0.\nPyTorch no longer supports this GPU because it is too old.\n",
+            "10.2 or",
+            "-f",
+        ),
         # PTX needs the driver of its own CUDA: drivers of the same major are no answer.
         (PTX, "at least the CUDA that the program was built with", "450.80"),
         ("[TensorRT] ERROR: CUDA initialization failure with error 222.\n", "the same major is not enough", "450.80"),
@@ -129,6 +149,11 @@ def test_files_of_the_driver_that_are_mounted_are_no_conflict(place: tuple[str, 
     ("log", "cause"),
     [
         (DKMS, "driver_not_loaded"),
+        (
+            'could not select device driver "" with capabilities: [[gpu]].\nFound no NVIDIA driver on your system\n',
+            "container_toolkit_missing",
+        ),
+        ('hostname: 18a61c37a941\nlibcuda reported version is: Invalid argument; got "1"\n', "container_gpu_not_passed"),
         (NO_CODE, "gpu_arch_too_old_for_build"),
         ("CUDA error: no kernel image is available for execution on the device\n", "gpu_arch_too_new_for_build"),
         (

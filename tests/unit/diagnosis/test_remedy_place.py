@@ -56,7 +56,11 @@ def said(log: str) -> str:
             "dnf install -y nvidia-container-toolkit",
             "apt-get",
         ),
-        ("Error: crun: executable file `nvidia-smi` not found in $PATH: No such file\n", "podman run --device nvidia.com/gpu=all", "docker"),
+        (
+            "Error: crun: executable file `nvidia-smi` not found in $PATH: No such file\n",
+            "podman run --device nvidia.com/gpu=all",
+            "docker",
+        ),
         (" ---> Running in eb9f2899e448\n" + NO_KEY, "ubuntu2004/x86_64/3bf863cc.pub", "wget"),
         ("The command '/bin/sh -c x' returned a non-zero code: 100\nNO_PUBKEY A4B469963BF863CC\n", "$ID$(echo", "wget"),
         (NO_KEY, "ubuntu2004/x86_64/cuda-keyring", "RUN"),
