@@ -22,7 +22,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
-from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_shell, question, runs_on_windows
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, question, runs_on_windows
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
@@ -149,6 +149,8 @@ class Remedies:
                 if there != command and not self.is_windows:
                     remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
                 command = there
+                if (told := in_service(command, self.case.matches)) is not None and not self.is_windows:
+                    remedy, command = replace(remedy, text=f"{remedy.text} ({told[0]})"), told[1]
                 command = command.replace("'", '"') if self.is_windows else command  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)

@@ -42,6 +42,9 @@ _POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,
 """Prompt in a pod, whose name ends as its controller made it."""
 _UNSUPPORTED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)\b")
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
+_PUT = re.compile(r"export ([A-Z_]{2,60})=([\w./+-]{1,200}(?::[\w./+-]{1,200}){0,5})(?::\$\1)?")
+_JOURNAL = re.compile(r"^[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} (ollama|jellyfin|jupyterhub|localai|frigate)\[\d{1,8}\]: ")
+"""Prefix of a line of the system's journal that a service wrote."""
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
@@ -185,6 +188,18 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     if len(pairs) == 1:
         return f"%env {pairs[0][0]}={pairs[0][1]}"
     return "import os; os.environ.update(" + ", ".join(f"{name}='{value}'" for name, value in pairs) + ")"
+
+
+def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None:
+    """How a service of the log, which sees no variables of a shell, gets a setting: in words, and the command; None without one."""
+    named = (match.fields.get("unit") or next(iter(_JOURNAL.findall(match.shown)), None) for match in matches)
+    unit = next(filter(None, named), None)
+    put, taken = _PUT.fullmatch(command), _UNSET.fullmatch(command)
+    if unit is None or (put is None and taken is None):
+        return None
+    line = f"Environment={put[1]}={put[2]}" if put is not None else f"UnsetEnvironment={taken[1] if taken is not None else ''}"
+    text = f"{unit} runs as a service: in the file that this opens, write [Service] and {line}, then sudo systemctl restart {unit}"
+    return text, f"sudo systemctl edit {unit}"
 
 
 def question(cause: Cause, features: Collection[str], *, windows: bool, python: str = "python") -> str | None:

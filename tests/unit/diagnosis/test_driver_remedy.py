@@ -19,7 +19,8 @@ DKMS = (
 )
 PYTHON_37 = "Python 3.7.11 (default, Jul 27 2021, 14:32:16) \n>>> import paddle\n"
 PADDLE = (
-    "paddlepaddle-gpu {}\ndevice_context.cc:447] Please NOTE: device: 0, GPU Compute Capability: 8.6, Driver API Version: 11.4, Runtime API Version: 10.2\n"
+    "paddlepaddle-gpu {}\n"
+    "device_context.cc:447] Please NOTE: device: 0, GPU Compute Capability: 8.6, Driver API Version: 11.4, Runtime API Version: 10.2\n"
     + NO_CODE
 )
 LEGACY = (

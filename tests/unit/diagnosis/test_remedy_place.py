@@ -192,6 +192,26 @@ def test_a_container_is_started_again_by_its_own_command(command: str, started: 
 
 
 @pytest.mark.parametrize(
+    ("log", "there"),
+    [
+        (
+            "Jan 11 15:37:50 pc ollama[5616]: Discovered GPU libraries: [{}]\n",
+            "[Service] and Environment=LD_LIBRARY_PATH=/usr/lib/wsl/lib,",
+        ),
+        ("systemd[1]: ollama.service: Failed with result 'x'.\n[{}]\n", "sudo systemctl edit ollama"),
+        ("Discovered GPU libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
+        ("Jan 11 15:37:50 pc evil;x[5616]: libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
+    ],
+)
+def test_a_service_gets_its_setting_from_systemd(log: str, there: str) -> None:
+    both = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.104.05 /usr/lib/wsl/lib/libnvidia-ml.so.1"
+    failed = "Unable to load CUDA management library /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.104.05: nvml vram init failure: 9\n"
+    found = first(log.format(both) + failed)
+    assert found.cause == "wsl_driver_shadowed"
+    assert there in f"{found.remedy[0].text} $ {found.remedy[0].command}"
+
+
+@pytest.mark.parametrize(
     ("command", "features", "windows", "shown"),
     [
         ("export A_B=1", (), False, "export A_B=1"),
