@@ -22,6 +22,8 @@ _OURS = (
 """Packages of NVIDIA's driver, CUDA and cuDNN; our commands remove, pin or downgrade no others."""
 _OF_NVIDIA = r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|//(?:[\w-]{1,40}\.){0,4}nvidia\.(?:com|github\.io)(?:/|$)"
 _DRIVER = r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)"
+_OLD_NAME, _FIRST_RENAMED = r"libcuda1-(\d{3})|nvidia-(\d{3})(?:-dev|-uvm)?", 390
+"""Packages of the driver as Ubuntu named them before 18.04, and the first branch with new names."""
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key next to its distributions."""
@@ -29,11 +31,13 @@ _CUDA_PATH = "/compute/cuda/repos"
 _CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
 _KEY_FILE = "3bf863cc.pub"
 """File of NVIDIA's current key in each repository."""
+_CUDA_KEY = "3BF863CC"
+"""End of the number of that key."""
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
-def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dict[str, str]:
-    """Fields of commands that the messages provide.
+def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every: Iterable[Match] = ()) -> dict[str, str]:
+    """Fields of commands that the messages provide, or, for a repository that they do not name, `every` line of the log.
 
     `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
     `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
@@ -45,6 +49,9 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     matches = list(matches)
     each = [{name: str(value) for name, value in match.fields.items()} for match in matches]
     for found in each:
+        if (old := re.fullmatch(_OLD_NAME, found.get("dependent", ""))) and int(old[1] or old[2]) >= _FIRST_RENAMED:
+            successor = f"libnvidia-compute-{old[1]}" if old[1] else f"nvidia-driver-{old[2]}"
+            values |= {"name_old": old[0], "successor": successor}
         values.update({name: value for name, value in _of(found).items() if name not in values})
     together = _together(each)
     if together:
@@ -55,8 +62,13 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book) -> dic
     drivers = dict.fromkeys(name for match in matches for name in re.findall(_DRIVER, match.text))
     if drivers:
         values["driver_packages"] = shlex.join(drivers)
-    for match in matches:
+    beside = [match for match in every if match.symptom.id == "context-nvidia-repository"]
+    is_of_key = any(_CUDA_KEY in found.get("key", "").upper() for found in each)
+    for match in (*matches, *(beside if is_of_key else ())):
         values = _repository_values(match.text, facts, book) | values
+    if is_of_key and "repository_key" not in values:
+        folder = f"{_cuda_repositories(book).get('repositories')}/$ID$(echo $VERSION_ID | tr -d .)/x86_64"
+        values["repository_key"] = f'"$(. /etc/os-release; echo {folder}/{_KEY_FILE})"'
     return values
 
 
@@ -70,16 +82,19 @@ def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, 
     if keyring is not None:
         values |= {"keyring": shlex.quote(keyring), "repository_key": shlex.quote(f"{keyring.rpartition('/')[0]}/{_KEY_FILE}")}
     if re.match(_CUDA_REPOSITORIES, address[0]):
-        # From the tables, not from the address in the log: what is downloaded there is installed.
-        known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
-        newest = max(known, key=lambda row: row.keyring or "", default=None)
-        if newest is not None and newest.keyring:
-            values |= {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring}
+        values |= _cuda_repositories(book)
     if (own := re.match(_GITHUB, address[0])) is not None:
         values["gpgkey"] = f"{own[0]}/gpgkey"
     if re.search(_OF_NVIDIA, address[0]):
         values["switched_off"] = _switched_off(address[0])
     return values
+
+
+def _cuda_repositories(book: Book) -> dict[str, str]:
+    """Fields from the tables, not from an address in a log: what is downloaded there is installed."""
+    known = [row for row in book.repositories() if row.keyring and _CUDA_PATH in row.url]
+    newest = max(known, key=lambda row: row.keyring or "")
+    return {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring or ""}
 
 
 def is_of_nvidia(package: str) -> bool:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
 """Packages of an environment, which determine its interpreter."""
-_LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/")
+_LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/|^Python (\d)\.(\d{1,2})\.\d{1,2}\S{0,8} (?:\(|\|)")
+"""The same without the interpreter's place, and what the interpreter prints at its start."""
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """Folder names of Python for Windows, and of pip's user packages."""
 _WINDOWS = r"(?i)([A-Za-z]:[\\/][^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
@@ -33,6 +34,8 @@ _VENV = r"(?i)(?:[\w-]{1,30}[_-])?(?:v|virtual)?-?env[\w.-]{0,20}"
 """Names of virtual environments, also of those that contain `python`."""
 _TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
+_OF_BUILD = re.compile(r"(?:\+cu|[-_/]cu|/cuda[-/])(9|1\d)\.?(\d)(?!\d)")
+"""The same without what tells of the driver."""
 _IMAGE = (
     r"(?<=\s)(?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/){1,4}[\w.-]{1,80}(?::[\w.-]{1,80})?(?=\s|$)"
     r"|(?<=\s)[a-z][\w.-]{1,60}:[\w.-]{1,80}(?=\s|$)"
@@ -110,7 +113,8 @@ def _of_windows(folder: str) -> str:
 
 def python_line(case: Case) -> PythonLine | None:
     """The only Python version whose packages the log names."""
-    lines = {(int(hit[1]), int(hit[2])) for text in texts(case) for shape in (_LINE, _WINDOWS_LINE) for hit in shape.finditer(text)}
+    hits = (hit for text in texts(case) for shape in (_LINE, _WINDOWS_LINE) for hit in shape.finditer(text))
+    lines = {(int(major), int(minor)) for major, minor in (filter(None, hit.groups()) for hit in hits)}
     return next(iter(lines)) if len(lines) == 1 else None
 
 
@@ -213,7 +217,7 @@ def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: in
             return False
         if most is not None and cuda.line != most.line and not (cuda < most or cuda.major == most.major >= _MINOR_COMPATIBLE):
             return False
-        return all(_serves_gpu(build, gpu, machine_code=machine_code) for gpu in gpus)
+        return all(_serves_gpu(build, gpu, book, machine_code=machine_code) for gpu in gpus)
 
     found = [
         (version, build) for build in row.builds if build.cuda and (version := parse_version(build.version)) and takes(build, build.cuda)
@@ -223,15 +227,16 @@ def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: in
     return [build for version, build in found if not version.is_prerelease]
 
 
-def served(framework: str, case: Case, *, machine_code: bool = False) -> Served | None:
-    """Newest fitting build; None if the log shows nothing that limits it."""
+def served(framework: str, case: Case, *, machine_code: bool = False, version: str | None = None) -> Served | None:
+    """Newest fitting build, or that of a release; None if the log shows nothing that limits it."""
     line, driver, most = python_line(case), driver_of(case), cuda_of_driver(case)
     words = [f"compute capability {capability}" for capability in dict.fromkeys(case.context.capabilities)]
     words += [f"driver {driver}"] if driver else [f"a driver for CUDA {most.line}"] if most else []
     words += [f"Python {line[0]}.{line[1]}"] if line else []
     if not words:
         return None
-    build = next(iter(fitting(framework, case, machine_code=machine_code)), None)
+    builds = fitting(framework, case, machine_code=machine_code)
+    build = next((build for build in builds if version in (None, build.version)), None)
     return Served(build=build, title=case.book.framework(framework).title.removesuffix(" GPU"), known=" and ".join(words))
 
 
@@ -249,11 +254,26 @@ def cuda_of_driver(case: Case) -> CudaVersion | None:
     return min((version for version in versions if isinstance(version, CudaVersion)), default=None)
 
 
-def _serves_gpu(build: Build, gpu: Capability, *, machine_code: bool) -> bool:
+def toolkit_named(case: Case) -> CudaVersion | None:
+    """The only CUDA, with its minor version, that the log's compiler, directories and names of builds show."""
+    there = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
+    there = there or {f"{hit[1]}.{hit[2]}" for text in texts(case) for hit in _OF_BUILD.finditer(text)}
+    return CudaVersion(there.pop()) if len(there) == 1 else None
+
+
+def has_code(framework: str, gpu: Capability, book: Book) -> bool:
+    """True if any build of a framework has machine code for a GPU."""
+    return any(build.cuda and _serves_gpu(build, gpu, book, machine_code=True) for build in book.framework(framework).builds)
+
+
+def _serves_gpu(build: Build, gpu: Capability, book: Book, *, machine_code: bool) -> bool:
     targets = [target for target in build.targets if target.kind == "cubin" or not machine_code]
     if build.targets:
         return any(target.runs_on(gpu) for target in targets)
     first, last = build.capability_first, build.capability_last
+    family = book.architecture(Capability(gpu.major, 0))
+    if machine_code and last is None and family is not None and build.cuda and build.cuda.parts[:2] < family.cuda_first.parts[:2]:
+        return False  # its compiler did not know such GPUs
     return first is not None and gpu >= first and (last is None or gpu <= last)
 
 

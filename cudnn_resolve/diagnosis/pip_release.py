@@ -32,6 +32,8 @@ _WHEEL = r"([A-Za-z0-9][\w.]{0,79})-(\d[\w.+!]{0,59})(?:-\d[\w.]{0,20})?-([\w.]{
 _TAG = r"cp(\d)(\d{1,2})(?!\d)"
 _PYTHON = r"(\d)\.(\d{1,2})"
 _BARE = r"(3)(\d{1,2})"
+_NONE_AT_ALL = r"from versions: (?:none)?\)|No matching distribution found for [\w.-]{1,80}(?:\[[\w,-]{1,80}\])?(?: \(|$)"
+"""Wording of pip for a package of which it takes no release."""
 _ONLY = rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) available"
 _SUFFIX = r"-cu(\d\d)$"
 _VARIANT = r"/(cu\d{2,3})/?$"
@@ -126,7 +128,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
         values["renamed"] = shlex.quote(renamed)
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
     # If there is none at all for this Python, requesting it again is in vain.
-    if wanted.version is None and not has_only_stubs(matches) and not any("from versions: none" in match.text for match in matches):
+    if wanted.version is None and not has_only_stubs(matches) and not any(re.search(_NONE_AT_ALL, match.text) for match in matches):
         values["same"] = values["wanted"]
     line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
@@ -136,7 +138,24 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
         values["python_64"] = ".".join(map(str, own if own in known else known[len(known) // 2]))
     if wanted.is_file:
         values |= _file_values(wanted, book)
+    elif (arm := _arm(wanted, book)) is not None:
+        values["arm"] = arm
     return values | _index_values(wanted, matches, done, book)
+
+
+def _arm(wanted: Wanted, book: Book) -> str | None:
+    """Wording for the aarch64 wheels of a framework that has them for x86_64 alone, or mostly; None for others."""
+    package = book.package(wanted.name)
+    if package is None or book.framework_of(wanted.name) is None:
+        return None
+    every = releases_within(wanted, book) if wanted.version else [release for release in package.releases if not release.yanked]
+    platforms = [(release.version, {tag.rpartition("-")[2] for tag in release.tags}) for release in every]
+    of = {arch: [version for version, tags in platforms if any(arch in tag for tag in tags)] for arch in ("x86_64", "aarch64")}
+    if 2 * len(of["aarch64"]) >= len(of["x86_64"]) or (wanted.version and of["aarch64"]):
+        return None
+    if not of["aarch64"]:
+        return f"there are no wheels of {wanted.text} for aarch64"
+    return f"wheels of {wanted.name} for aarch64 begin with release {of['aarch64'][0]}"
 
 
 def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:

@@ -13,6 +13,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     cuda_of_driver,
     driver_of,
     fitting,
+    has_code,
     python_line,
     pythons_of,
     served,
@@ -21,11 +22,12 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
-from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_shell, question, runs_on_windows
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, question, runs_on_windows
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.version import Capability
 
 _CONDA_PYTHON = re.compile(
     r"(?i)([^'\"\s]{0,200}[/\\](?:[\w.-]{0,12}conda\w{0,4}|(?:mini|micro)?mamba\w{0,6}|miniforge\w{0,4}|mambaforge)"
@@ -36,6 +38,9 @@ _BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy")}
 """Companions of PyTorch, and the words in a log that show that they are used; without words they usually are."""
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
+_NVIDIA_TENSORFLOW = "docker run --gpus all -it --rm nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+"""NVIDIA's last image of TensorFlow, with code for every GPU from Pascal to Blackwell."""
+_BLACKWELL = Capability(10, 0)
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
 _ELSEWHERE = {
     "windows": "cudnn-resolve plans for Linux only: on Windows use pip as described on the framework's installation page, or WSL 2",
@@ -144,6 +149,8 @@ class Remedies:
                 if there != command and not self.is_windows:
                     remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
                 command = there
+                if (told := in_service(command, self.case.matches)) is not None and not self.is_windows:
+                    remedy, command = replace(remedy, text=f"{remedy.text} ({told[0]})"), told[1]
                 command = command.replace("'", '"') if self.is_windows else command  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
@@ -196,19 +203,12 @@ class Remedies:
         if framework is None or (line is not None and line < _OLDEST_PYTHON) or "jetson" in case.features:
             return
         machine_code = cause == "gpu_arch_too_new_for_build"
-        is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
-        if cause in _OF_GPU and not case.context.capabilities:
-            if self.is_windows:  # the step before asks for the GPU
-                return
-        elif cause in _OF_MACHINE and is_limited and (found := served(framework, case, machine_code=machine_code)) is not None:
-            if found.build is None:
-                text = f"no known build of {found.title} runs on {found.known}"
-                own = "compile it on this machine with a CUDA toolkit that still supports the GPU, or use another GPU or the CPU"
-                other = "use NVIDIA's container, compile it on this machine, or change one of these"
-                ways = own if cause == "gpu_arch_too_old_for_build" else other
-                yield Remedy(text=f"{text}: {ways}")
-                return
-            plan = replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")
+        without, limited = self._limited(cause, framework, plan, values)
+        if without is not None:
+            yield without
+        if limited is None:
+            return
+        plan = limited
         if self.is_windows:
             # Plans are for Linux only, but the indexes of some frameworks also have wheels for Windows.
             is_install = (plan.command or "").startswith(_OURS[0])
@@ -232,6 +232,45 @@ class Remedies:
         if "hosted-notebook" in case.features:
             plan = replace(plan, text=f"{plan.text} (in a notebook cell, prefixed with `!`; then restart the session)")
         yield from self._adapted(plan, tried=False)
+
+    def _limited(self, cause: str, framework: str, plan: Remedy, values: Mapping[str, str]) -> tuple[Remedy | None, Remedy | None]:
+        """What to do where no build runs, and the plan for the rest of what the log leaves open; None if there is none."""
+        case, machine_code = self.case, cause == "gpu_arch_too_new_for_build"
+        if cause in _OF_GPU and not case.context.capabilities:
+            if self.is_windows:  # the step before asks for the GPU
+                return None, None
+            if not machine_code or has_code(framework, _BLACKWELL, self.book):
+                return None, plan
+            text = f"from compute capability 10.0 on, no known build of {self.book.framework(framework).title} has code for the GPU"
+            return self._without_build(cause, framework, text), replace(plan, text=f"for other GPUs, {plan.text}")
+        is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
+        found = served(framework, case, machine_code=machine_code) if cause in _OF_MACHINE and is_limited else None
+        if found is None:
+            return None, plan
+        if found.build is None:
+            return self._without_build(cause, framework, f"no known build of {found.title} runs on {found.known}"), None
+        release = re.search(r"==([\w.]+)", values["same_targets"])
+        same = served(framework, case, machine_code=machine_code, version=release[1]) if release and not self.is_windows else None
+        if same is not None and same.build is not None:  # another CUDA suffices
+            found, plan = same, replace(plan, command=(plan.command or "").replace(values["targets"], values["same_targets"]))
+        return None, replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")
+
+    def _without_build(self, cause: str, framework: str, text: str) -> Remedy:
+        """What is left where no build of the framework runs."""
+        gpus = {row.cuda_last for gpu in self.case.context.capabilities if (row := self.book.architecture(gpu)) is not None}
+        limits = [f"CUDA {cuda.line} or older" for cuda in gpus if cuda is not None]
+        if cause == "gpu_arch_too_old_for_build":
+            limits += [f"TORCH_CUDA_ARCH_LIST={gpu}" for gpu in self.case.context.capabilities[:1] if framework == "torch"]
+            with_these = f" ({', '.join(limits)})" if limits else ""
+            ways = f"compile it on this machine with a CUDA toolkit that still supports the GPU{with_these}, or use another GPU or the CPU"
+            return Remedy(text=f"{text}: {ways}")
+        if cause == "driver_too_old":
+            return Remedy(text=f"{text}, so that the driver has to be updated")
+        if framework == "tensorflow" and cause == "gpu_arch_too_new_for_build" and not self.case.features & {"hosted-notebook", "jetson"}:
+            return Remedy(
+                text=f"{text}: use NVIDIA's container, whose build has, or compile it on this machine", command=_NVIDIA_TENSORFLOW
+            )
+        return Remedy(text=f"{text}: use NVIDIA's container, compile it on this machine, or change one of these")
 
     def _is_open(self) -> bool:
         """True if the log shows neither Python, driver, GPU nor CUDA, so that pip has to choose the release."""

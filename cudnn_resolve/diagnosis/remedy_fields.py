@@ -12,11 +12,13 @@ from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
+    cuda_of_driver,
     cudnn_beside,
     driver_of,
     image_of,
     is_in_conda,
     python_line,
+    toolkit_named,
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
@@ -92,9 +94,18 @@ class RemedyFields:
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "glibc-extension": "glibc_needs" in values,
+            "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
+            "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
+
+    def _is_machine_open(self, matches: Sequence[Match]) -> bool:
+        """True if pip takes no release of a package, and neither a known Python nor the log's machine explains it."""
+        known = self.case.facts is not None or not self.case.features.isdisjoint(_NO_JETSON | {"arm-cpu"})
+        is_listed = any(match.fields.get("versions") for match in matches)
+        is_any = (wanted := wanted_of(matches)) is not None and wanted.version is None
+        return not (known or is_listed) and (is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)
@@ -267,7 +278,7 @@ class RemedyFields:
         if "line" in values:
             values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
         values["install"] = self.done.command(self.stack.python)
-        values |= apt_values(matches, self.case.facts, self.book)
+        values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
@@ -311,6 +322,10 @@ class RemedyFields:
         found["to_driver"] = self._driver_wanted(cause, matches, built, named)
         if values.get("ptx_from", "").startswith("12."):
             found["jit_for_ptx"] = shlex.quote(f"nvidia-nvjitlink-cu12>={values['ptx_from']}")
+        driver = driver_of(self.case)
+        served = values.get("ptx_cuda") or cuda_of_driver(self.case) or (self.book.native_cuda(driver) if driver is not None else None)
+        if served is not None:
+            found["cuda_served"] = str(served)
         if "symbol_driver" in values:
             found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
         tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
@@ -342,7 +357,10 @@ class RemedyFields:
 
     def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
         """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
-        asked = cuda_wanted(matches)
+        required = (match for match in self.case.matches if match.symptom.id == "context-image-requires")
+        asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
+        if cause == "ptx_too_new" and asked is None and built is None:
+            return self._driver_for_ptx()
         cuda = asked or built or (CudaVersion(named) if named else None)
         if cuda is None:
             return self._drivers_wanted(matches)
@@ -355,6 +373,14 @@ class RemedyFields:
         # The releases of a branch have other numbers on Windows.
         is_windows = bool(self.case.features & {"windows", "wsl"})
         return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
+
+    def _driver_for_ptx(self) -> str:
+        """Wording for the driver of the CUDA that a toolkit's directory or name shows; minor-version compatibility does not include PTX."""
+        named = toolkit_named(self.case)
+        oldest = self.book.toolkit_driver(named) if named is not None else None
+        if oldest is None or self.case.features & {"windows", "wsl"}:
+            return f" to one made for {f'CUDA {named}' if named else 'the CUDA of the program'} or newer, not only for the same major"
+        return f" to {oldest} or newer, for the PTX of CUDA {named}"
 
     def _drivers_wanted(self, matches: Iterable[Match]) -> str:
         """Wording for the oldest driver of each CUDA, for a program whose CUDA is unknown; empty if it may use none of them."""

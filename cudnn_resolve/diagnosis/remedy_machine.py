@@ -23,6 +23,8 @@ _OWN = rf"(?i){_SIZE} (?:already allocated|reserved in total|is allocated by PyT
 _OTHERS = rf"\bProcess \d{{1,9}} has {_SIZE} memory in use"
 _UNUSED = rf"(?i){_SIZE} is reserved by PyTorch but unallocated"
 _UNITS = {"K": 2**-20, "M": 2**-10, "G": 1.0, "T": 2.0**10}
+_OLDEST_CUDA = (8, 0)
+"""Oldest CUDA of a known build of a framework."""
 _MUCH = 8.0
 """GiB in one allocation that few GPUs have free beside a model."""
 _MOST = 0.9
@@ -40,6 +42,9 @@ _POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,
 """Prompt in a pod, whose name ends as its controller made it."""
 _UNSUPPORTED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)\b")
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
+_PUT = re.compile(r"export ([A-Z_]{2,60})=([\w./+-]{1,200}(?::[\w./+-]{1,200}){0,5})(?::\$\1)?")
+_JOURNAL = re.compile(r"^[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} (ollama|jellyfin|jupyterhub|localai|frigate)\[\d{1,8}\]: ")
+"""Prefix of a line of the system's journal that a service wrote."""
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
@@ -59,6 +64,8 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
         yield "driver-told"
     if driver_of(case) is not None:
         yield "driver-branch"
+    if (newest := cuda_of_driver(case)) is not None and newest.parts[:2] < _OLDEST_CUDA:
+        yield "driver-beyond"
     if case.features & {"windows", "wsl"}:
         yield "driver-of-windows"
     if len(set(case.context.capabilities)) == 1:
@@ -151,6 +158,8 @@ def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
         return f"{found[1]} {found[2]} {option}{found[3].rstrip()}"
     if "singularity" in features:
         return "singularity exec --nv IMAGE.sif nvidia-smi"
+    if "podman" in features and "jetson" not in features:
+        return f"podman run --device nvidia.com/gpu=all {image_of(every)}"
     option = "--runtime nvidia" if "jetson" in features else "--gpus all"
     return f"docker run {option} {image_of(every)}"
 
@@ -179,6 +188,18 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     if len(pairs) == 1:
         return f"%env {pairs[0][0]}={pairs[0][1]}"
     return "import os; os.environ.update(" + ", ".join(f"{name}='{value}'" for name, value in pairs) + ")"
+
+
+def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None:
+    """How a service of the log, which sees no variables of a shell, gets a setting: in words, and the command; None without one."""
+    named = (match.fields.get("unit") or next(iter(_JOURNAL.findall(match.shown)), None) for match in matches)
+    unit = next(filter(None, named), None)
+    put, taken = _PUT.fullmatch(command), _UNSET.fullmatch(command)
+    if unit is None or (put is None and taken is None):
+        return None
+    line = f"Environment={put[1]}={put[2]}" if put is not None else f"UnsetEnvironment={taken[1] if taken is not None else ''}"
+    text = f"{unit} runs as a service: in the file that this opens, write [Service] and {line}, then sudo systemctl restart {unit}"
+    return text, f"sudo systemctl edit {unit}"
 
 
 def question(cause: Cause, features: Collection[str], *, windows: bool, python: str = "python") -> str | None:

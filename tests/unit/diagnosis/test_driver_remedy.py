@@ -7,6 +7,7 @@ import pytest
 from tests.written_logs import judged
 
 NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+PTX = "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n"
 NO_GPUS = "RuntimeError: No CUDA GPUs are available\n"
 NO_HANDLE = "tensorflow: failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED\n"
 DKMS = (
@@ -16,10 +17,20 @@ DKMS = (
     " installed nvidia-dkms-535 package post-installation script subprocess returned error exit status 10\n"
     "dpkg: dependency problems prevent configuration of nvidia-driver-535:\n"
 )
+PYTHON_37 = "Python 3.7.11 (default, Jul 27 2021, 14:32:16) \n>>> import paddle\n"
+PADDLE = (
+    "paddlepaddle-gpu {}\n"
+    "device_context.cc:447] Please NOTE: device: 0, GPU Compute Capability: 8.6, Driver API Version: 11.4, Runtime API Version: 10.2\n"
+    + NO_CODE
+)
 LEGACY = (
     "NVRM: The NVIDIA GeForce GTX 560 Ti GPU installed in this system is\n"
     "NVRM:  supported through the NVIDIA 390.xx Legacy drivers. Please\n"
     "NVRM: None of the NVIDIA devices were initialized.\n"
+)
+NO_LOAD = (
+    "ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens most frequently when this kernel module was built against the "
+    "wrong sources, or if another driver, such as nouveau, is present and prevents the NVIDIA kernel module from obtaining ownership\n"
 )
 NGC = (
     "ERROR: This container was built for NVIDIA Driver Release 535.86 or later, but\n"
@@ -48,6 +59,18 @@ def said(log: str) -> str:
         (DKMS, "make.log", "nvidia-smi"),
         ("Your kernel headers for kernel 5.15.0-91-generic cannot be found\n", "linux-headers", "nvidia-smi"),
         ("modprobe: ERROR: could not insert 'nvidia_367_uvm': Unknown symbol in module\n", "--reinstall nvidia-367", "ubuntu-drivers"),
+        # A module that was built is refused by Secure Boot, or by another driver that is there.
+        (NO_LOAD, "mokutil --sb-state", "tee /etc/modprobe.d"),
+        ("modprobe: ERROR: could not insert 'nvidia': Operation not permitted\n", "mokutil --sb-state", "dkms autoinstall"),
+        ("-> Kernel module load error: Key was rejected by service\n", "mokutil --import", "dkms"),
+        ("NVRM: This can occur when a driver such as: nouveau, rivafb was loaded\n" + NO_LOAD, "tee /etc/modprobe.d", "mokutil"),
+        # Of module and libraries the older one is at fault.
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "dkms autoinstall", "purge"),
+        ("/nix/store/z6-nvidia-x11-545.29.06/lib/libnvidia-ml.so.545.29.06: nvml vram init failure: 18\n", "opengl-driver", "apt-get"),
+        # Names of packages before Ubuntu 18.04.
+        (" libcuda1-390 : Depends: nvidia-compute-390 but it is not installable\n", "install libnvidia-compute-390", "take a release"),
+        (" nvidia-396-dev : Depends: nvidia-396 but it is not going to be installed\n", "install nvidia-driver-396", "take a release"),
+        (" libcuda1-304 : Depends: nvidia-304 but it is not going to be installed\n", "apt-cache policy nvidia-304", "compute-304"),
         # A card that the driver refuses needs another driver, not the same one again.
         (LEGACY, "nvidia.*390", "dkms"),
         ("This GPU is supported through the NVIDIA 340.xx legacy Linux graphics drivers.\n", "nvidia.*340", "dkms"),
@@ -76,6 +99,30 @@ def said(log: str) -> str:
         # A GPU that is not named: each answer has its step.
         (NO_CODE, "below 7.5", "see which it is"),
         ("ggml_cuda_compute_forward at /a/ggml-cuda.cu:75\n" + NO_CODE, "below 7.5", "cudnn-resolve"),
+        # An image names its CUDA; a driver of 2014 serves no build.
+        ("configure --require=cuda>=10.0 brand=tesla,driver>=384\nrequirement error: unsatisfied condition: brand = x\n", "410.48", "smi"),
+        ("configure --require=cuda>=12.4 brand=tesla\nunsatisfied condition: brand = geforce\n", "550.54.14", "nvidia-smi"),
+        ("AssertionError: The NVIDIA driver on your system is too old (found version 6050).\n", "$ sudo ubuntu-drivers", "compile"),
+        # The same release is built with another CUDA, or none is built for the GPU.
+        ("torch==1.7.1+cu101\nGeForce RTX 3090\n" + NO_CODE, "apply -f torch==1.7.1", "2.1"),
+        (PADDLE.format("2.2.2"), "PaddlePaddle 2.2.2, built with CUDA 11", "3.3"),
+        (PYTHON_37 + PADDLE.format(""), "PaddlePaddle 2.5.2, built with CUDA 11", "3.3"),
+        ("torch==2.5.1+cu124\nNVIDIA GeForce RTX 5090\n" + NO_CODE, "PyTorch 2.1", "-f torch=="),
+        ("tensorflow/a.cc:4] cuModuleLoadData failed with 'CUDA_ERROR_INVALID_PTX'\n", "nvcr.io/nvidia/tensorflow", "change one"),
+        (
+            "Found GPU0 GTX 650 which is of cuda capability 3.0.\nPyTorch no longer supports this GPU because it is too old.\n",
+            "10.2 or",
+            "-f",
+        ),
+        # PTX needs the driver of its own CUDA: drivers of the same major are no answer.
+        (PTX, "at least the CUDA that the program was built with", "450.80"),
+        ("[TensorRT] ERROR: CUDA initialization failure with error 222.\n", "the same major is not enough", "450.80"),
+        ("/usr/local/cuda-11.8/bin/nvcc -o a a.cu\n" + PTX, "520.61.05 or newer, for the PTX of CUDA 11.8", "525.60"),
+        ("Driver Version: 515.86.01    CUDA Version: 11.7\n" + PTX, "with CUDA 11.7 or older", "nvidia-smi"),
+        ("C:\\a\\b.exe\nCuda compilation tools, release 12.4, V12.4.99\n" + PTX, "one made for CUDA 12.4 or newer", "550.54"),
+        ('  File "/home/orin/a.py", line 3\n' + PTX, "for the board", "driver of the host"),
+        ("PyTorch version: 2.1.0+cu118\n" + PTX, "520.61.05", "450.80"),
+        ("torch/a.py: " + PTX, "TORCH_CUDA_ARCH_LIST", "450.80"),
         # PyTorch stays where it has code for the GPU of the log.
         ("PyTorch version: 2.1.2+cu121\nGPU 0: Tesla P100-PCIE-16GB\n" + NO_CODE, "TORCH_CUDA_ARCH_LIST=6.0", "apply"),
         ("torch==2.7.1+cu128\nGPU 0: NVIDIA GeForce RTX 5090\n" + NO_CODE, "TORCH_CUDA_ARCH_LIST=12.0", "apply"),
@@ -103,6 +150,11 @@ def test_files_of_the_driver_that_are_mounted_are_no_conflict(place: tuple[str, 
     ("log", "cause"),
     [
         (DKMS, "driver_not_loaded"),
+        (
+            'could not select device driver "" with capabilities: [[gpu]].\nFound no NVIDIA driver on your system\n',
+            "container_toolkit_missing",
+        ),
+        ('hostname: 18a61c37a941\nlibcuda reported version is: Invalid argument; got "1"\n', "container_gpu_not_passed"),
         (NO_CODE, "gpu_arch_too_old_for_build"),
         ("CUDA error: no kernel image is available for execution on the device\n", "gpu_arch_too_new_for_build"),
         (

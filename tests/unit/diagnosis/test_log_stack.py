@@ -126,7 +126,7 @@ def test_no_plan_is_offered_that_the_tables_know_to_be_none() -> None:
     log = "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled\n"
     found = first(log)
     assert found.cause == "gpu_arch_too_new_for_build"
-    assert [one.command for one in found.remedy] == [None]
+    assert [one.command for one in found.remedy] == ["docker run --gpus all -it --rm nvcr.io/nvidia/tensorflow:25.02-tf2-py3"]
     assert "no known build of TensorFlow runs on compute capability 12.0" in found.remedy[0].text
 
 

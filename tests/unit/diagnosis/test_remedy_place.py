@@ -10,7 +10,13 @@ from tests.written_logs import judged
 
 NO_DEVICE = "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+NO_CT2 = "ValueError: This CTranslate2 package was not compiled with CUDA support\n"
+NO_WHEEL = "ERROR: Could not find a version that satisfies the requirement {0}\nERROR: No matching distribution found for {0}\n"
 NO_RUNTIME = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+NO_KEY = (
+    "Err:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64  InRelease\n"
+    "  The following signatures couldn't be verified because the public key is not available: NO_PUBKEY A4B469963BF863CC\n"
+)
 NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. "
 FULL += "GPU 0 has a total capacity of 23.65 GiB of which {} GiB is free. "
@@ -50,6 +56,15 @@ def said(log: str) -> str:
             "dnf install -y nvidia-container-toolkit",
             "apt-get",
         ),
+        (
+            "Error: crun: executable file `nvidia-smi` not found in $PATH: No such file\n",
+            "podman run --device nvidia.com/gpu=all",
+            "docker",
+        ),
+        (" ---> Running in eb9f2899e448\n" + NO_KEY, "ubuntu2004/x86_64/3bf863cc.pub", "wget"),
+        ("The command '/bin/sh -c x' returned a non-zero code: 100\nNO_PUBKEY A4B469963BF863CC\n", "$ID$(echo", "wget"),
+        (NO_KEY, "ubuntu2004/x86_64/cuda-keyring", "RUN"),
+        ("mount error: file creation failed: /a/merged/usr/lib/aarch64-linux-gnu/libcudnn.so: file exists\n", "l4t-base", "upgrade"),
         ("Error: stat nvidia.com/gpu=all: no such file or directory\n", "podman --version", "kubectl"),
         (
             "$ docker run --gpus all i\nnvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.\n",
@@ -57,6 +72,16 @@ def said(log: str) -> str:
             "docker run",
         ),
         ("w  | RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n", "compose", "updated"),
+        # What has no wheel for a processor has none for any Python of it.
+        (NO_CT2, "uname -m", "$ cmake"),
+        ("$ uname -a\nLinux agx 5.15.148-tegra aarch64\n" + NO_CT2, "-DWITH_CUDA=ON", "cudnn-resolve"),
+        ("name: GeForce GTX 1080\n" + NO_CT2, "install --force-reinstall --no-deps ctranslate2", "uname"),
+        (NO_WHEEL.format("onnxruntime-gpu"), "begin with release 1.29.0", "$ python -m pip install"),
+        ("Linux nano 4.9.253-tegra aarch64\n" + NO_WHEEL.format("onnxruntime-gpu"), "/etc/nv_tegra_release", "uv venv"),
+        ("aarch64\n" + NO_WHEEL.format("tensorflow-gpu==1.15"), "no wheels of tensorflow-gpu==1.15", "uv venv"),
+        ("linux-x86_64, cuda 12.2\n" + NO_WHEEL.format("onnxruntime-gpu"), "uv venv", "Jetson"),
+        (NO_WHEEL.format("torch"), "uv venv", "Jetson"),
+        ("ImportError: libcublas.so.8.0: cannot open shared object file: No such file or directory\n", "uname -m; ls -d", "R32.3"),
         # An old driver is first compared, and replaced where it is.
         (
             "InternalError: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n",
@@ -163,7 +188,27 @@ def test_the_sizes_in_a_log_tell_what_frees_memory(log: str, there: str, absent:
 )
 def test_a_container_is_started_again_by_its_own_command(command: str, started: str) -> None:
     found = first(f"$ {command}\nno NVIDIA GPU device is present: /dev/nvidia0 does not exist\n")
-    assert [one.command for one in found.remedy] == [started]
+    assert found.remedy[-1].command == started
+
+
+@pytest.mark.parametrize(
+    ("log", "there"),
+    [
+        (
+            "Jan 11 15:37:50 pc ollama[5616]: Discovered GPU libraries: [{}]\n",
+            "[Service] and Environment=LD_LIBRARY_PATH=/usr/lib/wsl/lib,",
+        ),
+        ("systemd[1]: ollama.service: Failed with result 'x'.\n[{}]\n", "sudo systemctl edit ollama"),
+        ("Discovered GPU libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
+        ("Jan 11 15:37:50 pc evil;x[5616]: libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
+    ],
+)
+def test_a_service_gets_its_setting_from_systemd(log: str, there: str) -> None:
+    both = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.104.05 /usr/lib/wsl/lib/libnvidia-ml.so.1"
+    failed = "Unable to load CUDA management library /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.104.05: nvml vram init failure: 9\n"
+    found = first(log.format(both) + failed)
+    assert found.cause == "wsl_driver_shadowed"
+    assert there in f"{found.remedy[0].text} $ {found.remedy[0].command}"
 
 
 @pytest.mark.parametrize(
