@@ -98,6 +98,7 @@ class RemedyFields:
             "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
         }
+        holds["other-system"] = holds["arm-lacks"]
         return found | {feature for feature, is_held in holds.items() if is_held}
 
     def _is_machine_open(self, matches: Sequence[Match]) -> bool:

@@ -64,7 +64,7 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
         yield "driver-told"
     if driver_of(case) is not None:
         yield "driver-branch"
-    if (newest := cuda_of_driver(case)) is not None and newest.parts[:2] < _OLDEST_CUDA:
+    if (newest := cuda_of_driver(case)) is not None and newest.parts[:2] < _OLDEST_CUDA and "guest" not in case.features:
         yield "driver-beyond"
     if case.features & {"windows", "wsl"}:
         yield "driver-of-windows"
@@ -192,8 +192,7 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
 
 def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None:
     """How a service of the log, which sees no variables of a shell, gets a setting: in words, and the command; None without one."""
-    named = (match.fields.get("unit") or next(iter(_JOURNAL.findall(match.shown)), None) for match in matches)
-    unit = next(filter(None, named), None)
+    unit = next((hit[1] for match in matches if (hit := _JOURNAL.match(match.shown))), None)
     put, taken = _PUT.fullmatch(command), _UNSET.fullmatch(command)
     if unit is None or (put is None and taken is None):
         return None

@@ -49,6 +49,9 @@ DERIVED = frozenset(
             "pin-asked",
             "wheel-file",
             "glibc-extension",
+            "arm-lacks",
+            "machine-open",
+            "driver-beyond",
         ),
     }
 )
@@ -102,6 +105,10 @@ FIELDS = frozenset(
             "newest_keyring",
             "apt_cudnn",
             "cuda_named",
+            "cuda_served",
+            "arm",
+            "name_old",
+            "successor",
             "conda_cuda",
             "exact",
             "extension_told",

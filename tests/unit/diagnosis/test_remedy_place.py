@@ -198,7 +198,7 @@ def test_a_container_is_started_again_by_its_own_command(command: str, started: 
             "Jan 11 15:37:50 pc ollama[5616]: Discovered GPU libraries: [{}]\n",
             "[Service] and Environment=LD_LIBRARY_PATH=/usr/lib/wsl/lib,",
         ),
-        ("systemd[1]: ollama.service: Failed with result 'x'.\n[{}]\n", "sudo systemctl edit ollama"),
+        ("Jan 11 15:37:50 pc jupyterhub[7]: libraries: [{}]\n", "sudo systemctl edit jupyterhub"),
         ("Discovered GPU libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
         ("Jan 11 15:37:50 pc evil;x[5616]: libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
     ],
