@@ -21,7 +21,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
 from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
-from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features, machine_values, system_values
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, cuda_wanted, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
@@ -266,6 +266,7 @@ class RemedyFields:
         values |= pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
         if "line" in values:
             values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
+            values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
@@ -277,6 +278,11 @@ class RemedyFields:
         packages = _CONDA.get(values["framework"])
         values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
+
+    def _is_system_known(self) -> bool:
+        """True if facts or the log show the system."""
+        shown = LINUX | {"macos", "jetson", "arm", "rpm", "other-system"}
+        return self.is_windows or self.case.facts is not None or "/" in self.stack.python or not shown.isdisjoint(self.case.features)
 
     def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
         """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""

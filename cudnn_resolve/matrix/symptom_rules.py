@@ -75,6 +75,8 @@ FIELDS = frozenset(
             "glibc_needs",
             "packager",
             "venv_python",
+            "or_windows",
+            "for_macos",
         ),
         *(
             "nvcc_wheel",
