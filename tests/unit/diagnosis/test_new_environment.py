@@ -45,3 +45,25 @@ def test_where_nothing_is_offered_bits_system_and_python_are_asked_first() -> No
 def test_a_python_that_was_new_at_the_time_is_not_proposed(asked: str, python: str) -> None:
     log = NOT_FOUND.format(asked, "2.9.0")
     assert f"--python {python}" in commands("/home/me/v/lib/python3.14/site-packages/pip/x.py\n" + log)
+
+
+MISSING = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "command"),
+    [
+        (
+            '  File "/home/u/.local/share/uv/python/cpython-3.12.1-linux/lib/python3.12/ctypes/__init__.py", line 3, in a\n',
+            "uv pip install ",
+        ),
+        ("$ uv pip install vllm\n", "uv pip install "),
+        ("$ uv run train.py\n", "uv add "),
+        ("$ uv sync\n/p/.venv/lib/python3.12/site-packages/torch/x.py\n", "uv add "),
+        ("$ uv venv\n/p/.venv/lib/python3.12/site-packages/torch/x.py\n$ pip install vllm\n", "/p/.venv/bin/python -m pip install "),
+        ("$ pip install vllm\n/root/.local/share/uv/python/cpython-3.12.1-linux/lib/python3.12/os.py\n", "python -m pip install "),
+        ("To repair it, run uv pip install torch\n", "python -m pip install "),
+    ],
+)
+def test_an_environment_of_uv_has_no_pip(shown: str, command: str) -> None:
+    assert any(line.startswith(f"{command}nvidia-cublas-cu12 && ") for line in commands(shown + MISSING).splitlines())
