@@ -48,6 +48,9 @@ _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
 """What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""
+_PINS_TORCH = frozenset({"vllm", "xformers"})
+"""Extensions whose releases each require one PyTorch, and so one CUDA."""
+_OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
 _NAMES, _NEXT = "names-of-another-release", 3
 """Symptom of a name that another release has, and its distance from the call that asks for it."""
 _FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
@@ -161,6 +164,18 @@ class RemedyFields:
             return set()
         return {"own-module"}
 
+    def _is_wanted_by_extension(self, matches: Sequence[Match]) -> bool:
+        """True if an extension of PyTorch, which has been imported before it, wants a missing CUDA library."""
+        calls = [frame for frame in self._frames(matches) if "-packages/" in frame.text]
+        is_of_cuda = any(library.family == "cuda" and not library.windows for library in missing(matches))
+        named = set(self._clues("extension_name", calls[-1])) if calls else set()
+        return is_of_cuda and bool(named - _PINS_TORCH)
+
+    def _is_without_conda(self, matches: Sequence[Match]) -> bool:
+        """True if the log shows where packages are, and nothing of conda."""
+        text = " ".join(match.text for match in (*matches, *self.case.frames, *self.case.matches))
+        return "-packages/" in text and not re.search(_OF_CONDA, text)
+
     def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
         """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
         wanted = {library.major for library in missing(matches) if library.component == "cudart"}
@@ -171,14 +186,18 @@ class RemedyFields:
     def _package_features(self, matches: Sequence[Match]) -> set[str]:
         """Features of the install command, and of the packages of PyTorch that a finding concerns."""
         name = self._extension(matches)
+        is_other = "extension-import" in self.case.features and self._is_of_another_cuda(matches)
         holds = {
             self.done.feature: self.done.feature is not None,
             "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
             "bits-open": is_bits_open(matches, self.case),
             "file-of-extension": is_file_of_extension(matches, self.book),
             "extension-named": bool(name),
-            "extension-other-cuda": "extension-import" in self.case.features and self._is_of_another_cuda(matches),
+            "extension-other-cuda": is_other,
+            "extension-cuda-open": self.case.facts is None and not is_other and self._is_wanted_by_extension(matches),
             "mmcv": name == "mmcv",
+            "flash-attn": "flash_attn" in " ".join(match.text for match in matches),
+            "no-conda": self._is_without_conda(matches),
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
         torch = torch_version(matches, self.stack.frameworks)

@@ -7,7 +7,7 @@ import pytest
 from tests.written_logs import judged
 
 
-def told(log: str) -> tuple[str, list[str]]:
+def advised(log: str) -> tuple[str, list[str]]:
     """Cause of the first finding, and the commands of its remedies."""
     found = judged(log).findings[0]
     return found.cause, [remedy.command for remedy in found.remedy if remedy.command]
@@ -113,3 +113,34 @@ def test_a_pin_from_a_file_is_removed_but_one_that_was_asked_for_is_replaced() -
     assert "remove this requirement" in judged(listed).findings[0].remedy[0].text
     asked = judged("$ pip install nvidia-cudnn-cu12==8.9.2.26\n" + listed).findings[0].remedy
     assert not any("remove this requirement" in remedy.text for remedy in asked)
+
+
+WANTS = 'File "{}/site-packages/{}", line 1, in <module>\n    x\nImportError: {}\n'
+CUDART = "libcudart.so.10.2: cannot open shared object file: No such file or directory"
+CXX = "/opt/gcc/lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {}/site-packages/x/y.so)"
+PLAIN, CONDA = "/home/me/v/lib/python3.8", "/home/me/miniconda3/lib/python3.8"
+
+
+def advised(log: str) -> str:
+    return "\n".join(f"{one.text} $ {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        (WANTS.format(CONDA, "mmcv/ops/__init__.py", CUDART), ["torch.version.cuda", "mim install mmcv"], ["cudatoolkit", "archive"]),
+        (WANTS.format(PLAIN, "flash_attn/i.py", CUDART), ["torch.version.cuda", "flash-attn"], ["cudatoolkit", "archive"]),
+        (WANTS.format(PLAIN, "torch/__init__.py", CUDART), ["archive"], ["torch.version.cuda"]),
+        (WANTS.format(PLAIN, "vllm/a.py", CUDART), ["archive"], ["torch.version.cuda"]),
+        (WANTS.format(PLAIN, "x.py", CXX.format(PLAIN)), ["xargs grep -l GLIBCXX_3.4.29"], ["$CONDA_PREFIX"]),
+        (WANTS.format(CONDA, "x.py", CXX.format(CONDA)), ["conda install -p /home/me/miniconda3"], ["xargs"]),
+        (
+            f"ImportError: /lib64/libc.so.6: version `GLIBC_2.32' not found (required by {PLAIN}/site-packages/flash_attn_2_cuda.so)\n",
+            ["FLASH_ATTENTION_FORCE_BUILD=TRUE "],
+            ["NAME"],
+        ),
+    ],
+)
+def test_an_extension_is_built_again_rather_than_given_another_cuda(log: str, there: list[str], absent: list[str]) -> None:
+    assert all(word in advised(log) for word in there)
+    assert not any(word in advised(log) for word in absent)
