@@ -187,6 +187,7 @@ class RemedyFields:
         """Features of the install command, and of the packages of PyTorch that a finding concerns."""
         name = self._extension(matches)
         is_other = "extension-import" in self.case.features and self._is_of_another_cuda(matches)
+        is_open = self.case.facts is None and not is_other and self._is_wanted_by_extension(matches)
         holds = {
             self.done.feature: self.done.feature is not None,
             "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
@@ -194,10 +195,11 @@ class RemedyFields:
             "file-of-extension": is_file_of_extension(matches, self.book),
             "extension-named": bool(name),
             "extension-other-cuda": is_other,
-            "extension-cuda-open": self.case.facts is None and not is_other and self._is_wanted_by_extension(matches),
-            "mmcv": name == "mmcv",
+            "extension-cuda-open": is_open,
+            "mmcv": name == "mmcv" and (is_open or not any(missing(matches))),
             "flash-attn": "flash_attn" in " ".join(match.text for match in matches),
             "no-conda": self._is_without_conda(matches),
+            "torch-extension": is_open or (self.case.facts is None and any("frame" in match.fields for match in matches)),
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
         torch = torch_version(matches, self.stack.frameworks)

@@ -39,7 +39,17 @@ DERIVED = frozenset(
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
         *("module-missing", "module-unknown", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
-        *("build-of-cuda", "build-unnamed", "bits-open", "extension-other-cuda", "extension-cuda-open", "flash-attn", "no-conda", "arch-asked", "index-known"),
+        *(
+            "build-of-cuda",
+            "build-unnamed",
+            "bits-open",
+            "extension-other-cuda",
+            "extension-cuda-open",
+            "flash-attn",
+            "no-conda",
+            "arch-asked",
+            "index-known",
+        ),
         *("jetson-open", "jetson-torch", "own-module", "system-known"),
         *(
             "name-removed",
@@ -76,6 +86,7 @@ FIELDS = frozenset(
             "packager",
             "venv_python",
             "or_windows",
+            "raised",
             "for_macos",
         ),
         *(

@@ -7,7 +7,7 @@ import pytest
 from tests.written_logs import judged
 
 
-def advised(log: str) -> tuple[str, list[str]]:
+def told(log: str) -> tuple[str, list[str]]:
     """Cause of the first finding, and the commands of its remedies."""
     found = judged(log).findings[0]
     return found.cause, [remedy.command for remedy in found.remedy if remedy.command]
@@ -121,7 +121,7 @@ CXX = "/opt/gcc/lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (requir
 PLAIN, CONDA = "/home/me/v/lib/python3.8", "/home/me/miniconda3/lib/python3.8"
 
 
-def advised(log: str) -> str:
+def steps_of(log: str) -> str:
     return "\n".join(f"{one.text} $ {one.command}" for one in judged(log).findings[0].remedy)
 
 
@@ -142,5 +142,5 @@ def advised(log: str) -> str:
     ],
 )
 def test_an_extension_is_built_again_rather_than_given_another_cuda(log: str, there: list[str], absent: list[str]) -> None:
-    assert all(word in advised(log) for word in there)
-    assert not any(word in advised(log) for word in absent)
+    assert all(word in steps_of(log) for word in there)
+    assert not any(word in steps_of(log) for word in absent)
