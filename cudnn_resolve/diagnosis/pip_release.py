@@ -154,7 +154,9 @@ def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:
 def _index_values(wanted: Wanted, matches: Iterable[Match], done: Installation, book: Book) -> dict[str, str]:
     """Fields for the packages and indexes of the command, and for an index or a release that serves."""
     index, only, other = _index(wanted, book), only_index(wanted, done, book), other_index(wanted, done, book)
-    in_file = f", and change its pin in {' and '.join(done.files)}" if done.files else ""
+    is_asked = any(package.startswith(wanted.name) for package in done.packages)
+    place = f"in {' and '.join(done.files)}" if done.files else "where it stands, such as in requirements.txt"
+    in_file = f", and change its pin {place}" if done.files or (wanted.is_pin and not is_asked and done.feature is None) else ""
     values = {"packages": done.arguments(wanted.text, wanted.name), "in_file": in_file}
     values["from_index"] = done.indexes() or (f" {index}" if index else "")
     if index is not None:

@@ -20,7 +20,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
-from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
+from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, cuda_wanted, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.removed_name import removed_values
@@ -94,10 +94,18 @@ class RemedyFields:
             "torch-asked": "torch_asked" in values,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
+            "pin-of-linux": wanted is not None and self._is_pin_of_linux(wanted, matches),
             "glibc-extension": "glibc_needs" in values,
             "own-limit": bool(found & _OWN_LIMIT),
         }
         return found | {feature for feature, is_held in holds.items() if is_held}
+
+    def _is_pin_of_linux(self, wanted: Wanted, matches: Sequence[Match]) -> bool:
+        """True for a pin that PyTorch for Linux brings: on Windows, or if a command asked for a release that only Linux has."""
+        is_brought = wanted.is_pin and (wanted.name == "triton" or (wanted.name.startswith("nvidia-") and not wanted.is_file))
+        is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)
+        is_asked = any(name.startswith(wanted.name) for name in self.done.packages) and not self._is_system_known()
+        return is_brought and (self.is_windows or (is_offered and is_asked and bool(releases_within(wanted, self.book))))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)
@@ -283,7 +291,8 @@ class RemedyFields:
         for name in ("package", "requirement", "key", "file"):
             if name in values:
                 values[name] = shlex.quote(values[name])
-        values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
+        values |= path_values(matches, self.case.facts, self.stack.python, self.book)
+        values |= self._own_values(matches, values["wheels_on_path"])
         values |= pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
         if "line" in values:
             values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
@@ -299,6 +308,12 @@ class RemedyFields:
         packages = _CONDA.get(values["framework"])
         values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
+
+    def _own_values(self, matches: Sequence[Match], wheels_on_path: str) -> dict[str, str]:
+        """Fields for the right copy of a library: in a Python environment that of its wheels, and not a toolkit's cuDNN."""
+        own = own_values(matches)
+        is_of_toolkit = own.get("own_library", "").startswith("/usr/local/cuda") and "cudnn" in own["own_library"]
+        return {"own_on_path": wheels_on_path} if is_of_toolkit and "/" in self.stack.python else own
 
     def _is_system_known(self) -> bool:
         """True if facts or the log show the system."""

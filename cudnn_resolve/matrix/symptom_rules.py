@@ -46,6 +46,7 @@ DERIVED = frozenset(
             "extension-other-cuda",
             "extension-cuda-open",
             "flash-attn",
+            "pin-of-linux",
             "no-conda",
             "arch-asked",
             "index-known",
