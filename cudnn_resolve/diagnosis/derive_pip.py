@@ -219,8 +219,13 @@ def _of_releases(matches: Sequence[Match], case: Case) -> tuple[str, bool] | Non
 
 
 def is_bits_open(matches: Sequence[Match], case: Case) -> bool:
-    """True if the Python of the messages has wheels, or only stubs: then its processor or the index is the question."""
+    """True if the Python of the messages has wheels, or only stubs: then its processor or the index is the question.
+
+    So it is if pip is offered nothing, and the messages do not say for which Python.
+    """
     wanted, own = wanted_of(matches), own_python(matches, case)
+    if own is None and any("from versions: none" in match.text for match in matches):
+        return True
     tags = [pair for release in (releases_within(wanted, case.book) if wanted else ()) for pair in python_tags(release.tags)]
     return has_only_stubs(matches) or any(line == own for line, _ in tags)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
 
 _COMMAND, _INDEX = "context-install-command", "context-index-named"
+BY_UV = ("uv-project", "uv-pip")
 _OF_PROJECT = ("uv-project", "poetry", "pdm")
 _TOOLS = (("uv pip", "uv-pip"), ("uv ", "uv-project"), ("poetry ", "poetry"), ("pdm ", "pdm"))
 """Start of a command, and the feature of its tool; others are pip's."""
@@ -22,6 +23,7 @@ _UV_PROJECT = ("uv-wheel", "uv-python-hint", "uv-glibc")
 _POETRY = r"Unable to find installation candidates|will not be (?:satisfied|installable) for Python"
 _PDM = r"project's requires-python|\bpdm\b|CandidateNotFound|No candidate is found for"
 _PACKAGE = r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,. -]{1,60}\])?(?:(?:===?|~=|>=|<=|!=|<|>)[\w.+!*,<>=~-]{1,80})?"
+_LIMITED = r"'?[A-Za-z][\w.\[\],-]{0,79}(?:[=<>~!][\w.*,<>=!~+]{1,60})?'?"
 ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
@@ -95,6 +97,15 @@ def installation(matches: Sequence[Match], book: Book) -> Installation:
     asked = _asked(words) if is_known and len(text) < _LONGEST else None
     packages, files = asked if asked is not None else ((), ())
     return Installation(feature=feature, packages=packages, files=files, options=known or tuple(_named(matches, book)), is_known=is_known)
+
+
+def by_uv(command: str, python: str, *, is_project: bool) -> str:
+    """The same command with uv, whose environments have no pip; in a project a plain request is added to it, or uv would drop it again."""
+    pip = re.escape(f"{python} -m pip ")
+    place = "" if python == "python" else f" --python {python}"
+    if is_project:
+        command = re.sub(rf"{pip}install (?:-U )?(?=(?:{_LIMITED}(?: |$))+(?:&&|$))", "uv add ", command)
+    return re.sub(rf"{pip}(install|uninstall|list|show|check|freeze)\b(?: -y\b)?", lambda hit: f"uv pip {hit[1]}{place}", command)
 
 
 def _is_command(match: Match) -> bool:

@@ -42,6 +42,8 @@ _MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
 _RECENT = 6
 """Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
 _OLDEST_OF_UV = (3, 7)
+_YEAR_OF_MINOR, _SETTLED = 2012, 2
+"""Year minus minor version of the Python of the autumn before, and the month from which most packages have wheels for it."""
 _STUBS = {"torch": ("0.1.2", "0.1.2.post1", "0.1.2.post2")}
 """Releases without content, which any Python is offered."""
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
@@ -134,6 +136,8 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     if line is not None and line != own:
         values["line" if line >= _OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
     if known := sorted(_known(wanted, book)):
+        plain = wanted.name.removesuffix("-gpu")
+        values["for_macos"] = "" if plain == wanted.name else f". On macOS, which has no CUDA, install {plain} instead"
         values["python_range"] = shown(known)
         values["python_64"] = ".".join(map(str, own if own in known else known[len(known) // 2]))
     if wanted.is_file:
@@ -175,7 +179,9 @@ def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:
 def _index_values(wanted: Wanted, matches: Iterable[Match], done: Installation, book: Book) -> dict[str, str]:
     """Fields for the packages and indexes of the command, and for an index or a release that serves."""
     index, only, other = _index(wanted, book), only_index(wanted, done, book), other_index(wanted, done, book)
-    in_file = f", and change its pin in {' and '.join(done.files)}" if done.files else ""
+    is_asked = any(package.startswith(wanted.name) for package in done.packages)
+    place = f"in {' and '.join(done.files)}" if done.files else "where it stands, such as in requirements.txt"
+    in_file = f", and change its pin {place}" if done.files or (wanted.is_pin and not is_asked and done.feature is None) else ""
     values = {"packages": done.arguments(wanted.text, wanted.name), "in_file": in_file}
     values["from_index"] = done.indexes() or (f" {index}" if index else "")
     if index is not None:
@@ -388,9 +394,18 @@ def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Bo
     lines = {line for match in matches for line in _told(match)} or _known(wanted, book)
     if not lines or own in lines:
         return None
+    # A Python that was new at the time lacks wheels of the other packages of that time.
+    days = [release.date for release in releases_within(wanted, book) if release.date]
+    lines = {line for line in lines if not days or line[1] <= _settled(max(days))} or lines
     if own is None:
-        return sorted(lines)[len(lines) // 2]  # newest ones may lack wheels of other packages
+        return sorted(lines)[len(lines) // 2 if days or len(lines) < 3 else (len(lines) - 1) // 2]
     return min(lines, key=lambda line: (abs(line[1] - own[1]) + 100 * abs(line[0] - own[0]), line))
+
+
+def _settled(day: str) -> int:
+    """Minor version of the newest Python that was out for at least four months on that day: each is released in October."""
+    year, month = int(day[:4]), int(day[5:7])
+    return year - _YEAR_OF_MINOR - (month < _SETTLED)
 
 
 def _told(match: Match) -> Iterator[PythonLine]:

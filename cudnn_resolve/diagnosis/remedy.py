@@ -9,6 +9,7 @@ from string import Formatter
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.install_command import BY_UV, by_uv
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_of_driver,
     driver_of,
@@ -154,6 +155,9 @@ class Remedies:
                 command = command.replace("'", '"') if self.is_windows else command  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
+                tool = self.fields.done.feature
+                if tool in BY_UV or ("uv-environment" in self.case.features and not self.fields.done.packages):
+                    command = by_uv(command, self.stack.python, is_project=tool == BY_UV[0])
             yield replace(remedy, command=repeated(command, wishes))
 
     def _of(self, finding: Finding, *, tried: bool) -> Iterator[Remedy]:

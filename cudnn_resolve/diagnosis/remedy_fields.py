@@ -18,12 +18,12 @@ from cudnn_resolve.diagnosis.log_stack import (
     image_of,
     is_in_conda,
     python_line,
-    toolkit_named,
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
-from cudnn_resolve.diagnosis.pip_release import is_file_of_extension, pip_values, wanted_of
-from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted, machine_features, machine_values, system_values
+from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
+from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
@@ -50,6 +50,9 @@ _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
 """What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""
+_PINS_TORCH = frozenset({"vllm", "xformers"})
+"""Extensions whose releases each require one PyTorch, and so one CUDA."""
+_OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
 _NAMES, _NEXT = "names-of-another-release", 3
 """Symptom of a name that another release has, and its distance from the call that asks for it."""
 _FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
@@ -93,6 +96,7 @@ class RemedyFields:
             "torch-asked": "torch_asked" in values,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
+            "pin-of-linux": wanted is not None and self._is_pin_of_linux(wanted, matches),
             "glibc-extension": "glibc_needs" in values,
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
             "machine-open": "arm" in values and self._is_machine_open(matches),
@@ -107,6 +111,13 @@ class RemedyFields:
         is_listed = any(match.fields.get("versions") for match in matches)
         is_any = (wanted := wanted_of(matches)) is not None and wanted.version is None
         return not (known or is_listed) and (is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case))
+
+    def _is_pin_of_linux(self, wanted: Wanted, matches: Sequence[Match]) -> bool:
+        """True for a pin that PyTorch for Linux brings: on Windows, or if a command asked for a release that only Linux has."""
+        is_brought = wanted.is_pin and (wanted.name == "triton" or (wanted.name.startswith("nvidia-") and not wanted.is_file))
+        is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)
+        is_asked = any(name.startswith(wanted.name) for name in self.done.packages) and not self._is_system_known()
+        return is_brought and (self.is_windows or (is_offered and is_asked and bool(releases_within(wanted, self.book))))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)
@@ -173,6 +184,18 @@ class RemedyFields:
             return set()
         return {"own-module"}
 
+    def _is_wanted_by_extension(self, matches: Sequence[Match]) -> bool:
+        """True if an extension of PyTorch, which has been imported before it, wants a missing CUDA library."""
+        calls = [frame for frame in self._frames(matches) if "-packages/" in frame.text]
+        is_of_cuda = any(library.family == "cuda" and not library.windows for library in missing(matches))
+        named = set(self._clues("extension_name", calls[-1])) if calls else set()
+        return is_of_cuda and bool(named - _PINS_TORCH)
+
+    def _is_without_conda(self, matches: Sequence[Match]) -> bool:
+        """True if the log shows where packages are, and nothing of conda."""
+        text = " ".join(match.text for match in (*matches, *self.case.frames, *self.case.matches))
+        return "-packages/" in text and not re.search(_OF_CONDA, text)
+
     def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
         """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
         wanted = {library.major for library in missing(matches) if library.component == "cudart"}
@@ -183,14 +206,20 @@ class RemedyFields:
     def _package_features(self, matches: Sequence[Match]) -> set[str]:
         """Features of the install command, and of the packages of PyTorch that a finding concerns."""
         name = self._extension(matches)
+        is_other = "extension-import" in self.case.features and self._is_of_another_cuda(matches)
+        is_open = self.case.facts is None and not is_other and self._is_wanted_by_extension(matches)
         holds = {
             self.done.feature: self.done.feature is not None,
             "versions-listed": any(match.symptom.id == "pip-versions-listed" for match in self.case.matches),
             "bits-open": is_bits_open(matches, self.case),
             "file-of-extension": is_file_of_extension(matches, self.book),
             "extension-named": bool(name),
-            "extension-other-cuda": "extension-import" in self.case.features and self._is_of_another_cuda(matches),
-            "mmcv": name == "mmcv",
+            "extension-other-cuda": is_other,
+            "extension-cuda-open": is_open,
+            "mmcv": name == "mmcv" and (is_open or not any(missing(matches))),
+            "flash-attn": "flash_attn" in " ".join(match.text for match in matches),
+            "no-conda": self._is_without_conda(matches),
+            "torch-extension": is_open or (self.case.facts is None and any("frame" in match.fields for match in matches)),
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
         torch = torch_version(matches, self.stack.frameworks)
@@ -274,10 +303,12 @@ class RemedyFields:
         for name in ("package", "requirement", "key", "file"):
             if name in values:
                 values[name] = shlex.quote(values[name])
-        values |= path_values(matches, self.case.facts, self.stack.python, self.book) | own_values(matches)
+        values |= path_values(matches, self.case.facts, self.stack.python, self.book)
+        values |= self._own_values(matches, values["wheels_on_path"])
         values |= pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
         if "line" in values:
             values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
+            values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
@@ -289,6 +320,17 @@ class RemedyFields:
         packages = _CONDA.get(values["framework"])
         values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
+
+    def _own_values(self, matches: Sequence[Match], wheels_on_path: str) -> dict[str, str]:
+        """Fields for the right copy of a library: in a Python environment that of its wheels, and not a toolkit's cuDNN."""
+        own = own_values(matches)
+        is_of_toolkit = own.get("own_library", "").startswith("/usr/local/cuda") and "cudnn" in own["own_library"]
+        return {"own_on_path": wheels_on_path} if is_of_toolkit and "/" in self.stack.python else own
+
+    def _is_system_known(self) -> bool:
+        """True if facts or the log show the system."""
+        shown = LINUX | {"macos", "jetson", "arm", "rpm", "other-system"}
+        return self.is_windows or self.case.facts is not None or "/" in self.stack.python or not shown.isdisjoint(self.case.features)
 
     def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
         """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
@@ -320,7 +362,7 @@ class RemedyFields:
         cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
-        found["to_driver"] = self._driver_wanted(cause, matches, built, named)
+        found["to_driver"] = driver_wanted(self.case, cause, matches, built, named)
         if values.get("ptx_from", "").startswith("12."):
             found["jit_for_ptx"] = shlex.quote(f"nvidia-nvjitlink-cu12>={values['ptx_from']}")
         driver = driver_of(self.case)
@@ -355,41 +397,6 @@ class RemedyFields:
         versions = [build.version for build in self.book.cudnn_builds()]
         own = [version for version in versions if str(version.major) == major]
         return f" ({'.'.join(map(str, max(own).parts[:3]))} is its last release)" if own and max(own).major < max(versions).major else ""
-
-    def _driver_wanted(self, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
-        """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
-        required = (match for match in self.case.matches if match.symptom.id == "context-image-requires")
-        asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
-        if cause == "ptx_too_new" and asked is None and built is None:
-            return self._driver_for_ptx()
-        cuda = asked or built or (CudaVersion(named) if named else None)
-        if cuda is None:
-            return self._drivers_wanted(matches)
-        # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
-        of_release = self.book.toolkit_driver(cuda) if "." in str(cuda) else None
-        oldest = of_release if cause == "ptx_too_new" or asked else self.book.floor(cuda.major) or self.book.toolkit_driver(cuda)
-        current = driver_of(self.case)
-        if oldest is None or (current is not None and current >= oldest):
-            return ""
-        # The releases of a branch have other numbers on Windows.
-        is_windows = bool(self.case.features & {"windows", "wsl"})
-        return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
-
-    def _driver_for_ptx(self) -> str:
-        """Wording for the driver of the CUDA that a toolkit's directory or name shows; minor-version compatibility does not include PTX."""
-        named = toolkit_named(self.case)
-        oldest = self.book.toolkit_driver(named) if named is not None else None
-        if oldest is None or self.case.features & {"windows", "wsl"}:
-            return f" to one made for {f'CUDA {named}' if named else 'the CUDA of the program'} or newer, not only for the same major"
-        return f" to {oldest} or newer, for the PTX of CUDA {named}"
-
-    def _drivers_wanted(self, matches: Iterable[Match]) -> str:
-        """Wording for the oldest driver of each CUDA, for a program whose CUDA is unknown; empty if it may use none of them."""
-        is_recent = not self.case.features & {"windows", "wsl", "before-2019", "before-2018"} and driver_of(self.case) is None
-        if not is_recent or not any("cuda" in match.text.casefold() for match in matches):
-            return ""
-        floors = [f"{floor} for CUDA {major}" for major in (11, 12, 13) if (floor := self.book.floor(major)) is not None]
-        return f" to at least {', '.join(floors)}" if floors else ""
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
         """True if the finding's lines name cuDNN, or builds of the framework were made with it."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Case, Match
     from cudnn_resolve.matrix.book import Book
 
+_COMPANIONS = ("torchvision", "torchaudio")
 _OTHER = "xformers-other-torch"
 """Symptom that states the version of the installed PyTorch."""
 
@@ -49,11 +50,18 @@ def is_of_pair(matches: Sequence[Match]) -> bool:
 
 def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
-    pip, others = f"{python} -m pip install --force-reinstall", "torchvision torchaudio"
+    pip, others = f"{python} -m pip install --force-reinstall", " ".join(_COMPANIONS)
     index = _index(torch, "torch", case.book) if torch is not None else None
     if torch is not None and (index is not None or "+" not in torch):
-        if (known := _companions(torch, case)) is not None:
-            return f"{pip} --no-deps {known}" + (f" --index-url {index}" if index else "")
+        text = " ".join(match.text for match in (*case.matches, *case.frames))
+        named = [name for name in _COMPANIONS if name in text]
+        if named and (known := _companions(torch, named, case.book)):
+            return f"{pip} --no-deps {' '.join(known)}" + (f" --index-url {index}" if index else "")
+        if index is not None and (known := _companions(torch, _COMPANIONS, case.book)):
+            # The suffix alone makes pip replace another build, and nothing else, such as NumPy by a newer one.
+            suffix = torch.partition("+")[2]
+            every = " ".join(shlex.quote(f"{release}+{suffix}") for release in (f"torch=={torch.partition('+')[0]}", *known))
+            return f"{python} -m pip install {every} --index-url {index}"
         return f"{pip} {shlex.quote(f'torch=={torch}')} {others}" + (f" --index-url {index}" if index else "")
     if is_windows:
         return None
@@ -63,10 +71,7 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     return f"""{pip} {others} $({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
 
 
-def _companions(torch: str, case: Case) -> str | None:
-    """The releases of the companions in the log that belong to a PyTorch, as arguments of pip; None if one is not known."""
-    text = " ".join(match.text for match in (*case.matches, *case.frames))
-    named = [name for name in ("torchvision", "torchaudio") if name in text]
-    found = [release_for(name, torch, case.book) or release_for(name, torch, case.book, ">=") for name in named]
-    known = [release.partition(" ")[0] for release in found if release is not None]
-    return " ".join(known) or None if len(known) == len(named) else None
+def _companions(torch: str, names: Iterable[str], book: Book) -> list[str]:
+    """The releases of companions that belong to a PyTorch, as requirements; empty if one is not known."""
+    found = [release_for(name, torch, book) or release_for(name, torch, book, ">=") for name in names]
+    return [release.partition(" ")[0] for release in found if release is not None] if all(found) else []

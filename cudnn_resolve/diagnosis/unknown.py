@@ -261,6 +261,9 @@ def _of_other_error(
     elif packages:
         values["packages"] = " ".join(dict.fromkeys(names.get(name.casefold(), name) for name in packages))
         features.add("package-raised")
+        # An unknown name may be a stranger's on the index.
+        if all(name.casefold() in names and not name.startswith(_FRAMEWORKS) for name in packages):
+            values["raised"] = values["packages"]
     pair = packages[:2] if found and found["origin"] and not found["unlocated"] else []
     if len(pair) > 1 and not any(name.startswith(_FRAMEWORKS) for name in pair):
         features.add("import-name")

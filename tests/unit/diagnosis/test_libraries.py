@@ -186,7 +186,7 @@ def test_triton_uses_the_ptxas_of_a_toolkit() -> None:
         "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'\n"
         "Repro command: /v/triton/backends/nvidia/bin/ptxas -v --gpu-name=sm_121a\n"
     )
-    assert told(log)[0].endswith("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas")
+    assert told(log)[0].endswith("export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas TRITON_PTXAS_BLACKWELL_PATH=/usr/local/cuda/bin/ptxas")
 
 
 def test_tensorflow_1_fits_the_cudnn_that_is_there() -> None:

@@ -117,3 +117,79 @@ def test_a_pin_from_a_file_is_removed_but_one_that_was_asked_for_is_replaced() -
     assert "remove this requirement" in judged(listed).findings[0].remedy[0].text
     asked = judged("$ pip install nvidia-cudnn-cu12==8.9.2.26\n" + listed).findings[0].remedy
     assert not any("remove this requirement" in remedy.text for remedy in asked)
+
+
+WANTS = 'File "{}/site-packages/{}", line 1, in <module>\n    x\nImportError: {}\n'
+CUDART = "libcudart.so.10.2: cannot open shared object file: No such file or directory"
+CXX = "/opt/gcc/lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by {}/site-packages/x/y.so)"
+PLAIN, CONDA = "/home/me/v/lib/python3.8", "/home/me/miniconda3/lib/python3.8"
+
+
+def steps_of(log: str) -> str:
+    return "\n".join(f"{one.text} $ {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        (WANTS.format(CONDA, "mmcv/ops/__init__.py", CUDART), ["torch.version.cuda", "mim install mmcv"], ["cudatoolkit", "archive"]),
+        (WANTS.format(PLAIN, "flash_attn/i.py", CUDART), ["torch.version.cuda", "flash-attn"], ["cudatoolkit", "archive"]),
+        (WANTS.format(PLAIN, "torch/__init__.py", CUDART), ["archive"], ["torch.version.cuda"]),
+        (WANTS.format(PLAIN, "vllm/a.py", CUDART), ["archive"], ["torch.version.cuda"]),
+        (WANTS.format(PLAIN, "x.py", CXX.format(PLAIN)), ["xargs grep -l GLIBCXX_3.4.29"], ["$CONDA_PREFIX"]),
+        (WANTS.format(CONDA, "x.py", CXX.format(CONDA)), ["conda install -p /home/me/miniconda3"], ["xargs"]),
+        (
+            f"ImportError: /lib64/libc.so.6: version `GLIBC_2.32' not found (required by {PLAIN}/site-packages/flash_attn_2_cuda.so)\n",
+            ["FLASH_ATTENTION_FORCE_BUILD=TRUE "],
+            ["NAME"],
+        ),
+    ],
+)
+def test_an_extension_is_built_again_rather_than_given_another_cuda(log: str, there: list[str], absent: list[str]) -> None:
+    assert all(word in steps_of(log) for word in there)
+    assert not any(word in steps_of(log) for word in absent)
+
+
+NO_PIN = "ERROR: Could not find a version that satisfies the requirement {} (from versions: {})\n"
+PART = "Could not load library {0}libcudnn_cnn_train.so.8. Error: {0}libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn1a, "
+PART += "version libcudnn_cnn_infer.so.8\n/v/lib/python3.10/site-packages/torch/x.py\n"
+GUEST = "Illegal instruction (core dumped)\nModel name: QEMU Virtual CPU version 2.5+\n"
+NO_OPS = "{0}: cannot open shared object file: No such file or directory\n"
+MISMATCH = 'File "C:\\Users\\me\\setup.py", line 1, in x\nException: >- DeepSpeed Op Builder: Installed CUDA version 12.0 does not match '
+MISMATCH += "the version torch was compiled with 11.7, unable to compile cuda/cpp extensions\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "first", "there", "absent"),
+    [
+        ("C:\\p>pip install -r r.txt\n" + NO_PIN.format("triton==2.1.0", "none"), "on Windows leave it out", "", ".venv"),
+        (
+            "pip install nvidia-cudnn-cu12==8.9.2.26\n" + NO_PIN.format("nvidia-cudnn-cu12==8.9.2.26", "8.9.4.25"),
+            "on Windows leave",
+            "",
+            "?",
+        ),
+        (NO_PIN.format("onnxruntime-gpu==1.18.0", "1.17.1, 1.18.1"), "change its pin where it stands", "==1.18.1", "?"),
+        (PART.format("/usr/local/cuda/lib64/"), "without another cuDNN", "/nvidia/*/lib", "LD_LIBRARY_PATH=/usr/local/cuda"),
+        (GUEST, "CPU type to host", "avx2", "Jetson"),
+        ("llama runner exited with error: signal: illegal instruction\n", "upgrade Ollama", "lscpu", "?"),
+        (NO_OPS.format("libcudnn_ops_infer.so.8"), "look for it first", "find / -name 'libcudnn_ops_infer.so.8'", "?"),
+        ("Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}\n", "cuDNN 9", "ctranslate2==4.4.0", "?"),
+        (
+            MISMATCH,
+            "install DeepSpeed without",
+            "CUDA\\v11.7",
+            "?",
+        ),
+        (
+            "Can not use cuDNN on context None: cannot compile with cuDNN.\na.c:4:19: fatal error: cudnn.h: No such file\n",
+            "cudnn7-devel",
+            "",
+            "?",
+        ),
+    ],
+)
+def test_the_first_step_is_the_one_that_repairs(log: str, first: str, there: str, absent: str) -> None:
+    assert first in judged(log).findings[0].remedy[0].text
+    assert there in steps_of(log)
+    assert absent == "?" or absent not in steps_of(log)

@@ -266,3 +266,29 @@ def test_a_jax_without_a_newer_name_is_called_older() -> None:
         in steps(f"  File \"{SITE}/colabfold/batch.py\", line 9, in main\n    x\nModuleNotFoundError: No module named 'jax.extend'\n")[0]
     )
     assert "older" not in steps("ModuleNotFoundError: No module named 'jax.linear_util'\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("log", "summary", "step"),
+    [
+        ("ImportError: cannot import name 'ModelMetaclass' from 'pydantic.main' (/v/main.py)\n", "pydantic 1", "pydantic<2"),
+        (
+            "RuntimeError: Failed to import a because of the following error:\n'FieldInfo' object has no attribute 'x'\n",
+            "pydantic 1",
+            "pydantic<2",
+        ),
+        ("OpenCV(4.5.5) /io/modules/dnn/src/dnn.cpp:3: error: (-213:The function is not implemented) Layer 'a'\n", "OpenCV's", "ONNX"),
+        ("E Device 0 does not support CUDA Virtual Memory Management (VMM).\nRuntimeError: no supported devices\n", "VMM", "enable_uvm=1"),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'\n", "TensorFlow 1", "tensorflow-gpu==1.15.0"),
+        ("RuntimeError: UNKNOWN: Failed to determine best cudnn convolution algorithm for:\n", "jaxlib", "PREALLOCATE=false"),
+    ],
+)
+def test_a_known_shape_is_told_with_its_steps(log: str, summary: str, step: str) -> None:
+    assert summary in judged(log).findings[0].summary
+    assert any(step in one for one in steps(log))
+
+
+def test_only_known_packages_are_upgraded() -> None:
+    log = f'  File "{SITE}/{{}}/a.py", line 3, in run\nRuntimeError: Can\'t pickle local object\n'
+    assert "/home/me/env/bin/python -m pip install -U unsloth_zoo" in steps(log.format("unsloth_zoo"))
+    assert not any("install -U" in one for name in ("mine_own", "torch", "jax") for one in steps(log.format(name)))

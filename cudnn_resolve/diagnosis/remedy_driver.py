@@ -1,0 +1,48 @@
+"""Wording for the driver that a program needs: that of its own CUDA for PTX, one of the same major for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cudnn_resolve.diagnosis.log_stack import driver_of, toolkit_named
+from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted
+from cudnn_resolve.version import CudaVersion
+
+
+def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
+    """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
+    required = (match for match in case.matches if match.symptom.id == "context-image-requires")
+    asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
+    if cause == "ptx_too_new" and asked is None and built is None:
+        return _driver_for_ptx(case)
+    cuda = asked or built or (CudaVersion(named) if named else None)
+    if cuda is None:
+        return _drivers_wanted(case, matches)
+    # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
+    of_release = case.book.toolkit_driver(cuda) if "." in str(cuda) else None
+    oldest = of_release if cause == "ptx_too_new" or asked else case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
+    current = driver_of(case)
+    if oldest is None or (current is not None and current >= oldest):
+        return ""
+    # The releases of a branch have other numbers on Windows.
+    is_windows = bool(case.features & {"windows", "wsl"})
+    return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
+
+
+def _driver_for_ptx(case: Case) -> str:
+    """Wording for the driver of the CUDA that a toolkit's directory or name shows; minor-version compatibility does not include PTX."""
+    named = toolkit_named(case)
+    oldest = case.book.toolkit_driver(named) if named is not None else None
+    if oldest is None or case.features & {"windows", "wsl"}:
+        return f" to one made for {f'CUDA {named}' if named else 'the CUDA of the program'} or newer, not only for the same major"
+    return f" to {oldest} or newer, for the PTX of CUDA {named}"
+
+
+def _drivers_wanted(case: Case, matches: Iterable[Match]) -> str:
+    """Wording for the oldest driver of each CUDA, for a program whose CUDA is unknown; empty if it may use none of them."""
+    is_recent = not case.features & {"windows", "wsl", "before-2019", "before-2018"} and driver_of(case) is None
+    if not is_recent or not any("cuda" in match.text.casefold() for match in matches):
+        return ""
+    floors = [f"{floor} for CUDA {major}" for major in (11, 12, 13) if (floor := case.book.floor(major)) is not None]
+    return f" to at least {', '.join(floors)}" if floors else ""
