@@ -88,12 +88,15 @@ def interpreter(case: Case) -> str | None:
             hit for hit in posix if not hit[1].startswith(("/usr", "/nix/store/")) and not hit[1].endswith("/.local") and hit[4] == "site"
         ]
         if own:
-            # A path that somebody has shortened is no command; of two for one environment the longer one is whole.
-            same = (hit[1] for line in every for hit in re.finditer(_POSIX, line) if hit[1].endswith(own[-1][1]))
-            longer = max(same, key=len)
-            if "..." in longer or "…" in longer:
-                continue
-            place = f"{longer}/bin/python"
+            # A path that somebody has shortened is no command, but the log may have the whole one elsewhere.
+            folder, tail = own[-1][1], re.split(r"\.\.\.|…", own[-1][1])[-1]
+            if tail != folder:
+                hits = (hit for line in every for hit in re.finditer(_POSIX, line) if hit.groups()[1:3] == own[-1].groups()[1:3])
+                whole = [hit[1] for hit in hits if hit[1].endswith(tail) and not re.search(r"\.\.\.|…", hit[1])]
+                if not whole:
+                    continue
+                folder = max(whole, key=len)
+            place = f"{folder}/bin/python"
             return place if place.startswith("~") and shlex.quote(place[1:]) == place[1:] else shlex.quote(place)
         found = [hit[1] for text in lines for hit in re.finditer(_WINDOWS, text)]
         if found:

@@ -191,9 +191,10 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
 
 
 def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None:
-    """How a service of the log, which sees no variables of a shell, gets a setting: in words, and the command; None without one."""
-    unit = next((hit[1] for match in matches if (hit := _JOURNAL.match(match.shown))), None)
+    """How the service that failed, which sees no variables of a shell, gets a setting: in words, and the command; None for no service."""
+    units = {hit[1] for match in matches if (hit := _JOURNAL.match(match.shown))}
     put, taken = _PUT.fullmatch(command), _UNSET.fullmatch(command)
+    unit = units.pop() if len(units) == 1 else None
     if unit is None or (put is None and taken is None):
         return None
     line = f"Environment={put[1]}={put[2]}" if put is not None else f"UnsetEnvironment={taken[1] if taken is not None else ''}"

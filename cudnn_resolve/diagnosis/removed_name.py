@@ -32,7 +32,8 @@ def removed_values(
         for package in (*packages, None):
             row = rows.get((name.casefold(), package))
             if row is not None:
-                return _values(f"what this {package} expects" if package else names[0], row)
+                is_of_other = package is not None and not (row.release or "").startswith(package)
+                return _values(f"what this {package} expects" if is_of_other else names[0], row)
     folded = text.casefold()
     said = next((row for (name, _), row in rows.items() if " " in name and name in folded), None)
     return _values("what the message names", said) if said is not None else ({}, set())
@@ -46,7 +47,8 @@ def _names(text: str, imported: str) -> Iterator[str]:
             yield ".".join(parts)
             for end in range(len(parts) - 1, 0, -1):
                 yield f"{'.'.join(parts[:end])}."
-                yield from [".".join(parts[:end])] * (end > 1)
+                if end > 1:
+                    yield ".".join(parts[:end])
         else:
             owner = found["owner"] or found["origin"] or imported
             yield from (f"{owner}.{found['attribute'] or found['name']}", f"{owner}.*")

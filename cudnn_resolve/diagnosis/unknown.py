@@ -25,6 +25,8 @@ _UNKNOWN, _NAMED = 0.5, 0.8
 """Confidence of a failure of unknown cause, and of a name that is known to be of another release."""
 _SPOKEN_OF = (("cudnn", "cuDNN"), ("cuda", "CUDA"), ("cuinit", "CUDA"), ("driver", "driver"), ("gpu", "GPU"), ("memory", "memory"))
 """Words of a failure, and the part of the stack that they mention."""
+_PIN_NAME = re.compile(r"'|[<>=].*")
+"""What a quoted requirement has beside the name."""
 _MOST = 3
 _FAR = 60
 """Lines after which a call of a traceback belongs to another error."""
@@ -214,15 +216,16 @@ def _packages(text: str, frames: Sequence[tuple[str, str, str]]) -> list[str]:
     return [name for name in names if not keyword.iskeyword(name)][:_MOST]
 
 
-def _caller(frames: Sequence[tuple[str, str, str]], pin: str) -> str:
-    """The package whose code asked `pin`, or Python, for a name; empty if the program itself did, or a framework."""
+def _caller(frames: Sequence[tuple[str, str, str]], pin: str, names: Mapping[str, str]) -> str | None:
+    """The distribution whose code asked `pin`, or Python, for a name; None if the program itself did, a framework, or an unknown one."""
     for file, _, _ in reversed(frames):
         hit = _PACKAGE.search(file)
         if hit is None and is_own(file):
-            return ""
-        if hit is not None and hit["package"].casefold().replace("pil", "pillow") not in pin.replace("-", "_"):
-            return "" if hit["package"].startswith(_FRAMEWORKS) else hit["package"]
-    return ""
+            return None
+        distribution = names.get(hit["package"].casefold()) if hit is not None else None
+        if hit is not None and (distribution or hit["package"]).replace("_", "-").casefold() != _PIN_NAME.sub("", pin).replace("_", "-"):
+            return None if hit["package"].startswith(_FRAMEWORKS) else distribution
+    return None
 
 
 def _of_python(
@@ -237,7 +240,7 @@ def _of_python(
     own = [(file, at) for file, at, _ in frames if at and is_own(file)]
     values, features = asked
     if features:
-        caller = names.get(_caller(frames, values.get("removed_pin", "")).casefold())
+        caller = _caller(frames, values.get("removed_pin", ""), names)
         known = {"caller": caller} if caller is not None else {}
         known |= dict(zip(("own_file", "own_at"), own[-1], strict=True)) if own else {}
         return values | known, features | ({"caller-known"} if caller is not None else set())

@@ -37,6 +37,8 @@ def commands(log: str) -> list[str]:
     ("log", "absent"),
     [
         (OPTION_AS_ARCHIVE, "pre-invoke"),
+        ("CMake Error at $(touch${IFS}P):3 (message):\n/usr/lib/wsl/lib: libcuda.so.1: cannot open shared object file\n", "touch"),
+        ("; touch P; x.cu:12:3: error: x\n/usr/lib/wsl/lib: libcuda.so.1: cannot open shared object file\n", "touch"),
         ("conflicting files\n-Syu--nvidia: /usr/lib/x exists in filesystem\n", "-Syu"),
         ("ncclSystemError: System call\nConnect to -lesh<1234> failed : No route to host\n", "-lesh"),
         ('Traceback (most recent call last):\n  File "-mhttp.server", line 1, in <module>\nSegmentation fault (core dumped)\n', "-mhttp"),

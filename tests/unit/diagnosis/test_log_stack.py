@@ -7,7 +7,7 @@ import pytest
 from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Finding
-from tests.written_logs import book
+from tests.written_logs import book, judged
 
 
 def first(log: str) -> Finding:
@@ -289,3 +289,14 @@ def test_what_finds_the_framework_is_no_step_beside_one_that_mends() -> None:
     found = first("[h264_nvenc @ 0x7ff] Driver does not support the required nvenc API version. Required: 9.1 Found: 9.0\n")
     assert found.remedy
     assert not any("which framework it is" in one.text for one in found.remedy)
+
+
+def test_another_environment_whose_path_ends_alike_is_not_taken() -> None:
+    log = (
+        "/srv/projects/old/venv/lib/python3.8/site-packages/x.py: warning\n"
+        '  File "/venv/lib/python3.10/site-packages/torch/cuda/__init__.py", line 3, in f\n'
+        "AssertionError: Torch not compiled with CUDA enabled\n"
+    )
+    commands = [step.command or "" for step in judged(log).findings[0].remedy]
+    assert any("/venv/bin/python" in command for command in commands)
+    assert not any("/srv/" in command for command in commands)

@@ -148,7 +148,8 @@ def test_a_compiler_that_is_too_old_is_told_which_toolkit_will_do(number: str, f
     log += "error: command '/usr/local/cuda-8.0/bin/nvcc' failed with exit status 1\n"
     cause, commands = first(log)
     assert cause == "toolkit_build_mismatch"
-    assert f"CUDA_HOME=/usr/local/cuda-{first_toolkit}" in commands[0]
+    assert "torch.version.cuda" in commands[0]
+    assert f"from CUDA {first_toolkit} on" in judged(log).findings[0].remedy[0].text
     assert first(log.partition("error:")[0] + "make: *** [/usr/local/cuda-8.0/x.o] Error 1\n")[0] == "gpu_arch_too_new_for_build"
 
 

@@ -53,6 +53,24 @@ def test_a_name_that_python_removed_asks_for_an_older_one(error: str, older: str
     assert f"uv venv --seed --python {older} .venv-{older}" in steps(f"{error}\n")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "AttributeError: module 'collections' has no attribute 'Orderdict'",
+        "AttributeError: 'DataFrame' object has no attribute 'append'",
+        "TypeError: launch() got an unexpected keyword argument 'gpus'",
+        "AttributeError: module 'scipy.misc' has no attribute 'face'",
+    ],
+)
+def test_a_name_that_was_never_there_or_is_another_classs_gets_no_older_release(error: str) -> None:
+    assert not any(release in step for step in steps(f"{frame('pyspark/sql/dataframe.py')}{error}\n") for release in ("<", "3.9"))
+
+
+def test_a_package_is_not_taken_for_the_caller_of_its_own_name() -> None:
+    error = "ImportError: `load_boston` has been removed from scikit-learn since version 1.2.\n"
+    assert not any("-U" in step for step in steps(frame("sklearn/datasets/__init__.py") + error))
+
+
 @pytest.mark.parametrize("name", ["'imread'", "imread"])
 def test_an_error_without_the_module_is_of_the_import_before_it(name: str) -> None:
     log = f'  File "main.py", line 7, in <module>\n    from scipy.misc import imread\nImportError: cannot import name {name}\n'
