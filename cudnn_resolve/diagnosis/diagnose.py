@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import WEAK, Remedies
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
-from cudnn_resolve.diagnosis.unknown import Unknown, mentioned_in, unknown_failure
+from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
@@ -141,12 +141,13 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
     for suspect in ranked:
         is_mild = is_one_line and all(each.symptom.mild for each in suspect.matches)
         severity = suspect.severity or causes[suspect.cause].severity
+        evidence = tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(suspect))
         findings.append(
             Finding(
                 cause=suspect.cause,
                 severity=severity if suspect.weight >= FINDING and not is_mild else "info",
-                summary=summary_of(suspect, causes[suspect.cause]),
-                evidence=tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(suspect)),
+                summary=careful_summary(summary_of(suspect, causes[suspect.cause]), evidence),
+                evidence=evidence,
                 confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
             )
         )

@@ -266,3 +266,18 @@ def test_a_jax_without_a_newer_name_is_called_older() -> None:
         in steps(f"  File \"{SITE}/colabfold/batch.py\", line 9, in main\n    x\nModuleNotFoundError: No module named 'jax.extend'\n")[0]
     )
     assert "older" not in steps("ModuleNotFoundError: No module named 'jax.linear_util'\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_denied"),
+    [
+        ("RuntimeError: Error(s) in loading state_dict for Net:\n", True),
+        ("RuntimeError: Error(s) in loading state_dict for Net: a param on the GPU\n", False),
+        ("PytorchStreamReader failed reading zip archive\n", True),
+        ("PytorchStreamReader failed reading zip archive of CUDA tensors\n", False),
+        ("KeyError: 'colour'\n", True),
+        ("ValueError: PJRT plugin returned an unexpected value\n", False),
+    ],
+)
+def test_what_speaks_of_the_gpu_is_not_said_to_be_of_something_else(line: str, *, is_denied: bool) -> None:
+    assert ("not a failure of the GPU stack" in judged(line).findings[0].summary) == is_denied
