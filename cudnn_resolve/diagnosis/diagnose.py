@@ -11,7 +11,7 @@ from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
-from cudnn_resolve.diagnosis.remedy import WEAK, Remedies
+from cudnn_resolve.diagnosis.remedy import WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
@@ -231,7 +231,7 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
         return findings
     causes = case.book.causes()
     cause = causes[findings[0].cause]
-    if not cause.confused:
+    if not cause.confused or is_answered(cause.id, case):
         return findings
     text = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
     doctor = "`cudnn-resolve doctor LOG` on the machine itself"

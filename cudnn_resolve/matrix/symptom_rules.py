@@ -49,7 +49,9 @@ DERIVED = frozenset(
             "pin-asked",
             "wheel-file",
             "glibc-extension",
+            "conda-python",
         ),
+        *("java", "r-torch", "other-language", "nixos", "other-linux", "debian"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -121,7 +123,11 @@ FIELDS = frozenset(
             "gpu_arch",
             "driver_branch",
             "asked",
-            "ubuntu_drivers",
+            "driver_install",
+            "on_system",
+            "key_place",
+            "conda_python",
+            "headers_pin",
             "module_branch",
             "old_branch",
             "kept_branch",
