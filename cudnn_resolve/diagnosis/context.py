@@ -29,6 +29,8 @@ _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
 _SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), ("pip-cudnn-other-major",))
 """Symptoms that name an installed cuDNN; and those that name it in the field `found`."""
 FILES_LISTED = "files-listed"
+_PLACE = "context-place"
+"""Symptom whose fields are named like the features that they show."""
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
 _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """Start of a line of `ls -l` for a file or link."""
@@ -243,6 +245,7 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     """Features of the machine according to the log and the facts."""
     matches = list(matches)
     features = {match.symptom.feature for match in matches if match.symptom.feature and match.symptom.role == "context"}
+    features |= {name.replace("_", "-") for match in matches if match.symptom.id == _PLACE for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches))

@@ -11,9 +11,9 @@ from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
-from cudnn_resolve.diagnosis.remedy import WEAK, Remedies
+from cudnn_resolve.diagnosis.remedy import WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
-from cudnn_resolve.diagnosis.unknown import Unknown, mentioned_in, unknown_failure
+from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
@@ -141,12 +141,13 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
     for suspect in ranked:
         is_mild = is_one_line and all(each.symptom.mild for each in suspect.matches)
         severity = suspect.severity or causes[suspect.cause].severity
+        evidence = tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(suspect))
         findings.append(
             Finding(
                 cause=suspect.cause,
                 severity=severity if suspect.weight >= FINDING and not is_mild else "info",
-                summary=summary_of(suspect, causes[suspect.cause]),
-                evidence=tuple(Evidence(source="log", line=each.line, text=each.shown) for each in evidence_of(suspect)),
+                summary=careful_summary(summary_of(suspect, causes[suspect.cause]), evidence),
+                evidence=evidence,
                 confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
             )
         )
@@ -230,7 +231,7 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
         return findings
     causes = case.book.causes()
     cause = causes[findings[0].cause]
-    if not cause.confused:
+    if not cause.confused or is_answered(cause.id, case):
         return findings
     text = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
     doctor = "`cudnn-resolve doctor LOG` on the machine itself"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
 """Packages of an environment, which determine its interpreter."""
+_TOOL = r"/(?:pypoetry/venv|pipx/venvs/(?:poetry|pdm|pip|virtualenv|pipenv|hatch)|uv/tools/(?:poetry|pdm|hatch))$"
+"""Environment of a tool that installs into others."""
 _LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/|^Python (\d)\.(\d{1,2})\.\d{1,2}\S{0,8} (?:\(|\|)")
 """The same without the interpreter's place, and what the interpreter prints at its start."""
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
@@ -42,6 +44,8 @@ _IMAGE = (
 )
 _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interactive|tty|read-only|nv)\s)[\w-]{1,40}\s$")
 """Option with a value in a command that starts a container."""
+_FAR = 80
+"""Characters of a path before the directory of a Python that name the tool which it is of."""
 _OLDEST_PYTHON = (3, 6)
 _FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
@@ -84,9 +88,7 @@ def interpreter(case: Case) -> str | None:
     for lines in (frames, every):
         posix = [found for line in lines for found in re.finditer(_POSIX, line)]
         # System and per-user packages belong to an interpreter elsewhere.
-        own = [
-            hit for hit in posix if not hit[1].startswith(("/usr", "/nix/store/")) and not hit[1].endswith("/.local") and hit[4] == "site"
-        ]
+        own = [hit for hit in posix if not re.search(rf"^/usr|^/nix/store/|/\.local$|{_TOOL}", hit[1]) and hit[4] == "site"]
         if own:
             # A path that somebody has shortened is no command, but the log may have the whole one elsewhere.
             folder, tail = own[-1][1], re.split(r"\.\.\.|…", own[-1][1])[-1]
@@ -117,7 +119,8 @@ def _of_windows(folder: str) -> str:
 def python_line(case: Case) -> PythonLine | None:
     """The only Python version whose packages the log names."""
     hits = (hit for text in texts(case) for shape in (_LINE, _WINDOWS_LINE) for hit in shape.finditer(text))
-    lines = {(int(major), int(minor)) for major, minor in (filter(None, hit.groups()) for hit in hits)}
+    own = (hit for hit in hits if not re.search(_TOOL, hit.string[max(0, hit.start() - _FAR) : hit.start()]))
+    lines = {(int(major), int(minor)) for major, minor in (filter(None, hit.groups()) for hit in own)}
     return next(iter(lines)) if len(lines) == 1 else None
 
 

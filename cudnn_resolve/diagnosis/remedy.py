@@ -23,7 +23,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
-from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, question, runs_on_windows
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question, runs_on_windows
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
@@ -116,7 +116,8 @@ class Remedies:
         """
         cause = self.book.causes()[finding.cause]
         command = question(cause, self.case.features, windows=self.is_windows, python=self.stack.python)
-        if self.case.facts is not None or finding.confidence >= WEAK or command is None:
+        is_open = finding.confidence < WEAK and not is_answered(finding.cause, self.case)
+        if self.case.facts is not None or command is None or not is_open:
             return steps
         asks = [step for step in steps if step.command is not None and not re.search(_CHANGES, step.command)]
         changes = [step for step in steps if step not in asks and not re.search(_OF_SYSTEM, f"{step.text} {step.command}")][:1]
@@ -128,7 +129,9 @@ class Remedies:
         return (*asks[:_ASKED], *changes)
 
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
-        """Drop plans where none can be made; if nothing else is left, keep the first of them without its command."""
+        """Drop commands of other places, and plans where none can be made; if nothing else is left, keep the first plan's text."""
+        every = list(every)
+        every = [remedy for remedy in every if remedy.command is None or is_of_place(remedy.command, self.case.features)] or every
         if self.elsewhere is None:
             return every
         plans = [remedy for remedy in every if remedy.command is not None and remedy.command.startswith(_OURS)]
@@ -306,6 +309,11 @@ class Remedies:
         beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
         pin = "" if is_free else f"=={build.wheel_version or build.version}"
         return build, f"{build.package}{pin}{beside} {option} {index.url}"
+
+
+def is_answered(cause: str, case: Case) -> bool:
+    """True if a log shows what the question of a cause asks for: the GPU."""
+    return cause in _OF_GPU and bool(case.context.capabilities)
 
 
 def _in_conda(command: str, python: str) -> str:

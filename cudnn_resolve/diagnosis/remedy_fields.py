@@ -23,7 +23,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
-from cudnn_resolve.diagnosis.remedy_machine import LINUX, machine_features, machine_values, system_values
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
@@ -40,12 +40,17 @@ _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
 """Packages of conda-forge that bring a CUDA build of a framework."""
-_FROM_CLUES = ("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package")
+_FROM_CLUES = (
+    *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
+    "extra_package",
+)
 """Fields that the words of a line fill."""
 _REQUIRED_BY = re.compile(
     r"required by [^)\n]{0,300}?-packages/(?!torch/|tensorflow/|jaxlib/|paddle/|onnxruntime/|cupy|nvidia/)([A-Za-z][\w.-]{1,60})"
 )
 """File of a package, other than a framework, that wants a newer C library."""
+_LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
+"""A Python for which conda has a build of a package, in its list of conflicts."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
@@ -60,7 +65,7 @@ _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 """Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
 _OF_JETPACK_4 = ("10.0", "10.2")
 """CUDA of JetPack 4."""
-_NO_JETSON = frozenset({"no-jetson", "windows", "wsl", "macos", "hosted-notebook"})
+_NO_JETSON = frozenset({"no-jetson", "windows", "wsl", "macos", "hosted-notebook"}) | NOT_PYTHON
 """With any of these features the machine is no Jetson."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, but is not one."""
@@ -89,6 +94,7 @@ class RemedyFields:
             "index-known": "index" in values,
             "arch-asked": "arch_first" in values and not self.is_windows,
             "importer": "importer" in values,
+            "conda-python": "conda_python" in values,
             "ptx-before-12": "ptx_cuda" in values,
             "system-known": bool({"system_package", "python_library"} & values.keys()),
             "name-removed": "removed_name" in values,
@@ -149,7 +155,7 @@ class RemedyFields:
         found |= self._package_features(matches)
         if within(">=2", self.stack.pip.get("numpy")):
             found.add("numpy-too-new")
-        if self.is_of_another(matches):
+        if self.is_of_another(matches) or self.case.features & NOT_PYTHON:
             found.add(OTHER)
         if any("built" in match.fields for match in matches):
             found.discard("versions-untold")
@@ -280,15 +286,13 @@ class RemedyFields:
         values |= {"glibc_from": "", "gxx": ""}
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
+        values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
         importer = self._importer(matches)
         if importer is not None:
             values["importer"] = importer
         values |= removed_values(matches[0].text, self.book.removed_names())[0] if matches else {}
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
-        needing = next((hit[1] for match in matches for hit in _REQUIRED_BY.finditer(match.text)), None)
-        values |= {"glibc_needs": needing} if needing is not None else {}
-        if (build := next((value for match in matches for value in self._clues("cuda_build", match)), None)) is not None:
-            values["cuda_build"] = build.replace("PIP", values["pip"])
+        values |= self._told_values(matches, values["pip"])
         values["image"] = image_of(self.case.matches)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
@@ -320,6 +324,18 @@ class RemedyFields:
         packages = _CONDA.get(values["framework"])
         values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
+
+    def _told_values(self, matches: Sequence[Match], pip: str) -> dict[str, str]:
+        """Fields that the words of a message give: Python of conda's builds, what needs a newer glibc, how a program gets CUDA."""
+        listed = [int(hit[1]) for match in matches for hit in _LISTED_PYTHON.finditer(match.text)]
+        needing = next((hit[1] for match in matches for hit in _REQUIRED_BY.finditer(match.text)), None)
+        build = next((value for match in matches for value in self._clues("cuda_build", match)), None)
+        told = {
+            "conda_python": f"3.{max(listed)}" if listed else None,
+            "glibc_needs": needing,
+            "cuda_build": build.replace("PIP", pip) if build is not None else None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
 
     def _own_values(self, matches: Sequence[Match], wheels_on_path: str) -> dict[str, str]:
         """Fields for the right copy of a library: in a Python environment that of its wheels, and not a toolkit's cuDNN."""

@@ -49,6 +49,14 @@ _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
+NOT_PYTHON = frozenset({"java", "r-torch", "other-language", "julia", "rust-libtorch"})
+"""Features of programs in other languages, which take nothing from a Python environment."""
+_NOT_APT = frozenset({"nixos", "other-linux"})
+"""Features of systems with package managers of their own."""
+_OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
+_OF_APT = r"\b(?:apt|apt-(?:get|cache|file)|ubuntu-drivers|dpkg|dpkg-query|dnf|akmods)\b"
+_KEY_OF_RPM = "rpm's database (sudo rpm --import ADDRESS, or sudo zypper --gpg-auto-import-keys refresh)"
+_KEY_OF_APT = "the file that `signed-by` in its list names, readable for all"
 _INSIDE = frozenset({"docker", "hosted-notebook", "kubernetes", "singularity"})
 """Features of a place that has no kernel log of its own."""
 _MODULE_BRANCH = re.compile(r"\bnvidia_(\d{3})(?:_uvm)?\b")
@@ -121,9 +129,13 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
 def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
     """Fields for the commands of the log's system."""
     is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
+    autoinstall = f"ubuntu-drivers {'autoinstall' if 'before-2019' in case.features else 'install'}"
+    is_debian = "debian" in case.features
     return {
         "grep": "findstr" if is_windows else "grep -i",
-        "ubuntu_drivers": "autoinstall" if "before-2019" in case.features else "install",
+        "driver_install": "apt-get install linux-headers-$(dpkg --print-architecture) nvidia-driver" if is_debian else autoinstall,
+        "on_system": "on Debian, with contrib, non-free and (from 12 on) non-free-firmware in its sources" if is_debian else "on Ubuntu",
+        "key_place": _KEY_OF_RPM if {"rpm", "other-linux"} & case.features else _KEY_OF_APT,
         "rpm": "yum" if is_old else "dnf",
         "packager": ("yum" if is_old else "dnf") if "rpm" in case.features else "apt-get",
         "repoquery": "repoquery" if is_old else "dnf repoquery",
@@ -200,6 +212,12 @@ def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None
     line = f"Environment={put[1]}={put[2]}" if put is not None else f"UnsetEnvironment={taken[1] if taken is not None else ''}"
     text = f"{unit} runs as a service: in the file that this opens, write [Service] and {line}, then sudo systemctl restart {unit}"
     return text, f"sudo systemctl edit {unit}"
+
+
+def is_of_place(command: str, features: Collection[str]) -> bool:
+    """False for a command of pip in a program of another language, and for one of a package manager that the system does not have."""
+    foreign = [words for names, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT)) if names & set(features)]
+    return not any(re.search(words, command) for words in foreign)
 
 
 def question(cause: Cause, features: Collection[str], *, windows: bool, python: str = "python") -> str | None:

@@ -36,7 +36,8 @@ _BEFORE = 3
 _HEAD = r"^\s{0,8}(?:\[rank ?\d{1,5}\](?:\[[^\]]{0,30}\])?:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|[\w./-]{1,60} {0,20}\|) {0,4}"
 """Writer before the message of a line."""
 _EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
-_OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"
+_OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|pjrt|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"
+_DENIAL = "not a failure of the GPU stack: "
 _NATIVE = (
     r"(?i)\(core dumped\)|segmentation fault|^Aborted\b|terminate called|^Fatal Python error|^LLVM ERROR|access violation"
     r"|\bsignal (?:6|11)\b|\bSIG(?:SEGV|ABRT)\b|0xC0000005|-1073741819|\b(?:code|status)[ :=]{1,3}(?:134|139|-6|-11)\b"
@@ -70,6 +71,12 @@ class Unknown(Struct, frozen=True, kw_only=True):
     """Its kind, and what the log shows of it."""
     values: Mapping[str, str] = MappingProxyType({})
     """Fields of its remedies."""
+
+
+def careful_summary(summary: str, evidence: Iterable[Evidence]) -> str:
+    """The sentence without its denial if its lines speak of the GPU."""
+    is_of_gpu = summary.startswith(_DENIAL) and any(re.search(_OF_GPU, line.text) for line in evidence)
+    return summary.removeprefix(_DENIAL) if is_of_gpu else summary
 
 
 def mentioned_in(text: str) -> str:

@@ -19,7 +19,7 @@ _FAMILIES = (
         "cuda",
         (
             r"(?i)cudart.*|cublas.*|cufft.*|curand.*|cusolver.*|cusparse.*|nvrtc.*|nvjitlink.*|nvjpeg.*|npp.*|nccl.*|nvtoolsext.*|nvshmem.*|cufile.*"
-            r"|cutensor.*|cudss.*|nvfatbin.*|cudadevrt|nvvm|nvptxcompiler.*|nvblas"
+            r"|cutensor.*|custatevec|cudensitymat|cudss.*|nvfatbin.*|cudadevrt|nvvm|nvptxcompiler.*|nvblas"
         ),
     ),
     ("cupti", r"(?i)cupti.*"),

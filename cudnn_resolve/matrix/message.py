@@ -15,7 +15,7 @@ _DOTS = r"\d{1,6}(?:\.\d{1,9}){0,4}"
 _SO = r"\.so(?:\.\d{1,4}){0,4}"
 _CUDA_STEMS = (
     r"(?:cudart|cublas(?:Lt)?|cufftw?|curand|cusolver(?:Mg)?|cusparse(?:Lt)?|nvrtc(?:-builtins)?|nvJitLink|nvjpeg|npp[a-z]{1,6}|nccl"
-    r"|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|cudss|nvfatbin|nvvm|nvblas)"
+    r"|custatevec|cutensornet|cudensitymat|nvToolsExt|nvshmem_?[a-z]{0,20}|cufile(?:_rdma)?|cutensor(?:Mg)?|cudss|nvfatbin|nvvm|nvblas)"
 )
 _MEASURED = r"\b(?:(?:epoch|step|loss|vs)\b|(?:val|train|iter|max|min|mean|avg|sum|rel|abs|test|eval|rms)\w{0,7}[ _-]{0,2}err)"
 """Start of a numerical error, such as that of a training."""

@@ -63,7 +63,9 @@ DERIVED = frozenset(
             "arm-lacks",
             "machine-open",
             "driver-beyond",
+            "conda-python",
         ),
+        *("java", "r-torch", "other-language", "nixos", "other-linux", "debian"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -143,7 +145,11 @@ FIELDS = frozenset(
             "gpu_arch",
             "driver_branch",
             "asked",
-            "ubuntu_drivers",
+            "driver_install",
+            "on_system",
+            "key_place",
+            "conda_python",
+            "headers_pin",
             "module_branch",
             "old_branch",
             "kept_branch",

@@ -257,3 +257,143 @@ def test_what_the_log_says_of_its_machine_decides_the_cause(log: str, cause: str
     found = judged(log)
     assert found.findings[0].cause == cause
     assert len([one for one in found.findings if one.cause.startswith("gpu_arch")]) <= 1
+
+
+NOT_OPENED = "{}: cannot open shared object file: No such file or directory\n"
+NO_MODULE = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "there"),
+    [
+        ("java.lang.UnsatisfiedLinkError: /t/libjnind4jcuda.so: " + NOT_OPENED.format("libcublas.so.11"), "cuda-platform-redist"),
+        (
+            "ai.onnxruntime.OrtException: Failed to load library libonnxruntime_providers_cuda.so with error: "
+            + NOT_OPENED.format("libcudnn.so.9"),
+            "cuDNN 9",
+        ),
+        ("   at Microsoft.ML.X.Train()\nCould not load dynamic library 'cudnn64_8.dll'; dlerror: cudnn64_8.dll not found\n", "PATH"),
+        ("Error: " + NOT_OPENED.format("libcublas.so.10.0") + "    at /a/node_modules/@tensorflow/tfjs-node-gpu/i.js:60:16\n", "10.0"),
+        ("Error: " + NOT_OPENED.format("libcudnn.so.8") + "    at /a/node_modules/@tensorflow/tfjs-node-gpu/i.js:60:16\n", "ldconfig"),
+        ("Error in torch_tensor_cpp(data, dtype) :\n  PyTorch is not linked with support for cuda devices\n", "install_torch"),
+        ("Error in cpp_lantern_init(path) :\n  /r/torch/lib/liblantern.so - " + NOT_OPENED.format("libcudnn.so.8"), "install_torch"),
+        ("julia> using CUDA\nERROR: InitError: could not load library\n" + NOT_OPENED.format("libcublas.so.12"), "CUDA.versioninfo"),
+        ("thread 'main' panicked at src/main.rs:31:10:\n" + NOT_OPENED.format("libcublas.so.12"), "ldconfig"),
+        ("InvalidOperationException: Torch device type CUDA did not initialise on the current machine.\n", "TorchSharp-cuda"),
+    ],
+)
+def test_a_program_in_another_language_takes_nothing_from_python(log: str, there: str) -> None:
+    assert there in said(log)
+    assert not any(word in said(log) for word in ("-m pip", "cudnn-resolve", "/etc/nv_tegra"))
+
+
+@pytest.mark.parametrize(
+    ("log", "there"),
+    [
+        (NO_MODULE + "Module nvidia not found in directory /lib/modules/6.9.1-arch1-1\n", "pacman -Syu"),
+        ("$ sudo zypper ref\n" + NO_MODULE, "openSUSE"),
+        ("/var/tmp/portage/x11-drivers/nvidia-drivers-535.1/work/kernel/nvidia-drm/drv.c:748:43: error: x undeclared\n", "emerge"),
+        ("[nix-shell:~/p]$ python t.py\nImportError: " + NOT_OPENED.format("libcuda.so.1"), "/run/opengl-driver/lib"),
+        ("[nix-shell:~/p]$ python t.py\nImportError: " + NOT_OPENED.format("libstdc++.so.6"), "nix-ld"),
+        ("$ nix develop\nRuntimeError: Found no NVIDIA driver on your system. Please check\n", "/run/opengl-driver/lib"),
+    ],
+)
+def test_a_system_has_its_own_package_manager(log: str, there: str) -> None:
+    assert there in said(log)
+    assert not any(word in said(log) for word in ("cudnn-resolve", "apt-get", "ubuntu-drivers", "apt-file", "dnf"))
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        (NO_MODULE + "Debian GNU/Linux 12 (bookworm)\n", "nvidia-driver", "ubuntu-drivers"),
+        # What the log shows is not asked again.
+        ("Error using gpuDevice (line 26)\nGraphics driver is out of date. Download and install the latest one.\n", "update", "nvidia-smi"),
+        ("Error: OPTIX_ERROR_UNSUPPORTED_ABI_VERSION in optixInit\n", "update", "nvidia-smi"),
+        (
+            (
+                "GPU 0: NVIDIA GeForce RTX 3070\nMXNetError: x.h:87: Check failed: e == CUDNN_STATUS_SUCCESS (8 vs. 0) "
+                ": cuDNN: CUDNN_STATUS_EXECUTION_FAILED\nmxnet-cu101 1.6.0\n"
+            ),
+            "8.6",
+            "compute_cap",
+        ),
+        # The place is not known.
+        (NO_DRIVER, "lspci", "the notebook's settings"),
+        ("unpacking\n" + NO_DRIVER + '  File "/content/a.py", line 1, in <module>\n', "the notebook's settings", "lspci"),
+        # A toolkit that may be there is looked for, and on Windows it comes with an installer.
+        ("Failed to execute `nvcc`: Os { code: 2, kind: NotFound }\nerror: build failed\n", "ls -d /usr/local/cuda*", "nvinfer"),
+        ("RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist\n", "ls -d /usr/local/cuda*", "LOG"),
+        ("-- Building for: Visual Studio 17 2022\nCMake Error at C.cmake:506 (message):\n  No CUDA toolset found.\n", "Studio", "ls -d"),
+        ("'nvcc' is not recognized as an internal or external command,\noperable program or batch file.\n", "installer", "ls -d"),
+        ("Error in fail: Could not find any cudnn.h, cudnn_version.h matching version '8' in any subdirectory:\n", "cudnn=8", "cudnn=9"),
+        ("ImportError: " + NOT_OPENED.format("libcustatevec.so.1"), "install custatevec-cu12", "apt-file"),
+        ("ImportError: " + NOT_OPENED.format("libcutensor.so.2"), "install cutensor-cu12", "not show which framework"),
+        ("ImportError: " + NOT_OPENED.format("libnvinfer.so.10"), "'tensorrt-cu12<11'", "not show which framework"),
+        ("./app: error while loading shared libraries: " + NOT_OPENED.format("libnvinfer.so.8"), "ld.so.conf.d", "-m pip"),
+        (
+            "ImportError: Error loading shared library ld-x.so.2: No such file or directory (needed by /v/torch/lib/libc10.so)\n",
+            "slim",
+            "pip",
+        ),
+        ("  - nothing provides dkms >= 3.1.8 needed by nvidia-open-3:570-1.el9.noarch from cuda-rhel9\n", "epel-release", "apt-get"),
+        ("     └─ __cuda >=12.0, for which no candidates were found.\n", "CONDA_OVERRIDE_CUDA", "ubuntu-drivers"),
+        ("[cuda-sles|https://a/b] Valid metadata not found at specified URL\n$ zypper ref\n", "--gpg-auto-import-keys", "signed-by"),
+        ("srun: error: Unable to allocate resources: Invalid generic resource (gres) specification\n", "sinfo", "cudnn-resolve"),
+        ("sbatch: error: Batch job submission failed: Requested node configuration is not available\n", "sinfo", "cudnn-resolve"),
+    ],
+)
+def test_the_first_question_is_one_that_the_log_leaves_open(log: str, there: str, absent: str) -> None:
+    assert there in said(log)
+    assert absent not in said(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ('msg="Unable to load cudart library /usr/lib/libcuda.so.535.1: cuda driver library init failure: 999"\n', "driver_wedged"),
+        ("ATTENTION! No OpenCL-compatible, HIP-compatible or CUDA-compatible platform found.\n", "driver_not_loaded"),
+        (
+            "UnsatisfiedLinkError: C:\\u\\pytorch\\2.1.1-cu121\\torch_cuda.dll: The specified module could not be found\n",
+            "windows_runtime_missing",
+        ),
+        ("> tf$config$list_physical_devices('GPU')\nlist()\n", "cpu_only_build"),
+        (
+            (
+                "ERROR: Unable to find a resolution for tensorflow because of the following conflicts:\n"
+                "  tensorflow==2.15.0 (from project)\n  requires-python: >=3.13\n"
+            ),
+            "pip_wheel_unavailable_for_python",
+        ),
+    ],
+)
+def test_words_of_other_programs_lead_to_the_cause(log: str, cause: str) -> None:
+    assert first(log).cause == cause
+
+
+def test_a_wrapped_sentence_that_ends_in_detected_is_no_work() -> None:
+    finding = first("Fatal error:\nCannot run short-ranged nonbonded interactions on a GPU because no GPU is\ndetected.\n")
+
+    assert finding.cause == "driver_not_loaded"
+    assert "continues" not in finding.summary
+
+
+def test_an_environment_for_conda_has_a_python_of_its_list() -> None:
+    log = (
+        "UnsatisfiableError: The following specifications were found to be incompatible with the existing python installation:\n"
+        "  - torchaudio -> python[version='>=3.10,<3.11.0a0|>=3.8,<3.9.0a0|>=3.9,<3.10.0a0']\nYour python: python=3.12\n"
+    )
+
+    assert "conda create -n py3.10 python=3.10" in said(log)
+    assert "-m pip install" not in said(log)
+
+
+@pytest.mark.parametrize(
+    "tool", ["~/.local/share/pypoetry/venv", "/home/me/.local/pipx/venvs/pdm", "/home/me/.local/share/uv/tools/poetry"]
+)
+def test_the_environment_of_an_installer_is_not_that_of_the_program(tool: str) -> None:
+    log = (
+        f"  Unable to find installation candidates for torch (2.3.1+cu121)\n  at {tool}/lib/python3.12/site-packages/x/chooser.py:74 in f\n"
+    )
+
+    assert not any(word in said(log) for word in (tool, "python3.12"))

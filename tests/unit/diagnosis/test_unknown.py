@@ -292,3 +292,18 @@ def test_only_known_packages_are_upgraded() -> None:
     log = f'  File "{SITE}/{{}}/a.py", line 3, in run\nRuntimeError: Can\'t pickle local object\n'
     assert "/home/me/env/bin/python -m pip install -U unsloth_zoo" in steps(log.format("unsloth_zoo"))
     assert not any("install -U" in one for name in ("mine_own", "torch", "jax") for one in steps(log.format(name)))
+
+
+@pytest.mark.parametrize(
+    ("line", "is_denied"),
+    [
+        ("RuntimeError: Error(s) in loading state_dict for Net:\n", True),
+        ("RuntimeError: Error(s) in loading state_dict for Net: a param on the GPU\n", False),
+        ("PytorchStreamReader failed reading zip archive\n", True),
+        ("PytorchStreamReader failed reading zip archive of CUDA tensors\n", False),
+        ("KeyError: 'colour'\n", True),
+        ("ValueError: PJRT plugin returned an unexpected value\n", False),
+    ],
+)
+def test_what_speaks_of_the_gpu_is_not_said_to_be_of_something_else(line: str, *, is_denied: bool) -> None:
+    assert ("not a failure of the GPU stack" in judged(line).findings[0].summary) == is_denied
