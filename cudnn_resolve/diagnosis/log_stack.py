@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _POSIX = r"(?:^|[\s\"'(=])((?:~|\.{0,2})/[^\s\"':<>]{1,200}?|~)/lib(?:64)?/python(\d)\.(\d{1,2})/(site|dist)-packages/"
 """Packages of an environment, which determine its interpreter."""
+_SHORTENED = r"\.\.\.|…|\*"
+"""How people leave out, or mask, a part of a path."""
 _TOOL = r"/(?:pypoetry/venv|pipx/venvs/(?:poetry|pdm|pip|virtualenv|pipenv|hatch)|uv/tools/(?:poetry|pdm|hatch))$"
 """Environment of a tool that installs into others."""
 _LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/|^Python (\d)\.(\d{1,2})\.\d{1,2}\S{0,8} (?:\(|\|)")
@@ -90,11 +92,11 @@ def interpreter(case: Case) -> str | None:
         # System and per-user packages belong to an interpreter elsewhere.
         own = [hit for hit in posix if not re.search(rf"^/usr|^/nix/store/|/\.local$|{_TOOL}", hit[1]) and hit[4] == "site"]
         if own:
-            # A path that somebody has shortened is no command, but the log may have the whole one elsewhere.
-            folder, tail = own[-1][1], re.split(r"\.\.\.|…", own[-1][1])[-1]
+            # A shortened path is no command, but the log may have the whole one elsewhere.
+            folder, tail = own[-1][1], re.split(_SHORTENED, own[-1][1])[-1]
             if tail != folder:
                 hits = (hit for line in every for hit in re.finditer(_POSIX, line) if hit.groups()[1:3] == own[-1].groups()[1:3])
-                whole = [hit[1] for hit in hits if hit[1].endswith(tail) and not re.search(r"\.\.\.|…", hit[1])]
+                whole = [hit[1] for hit in hits if hit[1].endswith(tail) and not re.search(_SHORTENED, hit[1])]
                 if not whole:
                     continue
                 folder = max(whole, key=len)

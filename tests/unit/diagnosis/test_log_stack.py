@@ -300,3 +300,8 @@ def test_another_environment_whose_path_ends_alike_is_not_taken() -> None:
     commands = [step.command or "" for step in judged(log).findings[0].remedy]
     assert any("/venv/bin/python" in command for command in commands)
     assert not any("/srv/" in command for command in commands)
+
+
+def test_a_masked_path_is_no_interpreter() -> None:
+    log = '  File "/home/*/lib/python3.10/site-packages/jax/__init__.py", line 3, in f\nAttributeError: _ARRAY_API not found\n'
+    assert not any("*/bin" in (step.command or "") for step in judged(log).findings[0].remedy)
