@@ -224,11 +224,16 @@ def _toolkit_place(library: Library, facts: Facts, book: Book) -> str | None:
         cuda, directory = CudaVersion(toolkit.version), f"{toolkit.path}/lib{'' if toolkit.source == 'conda' else '64'}"
         roots = (f"{toolkit.path}/", "/usr/local/cuda/")
         is_on_path = any(f"{entry}/".startswith(roots) for entry in loader.ld_library_path)
-        name = book.soname(library.component, cuda)
+        name = _soname(library.component, cuda, book)
         contains = name is not None and (library.version is None or name == library.file)
-        if contains and not is_on_path and not is_default(directory) and book.soname("cudart", cuda) not in cached:
+        if contains and not is_on_path and not is_default(directory) and _soname("cudart", cuda, book) not in cached:
             return directory
     return None
+
+
+def _soname(component: str, cuda: CudaVersion, book: Book) -> str | None:
+    """File name of a library of a toolkit, which until CUDA 10.0 had the release in it for every library."""
+    return book.soname(component, cuda) or (f"lib{component}.so.{cuda.line}" if cuda < CudaVersion("10.1") else None)
 
 
 def wheel_component(library: Library) -> str:

@@ -139,7 +139,12 @@ def _driver_and_its_like() -> list[Given]:
 
 
 def _runtime_and_its_like() -> list[Given]:
-    out = []
+    old = "ImportError: libcudart.so.8.0: cannot open shared object file: No such file or directory\n"
+    toolkits = {version: [{"version": version, "path": f"/usr/local/cuda-{version}", "source": "runfile"}] for version in ("8.0", "7.5")}
+    out = [
+        Given("lib_not_on_path", old, {"cuda_toolkits": toolkits["8.0"]}),
+        Given("cuda_runtime_missing", old, {"cuda_toolkits": toolkits["7.5"]}),
+    ]
     for library, wheel in (
         ("libcublas.so.12", "nvidia-cublas-cu12"),
         ("libcufft.so.11", "nvidia-cufft-cu12"),
