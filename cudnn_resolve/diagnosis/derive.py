@@ -11,11 +11,12 @@ from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.derive_gpu import (
     compare_driver_of_facts,
     compare_driver_parts,
-    compare_gpus_of_facts,
     compare_reported_driver,
+    confirm_missing_driver,
     consider_setting,
     decide_ggml_age,
     decide_gpu_age,
+    find_hidden_gpu,
 )
 from cudnn_resolve.diagnosis.derive_pip import compare_index, dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
 from cudnn_resolve.diagnosis.library_path import carries, is_default, is_searched, missing, place_of, wheel_component
@@ -436,7 +437,8 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     consider_setting,
     compare_reported_driver,
     compare_driver_of_facts,
-    compare_gpus_of_facts,
+    find_hidden_gpu,
+    confirm_missing_driver,
     decide_gpu_age,
     decide_ggml_age,
     _compare_loaded_parts,

@@ -138,29 +138,33 @@ def compare_driver_of_facts(found: Suspects, case: Case) -> Suspects:
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "container_gpu_not_passed", old, 4, text)
 
 
-def compare_gpus_of_facts(found: Suspects, case: Case) -> Suspects:
-    """A program sees no GPU where the facts have a working one, which it then hides itself; a container without a driver has none."""
-    unseen, not_passed, facts = found.get("driver_not_loaded"), found.get("container_gpu_not_passed"), case.facts
-    driver = or_none(facts.driver) if facts is not None else None
-    if facts is None:
+def find_hidden_gpu(found: Suspects, case: Case) -> Suspects:
+    """A program sees no GPU where the facts have a working one: it hides the GPU itself, since the environment does not."""
+    unseen, facts = found.get("driver_not_loaded"), case.facts
+    if facts is None or unseen is None or "driver-seen" not in case.features or not _finds_no_device(unseen):
         return found
-    if driver is not None and unseen is not None and "driver-seen" in case.features and _finds_no_device(unseen):
-        gpus = or_none(facts.gpus) or ()
-        refused = any(problem.what in ("cuInit", "NVML") for problem in facts.problems)
-        if any(not gpu.hidden for gpu in gpus) and not refused:
-            text = "this machine has a working GPU, but the program sees none: it sets CUDA_VISIBLE_DEVICES itself, or was started with it"
-            found = strengthened(found, "gpu_hidden_by_env", unseen, 4, text)
-            del found["driver_not_loaded"]
-    elif not_passed is not None and (driver is None or driver.version is None) and _is_container_without_driver(case):
-        found["container_gpu_not_passed"] = replace(not_passed, weight=max(not_passed.weight, _SURE))
-    return found
+    is_refused = any(problem.what in ("cuInit", "NVML") for problem in facts.problems)
+    if is_refused or all(gpu.hidden for gpu in or_none(facts.gpus) or ()):
+        return found
+    text = "this machine has a working GPU, but the program sees none: it sets CUDA_VISIBLE_DEVICES itself, or was started with it"
+    left = {name: suspect for name, suspect in found.items() if suspect is not unseen}
+    return strengthened(left, "gpu_hidden_by_env", unseen, 4, text)
+
+
+def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
+    """A container without libcuda, according to the facts, was not given the GPU: nothing else explains what its program does not find."""
+    not_passed, driver = found.get("container_gpu_not_passed"), or_none(case.facts.driver) if case.facts is not None else None
+    if not_passed is None or (driver is not None and driver.version is not None) or not _is_container_without_driver(case):
+        return found
+    return found | {"container_gpu_not_passed": replace(not_passed, weight=max(not_passed.weight, _SURE))}
 
 
 def _is_container_without_driver(case: Case) -> bool:
     """True for a container that has no libcuda, according to the facts."""
     loader = or_none(case.facts.loader) if case.facts is not None else None
-    names = (path.rpartition("/")[2] for path in loader.ldconfig) if loader is not None else ("libcuda.so.1",)
-    return "docker" in case.features and not any(name.startswith("libcuda.so") for name in names)
+    if loader is None or "docker" not in case.features:
+        return False
+    return not any(path.rpartition("/")[2].startswith("libcuda.so") for path in loader.ldconfig)
 
 
 def _finds_no_device(unseen: Suspect) -> bool:

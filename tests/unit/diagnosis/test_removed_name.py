@@ -62,7 +62,7 @@ def test_a_name_that_python_removed_asks_for_an_older_one(error: str, older: str
         "AttributeError: module 'scipy.misc' has no attribute 'face'",
     ],
 )
-def test_a_name_that_was_never_there_or_is_another_classs_gets_no_older_release(error: str) -> None:
+def test_a_name_that_was_never_there_or_is_another_class_gets_no_older_release(error: str) -> None:
     assert not any(release in step for step in steps(f"{frame('pyspark/sql/dataframe.py')}{error}\n") for release in ("<", "3.9"))
 
 
