@@ -41,7 +41,8 @@ _COMPOSED = r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|tr
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
 """Symptoms of TensorFlow's notice that it finds no CUDA runtime."""
-_GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
+NO_CARD = "this machine has no NVIDIA GPU"
+GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
 """With any of these features a GPU is present, or should be."""
 
 
@@ -236,7 +237,7 @@ _IMPLIED = (
     (frozenset({"ipython-cell", "hosted-notebook"}), "notebook"),
     (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
     (frozenset({"docker", "composed", "hosted-notebook", "wsl", "windows"}), "guest"),
-    (_GPU_THERE, "gpu-wanted"),
+    (GPU_THERE, "gpu-wanted"),
 )
 """Features, of which each implies the one beside them, in this order."""
 
@@ -276,10 +277,17 @@ def _of_facts(facts: Facts) -> Iterable[str]:
         yield "driver-idle" if is_idle(facts) else "driver-seen"
     elif facts.driver is None and not gpus:
         yield "no-driver"
+    if has_no_card(facts):
+        yield "no-card"
     if gpus:
         yield from ("gpu-named", "gpu-seen")
         if all(gpu.hidden for gpu in gpus):
             yield "visible-devices-set"
+
+
+def has_no_card(facts: Facts) -> bool:
+    """True if the machine certainly has no NVIDIA GPU; a hosted notebook could have one, and in WSL it is not on the PCI bus."""
+    return facts.gpus == () and (facts.driver is None or is_idle(facts)) and facts.container not in ("colab", "kaggle", "wsl")
 
 
 def is_idle(facts: Facts) -> bool:
@@ -331,5 +339,5 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     # TensorFlow continues without a GPU: its notice suffices if the facts show none, or nothing else in the log needs one.
     is_noted = not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
     asks = {match.symptom.id for match in matches if match.symptom.role in ("proves", "suggests") and match.symptom.id not in _CUDART_ALONE}
-    no_driver |= is_noted and ("no-driver" in features or (missing == {"cudart"} and not asks and not features & _GPU_THERE))
+    no_driver |= is_noted and ("no-driver" in features or (missing == {"cudart"} and not asks and not features & GPU_THERE))
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names

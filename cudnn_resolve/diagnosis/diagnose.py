@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import context_of, contradictions, features_of, speaking
+from cudnn_resolve.diagnosis.context import GPU_THERE, NO_CARD, context_of, contradictions, features_of, speaking
 from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.library_path import missing
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
-from cudnn_resolve.diagnosis.remedy import WEAK, Remedies, is_answered
+from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
@@ -37,6 +37,15 @@ _IGNORED = "noise-exception-ignored"
 _AT_THE_END = 3
 """A line that only mentions an error ends the run if at most this many lines follow it."""
 _GUESSED = 0.3
+_OF_CARD = WANT_CARD | {
+    "cuda_runtime_missing",
+    "cudnn_missing",
+    "cudnn_major_mismatch",
+    "lib_not_on_path",
+    "driver_too_old",
+    "driver_wedged",
+}
+"""Causes that say why a GPU is not used, which is as it should be where there is none."""
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
@@ -58,7 +67,12 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
         facts=facts,
         wishes=wishes,
     )
-    ranked = _ranked(case, reader)
+    died = _died(reader, case) if reader is not None else None
+    has_failed = died is not None and reader is not None and _is_plain(died, reader)
+    ranked = _ranked(case, reader, died, has_failed=has_failed)
+    if "no-card" in case.features and not case.features & GPU_THERE:
+        ranked = _without_card(ranked, has_failed=has_failed)
+        machine = [replace(each, severity="info") if each.cause in WANT_CARD and not has_failed else each for each in machine]
     log, unknown = _of_log(reader, ranked, case) if reader is not None else ([], None)
     against = contradictions(case)
     behind = {suspect.cause: suspect.matches for suspect in ranked}
@@ -113,10 +127,8 @@ def diagnose_installed(facts: Facts, book: Book, *, pairs_only: bool = False) ->
         yield from (finding for finding in check(machine) if finding.severity != "info")
 
 
-def _ranked(case: Case, reader: Reader | None) -> list[Suspect]:
+def _ranked(case: Case, reader: Reader | None, died: Match | None, *, has_failed: bool) -> list[Suspect]:
     causes = case.book.causes()
-    died = _died(reader, case) if reader is not None else None
-    has_failed = died is not None and reader is not None and _is_plain(died, reader)
     found = derive(suspects(case.matches, case.features, died, has_failed=has_failed), case)
     nameless = sorted(found.keys() - causes.keys())
     if nameless:  # from an unchecked overlay
@@ -132,6 +144,18 @@ def _unless_failed(suspect: Suspect, *, has_failed: bool) -> Suspect:
     """Reduce a suspect to a note if only generic wording supports it and nothing has failed."""
     is_general = suspect.summary is None and bool(suspect.matches) and all(match.symptom.last for match in suspect.matches)
     return replace(suspect, severity="info") if is_general and not has_failed else suspect
+
+
+def _without_card(ranked: list[Suspect], *, has_failed: bool) -> list[Suspect]:
+    """What a log means on a machine without an NVIDIA GPU: a program that goes on without one has nothing wrong."""
+    first = next((suspect for suspect in ranked if suspect.cause in _OF_CARD), None)
+    if first is None:
+        return ranked
+    if has_failed:
+        absent = replace(first, summary=f"{NO_CARD}: a program that needs one cannot run here")
+        return [absent if suspect is first and suspect.cause in WANT_CARD else suspect for suspect in ranked]
+    known = replace(first, cause="harmless", summary=f"{NO_CARD}, and the program goes on without one", severity="info")
+    return [known, *(suspect for suspect in ranked if suspect.cause not in _OF_CARD)]
 
 
 def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list[Finding], Unknown | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cudnn_resolve.diagnosis.context import NO_CARD, has_no_card
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
 from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.facts.driver_output import is_compat
@@ -44,6 +45,7 @@ def _no_driver(machine: Inspection) -> Iterator[Finding]:
     if not machine.driver_absent or not builds:
         return
     cause, place = _PLACES.get(str(machine.facts.container), _MACHINE)
+    place = NO_CARD if has_no_card(machine.facts) else place
     are, they = ("is", "it runs") if len(builds) == 1 else ("are", "they run")
     summary = f"{', '.join(framework.label for framework in builds)} {are} built for CUDA, and {place}: {they} on the CPU or not at all"
     evidence = (fact("frameworks", framework.label) for framework in builds)

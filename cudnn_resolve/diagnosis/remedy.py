@@ -9,6 +9,7 @@ from string import Formatter
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.context import GPU_THERE
 from cudnn_resolve.diagnosis.install_command import BY_UV, by_uv
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_of_driver,
@@ -61,6 +62,8 @@ _OF_SYSTEM = (
     r"(?i)\bsudo |\b(?:reboot|restart|replace a rented)\b|\b(?:install|update|upgrade)\b.{0,40}\bdriver\b|\bdriver\b.{0,20}\bupdated\b"
 )
 """Steps that change the system, or interrupt everything that runs on it."""
+WANT_CARD = frozenset({"driver_not_loaded", "container_gpu_not_passed", "gpu_hidden_by_env", "cpu_only_build"})
+"""Causes for which a machine without an NVIDIA GPU has other remedies."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 
@@ -170,10 +173,12 @@ class Remedies:
         features = self.case.features | self.fields.features(matches, values)
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
+        has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
         is_open = is_offered = is_mended = False
         for row in self.book.helps():
             if (
                 finding.cause not in (row.cause, *row.also)
+                or (has_no_card and "no-card" not in row.needs)
                 or any(feature not in features for feature in row.needs)
                 or any(feature in features for feature in row.unless)
             ):

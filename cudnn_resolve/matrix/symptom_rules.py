@@ -25,6 +25,7 @@ DERIVED = frozenset(
             "composed",
             "windows",
             "no-driver",
+            "no-card",
             "driver-seen",
             "driver-idle",
             "hosted-notebook",

@@ -313,6 +313,12 @@ class DriverSources:
         return tuple(found)
 
     @cached_property
+    def has_no_card(self) -> bool:
+        """True if the PCI bus is readable and has no NVIDIA GPU, and none can be elsewhere, as in WSL and on boards with a device tree."""
+        is_readable = bool(self.host.list_dir("/sys/bus/pci/devices"))
+        return is_readable and not self.cards and not self.in_wsl and self.board is None
+
+    @cached_property
     def proc_gpus(self) -> tuple[dict[str, str], ...]:
         """The kernel module's description of each of its GPUs."""
         root = "/proc/driver/nvidia/gpus"

@@ -46,7 +46,9 @@ def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tu
     if driver is None:
         if probe.cards:
             return UNKNOWN, f"/sys/bus/pci: {', '.join(probe.cards)}", ()
-        return (), "no driver, and no NVIDIA card on the PCI bus", ()
+        if probe.has_no_card:
+            return (), "no driver, and no NVIDIA card on the PCI bus", ()
+        return UNKNOWN, "no driver, and no PCI bus on which a card would show", ()
     gpus: GpuAnswer = None
     names: list[str] = []
     for name, step in GPU_STEPS:
@@ -60,6 +62,8 @@ def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tu
             names.append(name)
         gpus = merged
     if gpus is None:
+        if not probe.kernel_signs and probe.has_no_card:
+            return (), "no kernel module, and no NVIDIA card on the PCI bus", _smi_failure(probe)
         return UNKNOWN, "no source answered", _smi_failure(probe)
     marked, problems = _marked(probe, gpus)
     return marked, ", ".join(names), (*problems, *_instances(probe), *_smi_failure(probe))

@@ -318,3 +318,30 @@ def test_a_driver_that_is_too_old_goes_before_what_looks_like_a_lack_of_memory(d
 def test_a_fault_of_the_machine_takes_nothing_that_the_log_says_itself(log: str, machine: str, cause: str) -> None:
     facts = next(case.facts for case in of_machines() if case.facts is not None and case.facts.parent.name == machine)
     assert judged_there(Case("", cause, log, facts)).findings[0].cause == cause
+
+
+NO_CARD: Tree = {"driver": None, "gpus": [], "packages": {"pip": {"torch": "2.4.1"}}}
+_GOES_ON = (
+    "/v/lib/python3.10/site-packages/torch/cuda/__init__.py:52: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\n",
+    "E tensorflow/stream_executor/cuda/cuda_driver.cc:314] failed call to cuInit: UNKNOWN ERROR (303)\n",
+    "[E:onnxruntime:Default, x.cc:1548] libcublasLt.so.11: cannot open shared object file: No such file or directory\n",
+)
+
+
+@pytest.mark.parametrize("container", [None, "docker"])
+@pytest.mark.parametrize("log", _GOES_ON)
+def test_a_program_that_goes_on_without_a_gpu_is_right_where_there_is_none(log: str, container: str | None) -> None:
+    found = diagnose(
+        Reader(book().symptoms()).read([log.encode()]), from_mapping(HOST | NO_CARD | {"container": {"kind": container}}), book()
+    )
+    assert {one.severity for one in found.findings} == {"info"}
+    assert "no NVIDIA GPU" in found.findings[0].summary
+
+
+def test_a_program_that_ends_for_want_of_a_gpu_is_not_sent_for_a_driver() -> None:
+    log = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nRuntimeError: Found no NVIDIA driver on your system.\n'
+    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(HOST | NO_CARD), book()).findings
+    assert (first.cause, first.severity) == ("driver_not_loaded", "error")
+    assert "no NVIDIA GPU" in first.summary
+    assert [one.command for one in first.remedy] == [None]
+    assert "CPU" in first.remedy[0].text

@@ -34,6 +34,7 @@ CARD = {
     "/sys/bus/pci/devices/0000:00:05.0/vendor": "0x1af4\n",
     "/sys/bus/pci/devices/0000:00:05.0/class": "0x020000\n",
 }
+NO_CARD = {path: text for path, text in CARD.items() if ":05.0" in path}
 
 
 def loaded(name: str, **told: Any) -> dict[str, Any]:
@@ -91,10 +92,25 @@ def test_the_order_is_the_documented_one() -> None:
     assert [name for name, _ in GPU_STEPS] == ["NVML", "libcuda", "nvidia-smi", "/proc/driver/nvidia/gpus"]
 
 
-def test_nothing_anywhere_is_certainly_no_driver() -> None:
-    machine = Machine()
+def test_no_driver_and_no_card_on_the_bus_is_certainly_no_gpu() -> None:
+    machine = Machine(NO_CARD)
 
     assert (machine.driver, machine.gpus, machine.problems) == (None, (), ())
+
+
+@pytest.mark.parametrize("files", [{}, {**NO_CARD, "/dev/dxg": ""}, {**NO_CARD, "/proc/device-tree/model": "NVIDIA Jetson AGX Orin"}])
+def test_a_gpu_that_is_not_on_the_bus_is_not_ruled_out(files: dict[str, str]) -> None:
+    machine = Machine(files)
+
+    assert machine.driver is None
+    assert machine.gpus is UNKNOWN
+
+
+def test_driver_libraries_without_a_card_on_the_bus_are_no_gpu() -> None:
+    machine = Machine(NO_CARD, libcuda=loaded("libcuda.so", error=[999, "CUDA_ERROR_UNKNOWN"]))
+
+    assert machine.driver is not None
+    assert machine.gpus == ()
 
 
 def test_a_card_without_a_driver_is_a_problem_and_its_gpu_unknown() -> None:
