@@ -95,7 +95,7 @@ def _old_and_its_like() -> list[Given]:
 
 def _driver_and_its_like() -> list[Given]:
     torch = {"packages": {"pip": {"torch": "2.4.1"}}}
-    none: Tree = {"driver": None, "gpus": [], "loader": {"ld_library_path": [], "ldconfig": []}}
+    none: Tree = {"driver": None, "gpus": None, "loader": {"ld_library_path": [], "ldconfig": []}}
     old = {"driver": {"version": "450.80.02", "cuda": "11.0", "kernel_module": "450.80.02"}}
     hidden = {"gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0", "hidden": True}]}
     out = []
@@ -129,7 +129,7 @@ def _driver_and_its_like() -> list[Given]:
         "Attempting to fetch value instead of handling error Not found: no CUDA devices found\n"
     )
     module = {"what": "NVIDIA kernel module", "why": "is not loaded and there is no device, although the driver's libraries exist"}
-    idle: Tree = torch | {"gpus": [], "driver": {"version": "550.54.15", "cuda": "12.4"}, "problems": [module]}
+    idle: Tree = torch | {"gpus": None, "driver": {"version": "550.54.15", "cuda": "12.4"}, "problems": [module]}
     out += [
         Given("driver_not_loaded", not_loaded, idle),
         Given("no_gpu_runtime", not_loaded, idle | {"container": {"kind": "colab"}}),
