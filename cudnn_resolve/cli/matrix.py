@@ -37,10 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answer; exit code 1 if `check` finds a fault."""
     output = output_of(args)
-    sample = str(args.sample)
-    if not (sample.isascii() and sample.isdigit() and len(sample) < 5):
-        raise UsageError(f"--sample {sample!r} is not a number of rows", code="option-sample", hint="such as --sample 40")
-    args.sample = int(sample)
     request = request_of(MatrixRequest, args)
     if request.action != "show" and request.name is not None:
         hint = f"matrix show {shlex.quote(request.name)}"
