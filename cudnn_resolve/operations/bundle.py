@@ -369,9 +369,6 @@ def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
     return BundleResult(path=path, files=files, notes=tuple(notes))
 
 
-# ---- `apply` from a bundle
-
-
 # ---- what `apply` does with one
 
 

@@ -15,7 +15,7 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host.files import folder_of, read_bounded
 from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.machine_facts import facts_meanwhile
-from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest
+from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest, option_words
 from cudnn_resolve.operations.question import Question, gather_book, gather_question
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import Plan, Warning
@@ -88,8 +88,7 @@ def command_of(plan: Plan, request: PlanRequest, resolved_request: Request | Non
     if resolved_request is not None:
         words = command(replace(resolved_request, verb="plan")).partition(" plan")[2]
     else:
-        options = ("--python", request.python), ("--facts", request.facts), ("--env", request.env), ("--kernel", request.kernel)
-        given = [(option, value) for option, value in options if value]
+        given = option_words(request, ("python", "facts", "env", "kernel"))
         words = " " + shlex.join((request.lock or "", *(word for pair in given for word in pair)))
     return f"cudnn-resolve plan{words} --format sh -o setup.sh" if request.is_elsewhere else f"cudnn-resolve apply{words}"
 
