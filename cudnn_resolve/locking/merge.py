@@ -262,14 +262,11 @@ def _reasons(pin: PipPin, resolution: Resolution) -> Iterator[str]:
     for reason in pin.reasons:
         if framework is not None and reason.parent_key == framework:
             continue  # says only that the wheel of a build is the wheel of that build
-        if not reason.obeyed or _is_declared(reason):
-            continue  # overridden pins are listed with the overrides
+        if not reason.obeyed or not reason.binding:
+            continue  # overridden pins are listed with the overrides, and others are of an extra that is not installed
+        if reason.declared is not None or reason.because.endswith(f" requires {reason.text}"):
+            continue  # a package declares exactly this
         yield _reason_text(reason)
-
-
-def _is_declared(reason: Reason) -> bool:
-    """True if a package declares exactly this, or in an extra that is not installed."""
-    return reason.because.endswith(f" requires {reason.text}") or not reason.binding or reason.declared is not None
 
 
 def _reason_text(reason: Reason) -> str:

@@ -124,7 +124,9 @@ def _stages(text: str, context: ReadContext) -> tuple[list[_Stage], dict[str, in
     left = LONGEST_TEXT
     stages: list[_Stage] = []
     names: dict[str, int] = {}
-    variables = dict(_buildkit_variables(context.arch))
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(context.arch, context.arch)
+    buildkit = {"PLATFORM": f"linux/{arch}", "OS": "linux", "ARCH": arch}
+    variables = {f"{prefix}{name}": value for prefix in ("TARGET", "BUILD") for name, value in buildkit.items()}
     for step in _steps(text):
         if step.name == "WRITE" and stages:
             stages[-1].steps.append(step)
@@ -146,12 +148,6 @@ def _stages(text: str, context: ReadContext) -> tuple[list[_Stage], dict[str, in
         elif stages:
             stages[-1].steps.append(_Step(step.line, step.name, rest))
     return stages or [_Stage("", [])], names
-
-
-def _buildkit_variables(arch: str) -> Iterator[tuple[str, str]]:
-    name = {"x86_64": "amd64", "aarch64": "arm64"}.get(arch, arch)
-    for prefix in ("TARGET", "BUILD"):
-        yield from ((f"{prefix}PLATFORM", f"linux/{name}"), (f"{prefix}OS", "linux"), (f"{prefix}ARCH", name))
 
 
 def _assign(text: str, variables: dict[str, str], *, keep: bool) -> None:

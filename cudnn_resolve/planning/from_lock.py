@@ -55,7 +55,10 @@ def plan_of_lock(
         for difference in machine_differences(lock, facts, book, installed=False)
     )
     wanted = [_wanted(chosen, folder) for chosen in selection.chosen]
-    pip = pip_actions(wanted, machine.pip, book, gpu=_gpu_builds(wanted, stack, book), reinstall=reinstall)
+    built = {framework.name: framework.cuda_built is not None for framework in stack.frameworks} if stack is not None else {}
+    frameworks = (package.name for package in wanted if book.framework_of(package.name) is not None)
+    gpu = {name: built.get(name, True) for name in frameworks}  # locks by other tools do not record it
+    pip = pip_actions(wanted, machine.pip, book, gpu=gpu, reinstall=reinstall)
     unmet = unmet_pins(machine, book, pip, machine.requires)
     draft = Plan(
         targets=targets_for(lock, machine) or (f"the lock by {lock.file.created_by}",),
@@ -86,12 +89,6 @@ def _wanted(chosen: Chosen, folder: str) -> PipAction:
         because=because_of(package) or (_BECAUSE,),
         file=_file(file, folder, package.index),
     )
-
-
-def _gpu_builds(wanted: list[PipAction], stack: LockedStack | None, book: Book) -> dict[str, bool]:
-    """Whether each framework's build is for GPUs; assumed of locks by other tools, which do not record it."""
-    built = {framework.name: framework.cuda_built is not None for framework in stack.frameworks} if stack is not None else {}
-    return {package.name: built.get(package.name, True) for package in wanted if book.framework_of(package.name) is not None}
 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
