@@ -23,7 +23,7 @@ from cudnn_resolve.locking.merge import Answer, incomplete_files, merge, with_fi
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.pep751 import require_pylock
 from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-from cudnn_resolve.locking.select import applies, machine_differences
+from cudnn_resolve.locking.select import installed_packages, machine_differences
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
@@ -355,8 +355,8 @@ def _for_lock(question: Question, old: Lock | None, upgraded: frozenset[str]) ->
     if machine.python is not None:  # a lock is for every patch release of its Python
         machine = replace(machine, python_full=f"{machine.python[0]}.{machine.python[1]}")
     if old is not None:
-        pinned = (package for package in old.packages if package.version is not None and package.name not in upgraded)
-        preferences = {package.name: str(package.version) for package in pinned if applies(package.marker, old, machine)}
+        pinned = (package for name, package in installed_packages(old, machine).items() if name not in upgraded)
+        preferences = {package.name: str(package.version) for package in pinned if package.version is not None}
         request = replace(request, preferences=preferences)
     return replace(question, machine=machine, request=request)
 

@@ -20,7 +20,7 @@ from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Environment, Lock
 from cudnn_resolve.locking.proof import add_record
-from cudnn_resolve.locking.select import applies
+from cudnn_resolve.locking.select import installed_packages
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
@@ -168,8 +168,8 @@ def pinned_by_lock(expected: ExpectedLock, facts: Facts) -> PinnedEnvironment:
     book = open_book(())
     lock, machine = expected.lock, machine_of(facts, book)
     stack = lock.stack(machine.platform) or (lock.stacks[0] if len(lock.stacks) == 1 else None)
-    versions = ((package.name, package.version) for package in lock.packages if applies(package.marker, lock, machine))
-    packages: dict[str, str] = {name: str(version) for name, version in versions if version is not None}
+    installed = installed_packages(lock, machine)
+    packages = {name: str(package.version) for name, package in installed.items() if package.version is not None}
     return PinnedEnvironment(
         packages=packages,
         cudnn=stack.cudnn if stack else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
@@ -138,11 +138,7 @@ def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
         cudnn_soname=stack.cudnn_soname,
         frameworks=tuple(
             StackFramework(
-                name=framework.name,
-                version=framework.version,
-                variant=framework.variant,
-                cuda_built=framework.cuda_built,
-                cudnn_built=framework.cudnn_built,
+                **asdict(framework),
                 cudnn=bundled.get(framework.name, in_folder.get(book.framework_of(framework.name) or framework.name, stack.cudnn)),
                 libraries="bundled" if framework.name in bundled else channel,
             )
