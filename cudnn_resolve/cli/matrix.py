@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
     add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
     add_output_options(parser)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # only for the help, see `Parser`
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def run(args: argparse.Namespace) -> int:
