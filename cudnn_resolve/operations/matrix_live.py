@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -30,7 +29,7 @@ from cudnn_resolve.matrix.wheel_content import WheelEvidence
 from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.requirement.source import File, Offer
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
 
 LARGEST_WHEEL_BYTES = 48 << 20
 """Larger wheels are not read again."""
@@ -190,11 +189,8 @@ def _compare_requirements(row: Iterable[str], metadata: Iterable[str]) -> Iterat
 
 def _without_extras(lines: Iterable[str]) -> list[Requirement]:
     """The valid requirements that do not belong to an extra."""
-    requirements = []
-    for line in lines:
-        with suppress(InvalidRequirement):
-            requirements.append(Requirement(line))
-    return [requirement for requirement in requirements if "extra" not in str(requirement.marker or "")]
+    requirements = (parse_requirement(line) for line in lines)
+    return [one for one in requirements if one is not None and "extra" not in str(one.marker or "")]
 
 
 def _without_marker(requirement: Requirement) -> str:

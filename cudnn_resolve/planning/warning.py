@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.matrix.advisory import advisories_of
+from cudnn_resolve.matrix.digest import traps_for
 from cudnn_resolve.matrix.evidence import evidence_of, holds_evidence
 from cudnn_resolve.planning.library_warning import library_warnings
 from cudnn_resolve.planning.machine_warning import apt_warnings, machine_warnings
@@ -140,11 +140,8 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
 
 
 def _traps(book: Book, build: Build) -> Iterator[Warning]:
-    version = Version(build.version)
-    for trap in book.traps(build.framework):
-        if build.cuda is None and trap.kind in _TRAPS_OF_GPU_BUILDS:
-            continue
-        if trap.action == "warn" and SpecifierSet(trap.versions).contains(version, prereleases=True):
+    for trap in traps_for(book, build.framework, build.version):
+        if trap.action == "warn" and not (build.cuda is None and trap.kind in _TRAPS_OF_GPU_BUILDS):
             remedy = f"; {trap.remedy}" if trap.remedy else ""
             yield Warning(code=f"trap-{trap.id}", message=f"{build.package} {build.version}: {trap.summary}{remedy}")
 
