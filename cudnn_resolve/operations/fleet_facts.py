@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from cudnn_resolve.errors import ContradictionError, CudnnResolveError, InputError
+from cudnn_resolve.errors import ContradictionError, CudnnResolveError
 from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, parse_object
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.model import HostReport
@@ -27,10 +27,8 @@ _KEY = re.compile(rb'\s*[{,]\s*"([^"\\]{0,100})"\s*:\s*')
 _END = re.compile(rb"\s*\{?\s*\}\s*")
 _LABEL = re.compile(rb"[ \t]*([A-Za-z0-9][A-Za-z0-9._-]{0,99}):(?: |(?=\r?\n)|$)")
 """Prefix of each line in the output of `srun --label`, pdsh and clush, which names the host."""
-_HASHED_BYTES = 1024
-"""Longer texts are cached by their hash."""
 _CACHE_BYTES = 16 << 20
-"""Limit on cached texts: values that differ on every host would fill the memory."""
+"""Limit on the texts of cached values: those that differ on every host would fill the memory."""
 _MAX_NODES = 20_000
 _KEYS = frozenset(FactsFile.__struct_fields__)
 
@@ -88,9 +86,9 @@ class _Reader:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._entries: dict[tuple[str, bytes], Any] = {}
-        self._entry_bytes = 0
-        self._split = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._values: dict[tuple[str, bytes], Any] = {}
+        self._bytes = 0
+        self._decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def reports(self, path: str) -> Iterator[HostReport]:
         """The host of a file, or several in a Kubernetes node list or in labelled output."""
@@ -131,60 +129,53 @@ class _Reader:
     def _decode(self, raw: bytes) -> Facts | None:
         """Facts of a file that `detect` wrote, from cached entries; None for another or a malformed file."""
         try:
-            slices = self._slices(raw)
-            if slices is None or not slices.keys() <= _KEYS:
+            entries = self._split(raw)
+            if not entries.keys() <= _KEYS:
                 return None
-            values = {name: self._entry(name, raw[place]) for name, place in slices.items()}
+            values = {name: self._value(name, _UUID.sub(rb"\1null", text) if name == "gpus" else text) for name, text in entries.items()}
         except (CudnnResolveError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
         values.pop("schema", None)
         return Facts(**values)
 
-    def _slices(self, raw: bytes) -> dict[str, slice] | None:
-        """Position of each entry's value in an object; None if a key is repeated, since the decoder drops one of them."""
-        slices, place = {}, 0
-        for name, value in self._split.decode(raw).items():
+    def _split(self, raw: bytes) -> dict[str, bytes]:
+        """The values of an object as they are written; ValueError if a key is repeated, since the decoder drops one of them."""
+        values, place = {}, 0
+        for name, value in self._decoder.decode(raw).items():
             text, key = bytes(value), _KEY.match(raw, place)
             if key is None or key[1] != name.encode() or not raw.startswith(text, key.end()):
-                return None
+                raise ValueError(f"{name} is repeated")
             place = key.end() + len(text)
-            slices[name] = slice(key.end(), place)
-        return slices if _END.fullmatch(raw, place) else None
+            values[name] = text
+        if not _END.fullmatch(raw, place):
+            raise ValueError("a key is repeated")
+        return values
 
-    def _entry(self, name: str, text: bytes) -> Any:
-        """Decode an entry of a facts file, or take it from the cache."""
-        text = _UUID.sub(rb"\1null", text) if name == "gpus" else text
-        key = name, text if len(text) < _HASHED_BYTES else sha256(text).digest()
-        if key not in self._entries:
-            value = self._packages(text) if name == "packages" else getattr(_decode_alone(name, text), name, None)
-            self._entry_bytes += 0 if name == "packages" else len(text)
-            if self._entry_bytes > _CACHE_BYTES:
-                self._entries.clear()
-                self._entry_bytes = len(text)
-            self._entries[key] = value
-        return self._entries[key]
-
-    def _packages(self, text: bytes) -> Packages:
-        """Decode the lists of packages, each of which may be cached from another host."""
-        slices = self._slices(text)
-        if slices is None:
-            raise InputError("a list of packages is repeated", code="facts-invalid")
-        lists = {}
-        for name, place in slices.items():
-            value = text[place]
-            key = f"packages.{name}", sha256(value).digest()
-            if key not in self._entries:
-                alone = _decode_alone("packages", b'{"%b":%b}' % (name.encode(), value))
-                self._entries[key] = getattr(alone.packages, name, None)
-                self._entry_bytes += len(value)
-            if name in Packages.__struct_fields__:
-                lists[name] = self._entries[key]
-        return Packages(**lists)
+    def _value(self, path: str, text: bytes) -> Any:
+        """Decode a value of a facts file, or take it from the cache; of the lists of packages each may come from another host."""
+        key = path, sha256(text).digest()
+        if key not in self._values:
+            if path == "packages":
+                lists = {name: part for name, part in self._split(text).items() if name in Packages.__struct_fields__}
+                value: Any = Packages(**{name: self._value(f"packages.{name}", part) for name, part in lists.items()})
+            else:
+                value = _decode_alone(path, text)
+            self._bytes += len(text)
+            if self._bytes > _CACHE_BYTES:
+                self._values.clear()
+                self._bytes = len(text)
+            self._values[key] = value
+        return self._values[key]
 
 
-def _decode_alone(name: str, text: bytes) -> Facts:
-    """Facts of a file with this entry only."""
-    return from_mapping(parse_object(f'{{"{name}":{text.decode()}}}', name), name)
+def _decode_alone(path: str, text: bytes) -> Any:
+    """The value at a path such as `packages.pip` of a facts file that holds nothing else."""
+    names = path.split(".")
+    start = "".join(f'{{"{name}":' for name in names)
+    value: Any = from_mapping(parse_object(f"{start}{text.decode()}{'}' * len(names)}", path), path)
+    for name in names:
+        value = getattr(value, name, None)
+    return value
 
 
 def _labelled_outputs(raw: bytes) -> dict[str, bytes]:
