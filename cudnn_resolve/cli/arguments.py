@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import ContradictionError, UsageError
 from cudnn_resolve.operations.keywords import make
-from cudnn_resolve.operations.options import Options, declared
+from cudnn_resolve.operations.options import Declared, Options, declared
 
 _TARGETS = ("framework", "requirement", "constraint", "group", "cuda", "cudnn")
 _STATED = ("machine", "driver", "gpu", "python_version", "platform", "glibc", "os")
@@ -75,7 +75,18 @@ def lock_among(args: argparse.Namespace) -> argparse.Namespace:
 
 def request_of(kind: type[R], args: argparse.Namespace) -> R:
     """The request of a command line."""
-    return make(kind, {name: value for name, value in vars(args).items() if name in kind.__struct_fields__})
+    options = declared(kind)
+    words = {name: value for name, value in vars(args).items() if name in options}
+    return make(kind, {name: _number(options[name], word) if options[name].is_number else word for name, word in words.items()})
+
+
+def _number(option: Declared, given: str | int | None) -> int | None:
+    """The value of an option that takes a small number; a default is one already."""
+    if not isinstance(given, str):
+        return given
+    if not (given.isascii() and given.isdigit() and len(given) < 5):
+        raise UsageError(f"--{option.key} {given!r} is not a number", code=f"option-{option.key}", hint=option.help)
+    return int(given)
 
 
 def add_options(place: argparse._ActionsContainer, kind: type[Struct], *names: str, hidden: Collection[str] = ()) -> None:

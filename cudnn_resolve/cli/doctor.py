@@ -53,25 +53,16 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.NO if diagnosis.is_error else ExitCode.OK
 
 
-def _diagnose_again(args: argparse.Namespace) -> Diagnosis:
-    """Findings on this machine as it is now."""
-    return api.doctor(replace(request_of(DoctorRequest, args), log=None, no_facts=False))
-
-
 def fix_all(diagnosis: Diagnosis, args: argparse.Namespace, output: Output) -> int:
     """Apply the remedies of errors, one after the other; exit code 0 if no error is left."""
     applied: set[str] = set()
-    if not diagnosis.is_error:
-        return ExitCode.OK
-    code = fix(diagnosis, args, output, applied)
-    while code == ExitCode.OK:
-        current = _diagnose_again(args)
-        if not current.is_error or not set(_apply_commands(current)) - applied:
-            return report_remaining(current, output)
-        code = fix(current, args, output, applied)
-    if applied:
-        report_remaining(_diagnose_again(args), output)
-    return code
+    code: int = ExitCode.OK
+    while code == ExitCode.OK and diagnosis.is_error and (not applied or set(_apply_commands(diagnosis)) - applied):
+        code = fix(diagnosis, args, output, applied)
+        if applied:  # judge the machine as it is now
+            diagnosis = api.doctor(replace(request_of(DoctorRequest, args), log=None, no_facts=False))
+    left = report_remaining(diagnosis, output) if applied else ExitCode.OK
+    return code or left
 
 
 def _apply_commands(diagnosis: Diagnosis) -> list[str]:

@@ -31,16 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("which", nargs="?", metavar="WHICH", help="show: a version (`2.15`, `>=2.4,<2.6`), a driver, or a GPU")
     add_options(parser, MatrixRequest, "matrix", "live", "sample", "index_url")
     add_output_options(parser)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter  # only for the help, see `Parser`
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer; exit code 1 if `check` finds a fault."""
     output = output_of(args)
-    sample = str(args.sample)
-    if not (sample.isascii() and sample.isdigit() and len(sample) < 5):
-        raise UsageError(f"--sample {sample!r} is not a number of rows", code="option-sample", hint="such as --sample 40")
-    args.sample = int(sample)
     request = request_of(MatrixRequest, args)
     if request.action != "show" and request.name is not None:
         hint = f"matrix show {shlex.quote(request.name)}"

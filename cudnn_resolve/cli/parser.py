@@ -21,8 +21,6 @@ _RARE = frozenset(
 _MANY = 20
 _FORMATTER = partial(argparse.HelpFormatter, max_help_position=32)
 """Puts an option and its help on one line if possible."""
-_CHECKER = partial(argparse.HelpFormatter, width=80)
-"""Formatter with which argparse checks added options. Its fixed width avoids importing `shutil` for that of the terminal, 2 ms."""
 
 
 class _Once(argparse.Action):
@@ -57,7 +55,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *, prog: str, description: str, whole: bool = False) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_CHECKER)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
         self.whole = whole
         self.register("action", None, _Once)
         self.register("action", "store", _Once)
@@ -67,8 +65,6 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """Usage, options by group, and how to see the rest."""
         shows_all = self.whole or len(self._actions) <= _MANY
-        if self.formatter_class is _CHECKER:
-            self.formatter_class = _FORMATTER
         formatter = self._get_formatter()
         patterns: dict[int | str | None, str] = {"*": "[{} ...]", "?": "[{}]"}
         positionals = " ".join(

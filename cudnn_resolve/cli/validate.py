@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
 from cudnn_resolve.cli.printing import Messages, emit, say, show
-from cudnn_resolve.errors import ExitCode, UsageError
+from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import ValidateRequest
 
 
@@ -23,13 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; exit code 1 if one failed."""
-    output, gpu = output_of(args), args.gpu
-    if gpu is not None and not (gpu.isascii() and gpu.isdigit() and len(gpu) < 5):
-        raise UsageError(
-            f"--gpu {gpu!r} is not the number of a GPU", code="option-gpu", hint="numbers start at 0: --gpu 0 is the first GPU"
-        )
-    args.gpu = None
-    request = replace(request_of(ValidateRequest, args), gpu=None if gpu is None else int(gpu), ranges=output.format == "html")
+    output = output_of(args)
+    request = replace(request_of(ValidateRequest, args), ranges=output.format == "html")
     result = api.validate(request, _Steps(output))
     if output.format == "junit":
         from cudnn_resolve.report.junit import render as render_junit

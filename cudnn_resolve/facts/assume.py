@@ -27,6 +27,15 @@ _GLIBC_OF = {  # C library of each release of a distribution; source: their pack
     "rhel7": "2.17", "rhel8": "2.28", "rhel9": "2.34", "rhel10": "2.39",
     "amzn2": "2.26", "amzn2023": "2.34",
 }  # fmt: skip
+SYSTEM_PYTHON = {
+    "ubuntu18.04": "3.6", "ubuntu20.04": "3.8", "ubuntu22.04": "3.10", "ubuntu24.04": "3.12",
+    "debian10": "3.7", "debian11": "3.9", "debian12": "3.11", "debian13": "3.13",
+}  # fmt: skip
+"""Version of the package python3 in each release of a distribution; source: their package archives."""
+CODENAMES = {
+    "debian10": "buster", "debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie",
+    "ubuntu20.04": "focal", "ubuntu22.04": "jammy", "ubuntu24.04": "noble",
+}  # fmt: skip
 _REBUILDS = ("centos", "rocky", "almalinux", "ol")
 """Rebuilds of RHEL, with the same release numbers."""
 _RELEASES = {  # existing ones, and room for the next

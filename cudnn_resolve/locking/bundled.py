@@ -12,7 +12,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.locking.file import file_url, hashes_of
 from cudnn_resolve.locking.model import name_of
 from cudnn_resolve.locking.pep751 import parse_pylock
-from cudnn_resolve.locking.select import applies, targets_for
+from cudnn_resolve.locking.select import targets_for
 from cudnn_resolve.requirement.source import File
 from cudnn_resolve.resolution.tag import TargetPython, best_file
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
     from cudnn_resolve.locking.model import Environment, Lock, LockedFile
     from cudnn_resolve.requirement.machine import Machine
-
-
-def installed_packages(lock: Lock, machine: Machine) -> dict[str, Package]:
-    """The entries that a machine installs, by name."""
-    return {package.name: package for package in lock.packages if applies(package.marker, lock, machine)}
 
 
 def fitting_wheels(installed: Iterable[Mapping[str, Package]], machines: Iterable[Machine]) -> dict[str, File]:

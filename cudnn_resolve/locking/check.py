@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from cudnn_resolve.errors import first_few
 from cudnn_resolve.locking.file import hashes_of
 from cudnn_resolve.locking.model import Difference, files_of, name_of, version_of
-from cudnn_resolve.locking.select import applies
+from cudnn_resolve.locking.select import installed_packages
 from cudnn_resolve.resolution.release import parse_requirement
 from cudnn_resolve.version import DriverVersion, same_version
 
@@ -113,7 +113,7 @@ def resolution_differences(lock: Lock, answers: Sequence[Answer], source: Source
 
 def _platform_differences(lock: Lock, answer: Answer, source: Source | None) -> Iterator[Difference]:
     machine = answer.resolution.machine
-    locked: dict[str, Package] = {entry.name: entry for entry in lock.packages if applies(entry.marker, lock, machine)}
+    locked = installed_packages(lock, machine)
     pins = {pin.name: pin for pin in answer.resolution.pip if pin.version is not None}
     unknown = {pin.name for pin in answer.resolution.pip if pin.version is None}
     for name in sorted({*locked, *pins} - unknown):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cudnn_resolve.errors import WorldError, first_few
 from cudnn_resolve.locking.file import HASHES, hashes_of, locked_file, relative_path
@@ -19,6 +19,7 @@ from cudnn_resolve.locking.model import CREATED_BY, TOOL, Lock, LockedRequest, T
 from cudnn_resolve.masking import redacted
 from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.key import FrameworkKey
+from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.resolution.tag import TargetPython, fit
 
 if TYPE_CHECKING:
@@ -158,10 +159,7 @@ def _names(names: Iterable[str]) -> str:
 def _version(pin: PipPin) -> str:
     """The normalized version, with the local part that file names may add (`+cu124`)."""
     text = pin.offer.version if pin.offer is not None else pin.version or ""
-    try:
-        return str(Version(text))
-    except InvalidVersion:
-        return text
+    return str(parse_version(text) or text)
 
 
 class _Merger:
@@ -262,14 +260,11 @@ def _reasons(pin: PipPin, resolution: Resolution) -> Iterator[str]:
     for reason in pin.reasons:
         if framework is not None and reason.parent_key == framework:
             continue  # says only that the wheel of a build is the wheel of that build
-        if not reason.obeyed or _is_declared(reason):
-            continue  # overridden pins are listed with the overrides
+        if not reason.obeyed or not reason.binding:
+            continue  # overridden pins are listed with the overrides, and others are of an extra that is not installed
+        if reason.declared is not None or reason.because.endswith(f" requires {reason.text}"):
+            continue  # a package declares exactly this
         yield _reason_text(reason)
-
-
-def _is_declared(reason: Reason) -> bool:
-    """True if a package declares exactly this, or in an extra that is not installed."""
-    return reason.because.endswith(f" requires {reason.text}") or not reason.binding or reason.declared is not None
 
 
 def _reason_text(reason: Reason) -> str:

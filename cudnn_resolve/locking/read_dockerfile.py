@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.assume import CODENAMES, SYSTEM_PYTHON
 from cudnn_resolve.locking.install_lines import SimulatedInstalls
 from cudnn_resolve.locking.package_list import ListedPackage, ReadContext
 from cudnn_resolve.locking.shell_lines import LONGEST_LINE, LONGEST_TEXT, note_settings, run_line
@@ -123,7 +124,9 @@ def _stages(text: str, context: ReadContext) -> tuple[list[_Stage], dict[str, in
     left = LONGEST_TEXT
     stages: list[_Stage] = []
     names: dict[str, int] = {}
-    variables = dict(_buildkit_variables(context.arch))
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(context.arch, context.arch)
+    buildkit = {"PLATFORM": f"linux/{arch}", "OS": "linux", "ARCH": arch}
+    variables = {f"{prefix}{name}": value for prefix in ("TARGET", "BUILD") for name, value in buildkit.items()}
     for step in _steps(text):
         if step.name == "WRITE" and stages:
             stages[-1].steps.append(step)
@@ -145,12 +148,6 @@ def _stages(text: str, context: ReadContext) -> tuple[list[_Stage], dict[str, in
         elif stages:
             stages[-1].steps.append(_Step(step.line, step.name, rest))
     return stages or [_Stage("", [])], names
-
-
-def _buildkit_variables(arch: str) -> Iterator[tuple[str, str]]:
-    name = {"x86_64": "amd64", "aarch64": "arm64"}.get(arch, arch)
-    for prefix in ("TARGET", "BUILD"):
-        yield from ((f"{prefix}PLATFORM", f"linux/{name}"), (f"{prefix}OS", "linux"), (f"{prefix}ARCH", name))
 
 
 def _assign(text: str, variables: dict[str, str], *, keep: bool) -> None:
@@ -248,15 +245,6 @@ def _run_step(step: _Step, installs: SimulatedInstalls) -> None:
 _CUDA_IMAGE = re.compile(r"(\d+\.\d+(?:\.\d+)?)-(?:cudnn(\d?)-)?(base|runtime|devel)-([a-z]+)([\d.]+)")
 _TORCH_IMAGE = re.compile(r"(\d+\.\d+(?:\.\d+)?)-cuda(\d+\.\d+)-cudnn(\d)-(?:runtime|devel)")
 _TENSORFLOW_IMAGE = re.compile(r"(\d+\.\d+\.\d+)(-gpu)?(?:-jupyter)?")
-_CODENAMES = {
-    "buster": "debian10", "bullseye": "debian11", "bookworm": "debian12", "trixie": "debian13",
-    "focal": "ubuntu20.04", "jammy": "ubuntu22.04", "noble": "ubuntu24.04",
-}  # fmt: skip
-_PYTHONS = {
-    "ubuntu18.04": "3.6", "ubuntu20.04": "3.8", "ubuntu22.04": "3.10", "ubuntu24.04": "3.12",
-    "debian10": "3.7", "debian11": "3.9", "debian12": "3.11", "debian13": "3.13",
-}  # fmt: skip
-"""Version of the package python3 in each distribution; source: their package archives."""
 _CUDNN_OF = {  # by CUDA and cuDNN major; source: NV_CUDNN_VERSION in the Dockerfiles of NVIDIA's CUDA images
     "10.0/7": "7.6.5.32", "10.1/7": "7.6.5.32", "10.2/7": "7.6.5.32", "10.1/8": "8.0.5.39", "11.0.3/8": "8.0.5.39",
     "11.1.1/8": "8.0.5.39", "11.2.0/8": "8.1.1.33", "11.2.1/8": "8.1.1.33", "11.2.2/8": "8.1.1.33", "11.3.0/8": "8.2.0.53",
@@ -299,15 +287,15 @@ def _start_cuda(found: re.Match[str], context: ReadContext) -> None:
     if major is not None:
         major = major or "9"
         cudnn = _CUDNN_OF.get(f"{cuda}/{major}", major)
-    context.update_base("apt", os=os, python=_PYTHONS.get(os), cuda=cuda if kind != "base" else None, cudnn=cudnn)
+    context.update_base("apt", os=os, python=SYSTEM_PYTHON.get(os), cuda=cuda if kind != "base" else None, cudnn=cudnn)
 
 
 def _start_distribution(name: str, tag: str, context: ReadContext) -> None:
     parts = tag.split("-")
-    os = next((_CODENAMES[part] for part in parts if part in _CODENAMES), None)
+    os = next((release for release, codename in CODENAMES.items() if codename in parts), None)
     if name == "python":
         version = parts[0] if re.fullmatch(r"3\.\d+(\.\d+)?", parts[0]) else None
         context.update_base("apt", os=os, python=version)
         return
     os = os or (f"{name}{parts[0]}" if re.fullmatch(r"\d+(\.\d+)?", parts[0]) else None)
-    context.update_base("apt", os=os, python=_PYTHONS.get(os or ""))
+    context.update_base("apt", os=os, python=SYSTEM_PYTHON.get(os or ""))

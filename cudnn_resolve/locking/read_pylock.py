@@ -48,13 +48,8 @@ def read(text: str, where: str = "pylock.toml") -> Lock:
     return Lock(
         file=parse_pylock({**raw, "packages": order}, where),
         tool=read_tool(tool, where) if tool is not None else None,
-        notes=(*_version_notes(raw["lock-version"], where), *cleaner.notes()),
+        notes=tuple(cleaner.notes(raw["lock-version"])),
     )
-
-
-def _version_notes(version: str, where: str) -> Iterator[str]:
-    if Version(version) > Version("1.0"):
-        yield f"{where} has lock version {version[:20]}; only the features of version 1.0 are read"
 
 
 class _Cleaner:
@@ -64,8 +59,10 @@ class _Cleaner:
         self._where = where
         self._with_credentials: list[str] = []
 
-    def notes(self) -> Iterator[str]:
-        """Remarks on the file."""
+    def notes(self, version: str) -> Iterator[str]:
+        """Remarks on the file, of that version of the format."""
+        if Version(version) > Version("1.0"):
+            yield f"{self._where} has lock version {version[:20]}; only the features of version 1.0 are read"
         if self._with_credentials:
             yield f"{self._where}: removed the credentials of {first_few(self._with_credentials, 1)}; a lock should not contain any"
 

@@ -88,6 +88,11 @@ def applies(marker: Marker | str | None, lock: Lock, machine: Machine) -> bool:
         return False
 
 
+def installed_packages(lock: Lock, machine: Machine) -> dict[str, Package]:
+    """The entries that a machine installs, by name."""
+    return {package.name: package for package in lock.packages if applies(package.marker, lock, machine)}
+
+
 def targets_for(lock: Lock, machine: Machine) -> tuple[str, ...]:
     """The requested targets whose markers hold on the machine; empty for a lock of another program."""
     targets = (target.partition(";") for target in lock.tool.request.targets) if lock.tool is not None else ()

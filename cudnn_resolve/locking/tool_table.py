@@ -71,7 +71,11 @@ def read_tool(raw: object, where: str) -> Tool:
     if len(set(head.platforms)) < len(head.platforms):
         raise InputError("the lock is not valid: a platform is listed twice", code="lock-invalid", context=f"{at}.platforms")
     for number, record in enumerate(head.validation):
-        _check_record(record, f"{at}.validation[{number}]")
+        place = f"{at}.validation[{number}]"
+        _convert(record, _Record, place)
+        if not _is_plain(record, 0):
+            message = "the lock is not valid: a record may contain only strings, numbers, booleans, lists and tables"
+            raise InputError(message, code="lock-invalid", context=place)
     request = _convert({**raw, "cuda": head.limits.cuda, "cudnn": head.limits.cudnn}, LockedRequest, at)
     return Tool(
         request=request if "said" in raw else replace(request, direct_targets=request.targets),
@@ -98,13 +102,6 @@ def _convert(value: object, kind: type[T], at: str, *, subtable: str = "", subta
         inner = subtable if top in subtable_fields else ""
         message = "".join(char if char.isprintable() else "?" for char in message)
         raise InputError(f"the lock is not valid: {message}", code="lock-invalid", context=f"{at}{inner}{path}") from None
-
-
-def _check_record(record: Mapping[str, Any], at: str) -> None:
-    _convert(record, _Record, at)
-    if not _is_plain(record, 0):
-        message = "the lock is not valid: a record may contain only strings, numbers, booleans, lists and tables"
-        raise InputError(message, code="lock-invalid", context=at)
 
 
 def _is_plain(value: object, depth: int) -> bool:

@@ -68,11 +68,11 @@ def bounds_for(framework: Framework, version: str) -> tuple[Bound, ...]:
     return tuple(bound for bound in own if SpecifierSet(bound.versions).contains(version, prereleases=True))
 
 
-def traps_for(book: Book, framework: Framework, version: str) -> tuple[Trap, ...]:
+def traps_for(book: Book, framework: str, version: str) -> tuple[Trap, ...]:
     """Return the traps of one version."""
     from packaging.specifiers import SpecifierSet
 
-    return tuple(trap for trap in book.traps(framework.name) if SpecifierSet(trap.versions).contains(version, prereleases=True))
+    return tuple(trap for trap in book.traps(framework) if SpecifierSet(trap.versions).contains(version, prereleases=True))
 
 
 def capabilities_text(targets: Iterable[CodeTarget], first: Capability | None = None) -> str:

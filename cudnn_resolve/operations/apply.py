@@ -97,9 +97,12 @@ def _apply_uncached(request: ApplyRequest, interaction: Interaction, cache: Appl
     from cudnn_resolve.execution.recover import repair  # while the interpreter answers
 
     environment = future.result()
-    not_writable = _writability_error(environment)
-    if not_writable is not None:
-        interaction.listener.note(f"warning: {not_writable.message}, so a plan for {environment.prefix} cannot be executed by this user")
+    is_writable = True
+    try:
+        require_writable(environment)
+    except WorldError as error:
+        is_writable = False
+        interaction.listener.note(f"warning: {error.message}, so a plan for {environment.prefix} cannot be executed by this user")
     if request.dry_run:
         return _dry_run(request, interaction, environment)
     with locked(environment, request, interaction) as work:
@@ -108,7 +111,7 @@ def _apply_uncached(request: ApplyRequest, interaction: Interaction, cache: Appl
             return ApplyResult(execution=repaired)
         if work.journals.marked() is None:  # the repair removed the mark
             _mark(work.journals, environment, request.words)
-        if repaired is not None or not_writable is not None:
+        if repaired is not None or not is_writable:
             cache.disable()  # the environment was changed, or a warning belongs to every result
         cache.check_environment(environment)
         plan, task = _plan(request, interaction)
@@ -154,15 +157,6 @@ def _damaged(plan: Plan, work: Work) -> tuple[tuple[str, ...], tuple[str, ...]]:
         elif damage.is_code:
             notes.append(f"{message}: `apply --reinstall-package {damage.package}` restores them")
     return tuple(reinstall), tuple(notes)
-
-
-def _writability_error(environment: Environment) -> WorldError | None:
-    """Why this user cannot change the environment; None if it can."""
-    try:
-        require_writable(environment)
-    except WorldError as error:
-        return error
-    return None
 
 
 def _dry_run(request: ApplyRequest, interaction: Interaction, environment: Environment) -> ApplyResult:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os.path
 from contextlib import suppress
-from types import MappingProxyType
-from typing import Any
 
 from msgspec import DecodeError, Struct, msgpack
 from msgspec.structs import replace
@@ -98,7 +96,7 @@ class ApplyCache:
         """Cache a result with nothing to do; failures to write are ignored."""
         has_journals = self.is_enabled and self._journals.newest()  # they are removed together with the environment
         if has_journals and execution.status == "nothing":
-            result = msgpack.encode(CachedResult(execution=execution, plan=plan), enc_hook=_encode)
+            result = msgpack.encode(CachedResult(execution=execution, plan=plan), enc_hook=dict)
             with suppress(WorldError):
                 disk.write_whole(f"{self._journals.folder}/{_FILE}", self._key() + result, synced=False)
 
@@ -112,9 +110,3 @@ def cache_of(request: ApplyRequest, lock: str | None) -> ApplyCache:
             folder = os.path.dirname(choose_python(LinuxHost(), request.python)[0])
             prefix = disk.real(os.path.dirname(folder)) if os.path.basename(folder) == "bin" else None
     return ApplyCache(request, lock or "", prefix)
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, MappingProxyType):
-        return dict(value)
-    raise NotImplementedError

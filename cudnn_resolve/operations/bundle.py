@@ -26,10 +26,10 @@ from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
 from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.index.address import is_local
-from cudnn_resolve.locking.bundled import bundled_lock_name, fitting_wheels, folder_files, installed_packages, map_folder_wheels, map_wheels
+from cudnn_resolve.locking.bundled import bundled_lock_name, fitting_wheels, folder_files, map_folder_wheels, map_wheels
 from cudnn_resolve.locking.file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Lock, files_of, version_of
-from cudnn_resolve.locking.select import select
+from cudnn_resolve.locking.select import installed_packages, select
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.operations.bundled_debs import FOLDER_NAME, collect_debs, repositories_of
 from cudnn_resolve.operations.listener import SILENT, Listener
@@ -367,9 +367,6 @@ def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
     sums = disk_bundle.read_sums(folder)
     files = tuple(BundledFile(name=file.name, sha256=file.sha256, bytes=file.size) for file in disk_bundle.files_of(folder, sums))
     return BundleResult(path=path, files=files, notes=tuple(notes))
-
-
-# ---- `apply` from a bundle
 
 
 # ---- what `apply` does with one

@@ -87,11 +87,14 @@ def _collect(
 ) -> list[dict[str, str]]:
     """Collect packages in the folder, and return them for `start.py`; the digest of each file is added to `sums`."""
     debs = []
+    architecture = ARCHITECTURES[platform.removeprefix("linux_")]
     for repository in repositories:
+        subfolder = _folder_of(repository, platform)
         with disk_bundle.staging_folder(folder) as temporary:
             wanted = [package for package in packages if package.repository == repository.name]
-            debs += _download(repository, wanted, platform, temporary, download)
-            subfolder = _folder_of(repository, platform)
+            tooling = Tooling(log=f"{temporary}/log")
+            fetched = fetch_packages(repository, wanted, architecture, disk.real(temporary), download, tooling)
+            debs += [{"name": name, "version": version, "file": f"{subfolder}/{file}"} for name, version, file in fetched]
             _refuse_unlisted(f"{temporary}/files", f"{folder}/{subfolder}")
             for name in disk.names_in(f"{temporary}/files"):
                 disk_bundle.check_name(f"{subfolder}/{name}")
@@ -108,16 +111,6 @@ def _refuse_unlisted(new: str, old: str) -> None:
     if unlisted:
         hint = "make a separate bundle"
         raise UsageError(f"the bundle holds {unlisted[0]}, which the repository no longer lists", code="bundle-name", hint=hint)
-
-
-def _download(
-    repository: AptRepository, packages: Sequence[AptAction], platform: str, folder: str, download: Download
-) -> list[dict[str, str]]:
-    """Download packages into `folder`/files, and return them for `start.py`."""
-    architecture = ARCHITECTURES[platform.removeprefix("linux_")]
-    debs = fetch_packages(repository, list(packages), architecture, disk.real(folder), download, Tooling(log=f"{folder}/log"))
-    subfolder = _folder_of(repository, platform)
-    return [{"name": name, "version": version, "file": f"{subfolder}/{file}"} for name, version, file in debs]
 
 
 def _folder_of(repository: AptRepository, platform: str) -> str:

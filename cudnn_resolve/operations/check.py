@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.machine_cudnn import UNLOADED
 from cudnn_resolve.diagnosis.model import SEVERITIES, Comparison, Evidence, Finding, Moved, Remedy, Verdict
-from cudnn_resolve.errors import ContradictionError, InputError, first_few
+from cudnn_resolve.errors import ContradictionError, first_few
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.locking.package_list import PartSelection
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.machine_facts import gather_facts, refuse_other_systems
+from cudnn_resolve.operations.machine_facts import facts_files, gather_facts, refuse_other_systems
 from cudnn_resolve.operations.options import CheckRequest, StatedOptions, option_words
 from cudnn_resolve.operations.package_set import Subject, subject_of_facts, subject_of_file, text_of
 from cudnn_resolve.operations.question import gather_book
@@ -151,14 +151,8 @@ def _cases(request: CheckRequest, book: Book) -> Iterator[_Case]:
 def _machines(request: CheckRequest) -> Iterator[StatedOptions]:
     """Options for each machine: `--facts` is repeatable, and may be a folder with one file per machine."""
     for options in request.machines:
-        if options.facts is None or not disk.is_folder(options.facts):
-            yield options
-            continue
-        names = sorted(name for name in disk.names_in(options.facts) if not name.startswith("."))
-        if not names:
-            raise InputError(f"the folder {options.facts} holds no facts", code="facts-empty", hint="a file for each machine")
-        for name in names:
-            yield replace(options, facts=os.path.join(options.facts, name))
+        for path in facts_files(options.facts) if options.facts is not None else (None,):
+            yield replace(options, facts=path)
 
 
 def _on_environment(request: CheckRequest, book: Book) -> Verdict:

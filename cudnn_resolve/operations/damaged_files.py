@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -15,6 +14,7 @@ from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host.installed_files import Damage
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.resolution.release import parse_requirement
 
 if TYPE_CHECKING:
     from cudnn_resolve.evidence.link_check import BrokenLink
@@ -27,21 +27,13 @@ def stack_packages(facts: Facts, book: Book) -> tuple[str, ...]:
     """Installed packages that decide whether a framework runs: frameworks, their direct requirements, and NVIDIA's libraries."""
     requires = facts.packages.requires
     frameworks = or_none(facts.frameworks) or ()
-    required = {name for framework in frameworks for name in _required_names(requires.get(framework.name, ()))}
+    lines = (parse_requirement(line) for framework in frameworks for line in requires.get(framework.name, ()))
+    required = {canonicalize_name(requirement.name) for requirement in lines if requirement is not None}
     return tuple(
         name
         for name in or_none(facts.packages.pip) or {}
         if name in required or book.framework_of(name) or book.component(name) is not None or book.slot(name) is not None
     )
-
-
-def _required_names(requires: Iterable[str]) -> Iterator[str]:
-    """Names of required packages; invalid requirements are skipped."""
-    from packaging.requirements import InvalidRequirement, Requirement  # only needed with a framework
-
-    for text in requires:
-        with suppress(InvalidRequirement):
-            yield canonicalize_name(Requirement(text).name)
 
 
 def damage_findings(damages: Iterable[Damage], book: Book, missing_libraries: Collection[str] = ()) -> Iterator[Finding]:

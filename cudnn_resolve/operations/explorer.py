@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import combinations
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,9 @@ RELEASES = 14
 """Releases of each framework in a joint map."""
 _LIMIT_BYTES = 64 << 20
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
+V = TypeVar("V")
+_Reaches = tuple[tuple[int, dict[str, Drivers]], ...]
+"""Where the builds of a framework run, each by its position in the table."""
 _ROOMS = ("evidence", "facts", "matrix", "requirement", "resolution")
 """Rooms that decide an answer, for the cache key."""
 
@@ -51,21 +54,29 @@ class Site(Struct, frozen=True, kw_only=True):
     """Pairs that were not in the cache."""
 
 
-class _PairLine(Struct, frozen=True, kw_only=True):
-    """A line in the cache of pairs."""
+class _Cache(Generic[V]):
+    """Values by key in a file of JSON lines for these tables and this program, which grows with each value; truncated lines are skipped."""
 
-    pins: tuple[str, str]
-    pair: Pair
+    def __init__(self, book: Book, what: str, kind: type[V]) -> None:
+        self.values: dict[str, V] = {}
+        self._path: str | None = None
+        folder = cache_folder()
+        if folder is None:
+            return
+        files = sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py"))
+        program = checksum(disk.content(path, _LIMIT_BYTES) or b"" for path in files)
+        disk.make_folder(os.path.join(folder, what), 0o700)
+        self._path = os.path.join(folder, what, f"{book.version}.{program}.jsonl")
+        decoder = msgspec.json.Decoder(tuple[str, kind])  # type: ignore[valid-type]
+        for line in (disk.content(self._path, _LIMIT_BYTES) or b"").splitlines():
+            with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                key, self.values[key] = decoder.decode(line)
 
-
-class _ReachLine(Struct, frozen=True, kw_only=True):
-    """A line in the cache of frameworks: where each build runs, by its position in the table."""
-
-    framework: str
-    reaches: tuple[tuple[int, dict[str, Drivers]], ...]
-
-
-_Line = TypeVar("_Line", _PairLine, _ReachLine)
+    def add(self, key: str, value: V) -> None:
+        """Keep a value."""
+        self.values[key] = value
+        if self._path is not None:
+            disk.append(self._path, b"\n" + msgspec.json.encode((key, value)), synced=True)  # the newline ends a truncated line
 
 
 def write_site(layers: Layers, folder: str, listener: Listener = SILENT, *, releases: int = RELEASES) -> Site:
@@ -110,20 +121,16 @@ def _book(layers: Layers) -> Book:
 
 def _reaches(book: Book, listener: Listener) -> dict[str, Sequence[BuildReach]]:
     """Where the builds of each framework run."""
-    path = _cache_path(book, "reach")
-    cached = {line.framework: line.reaches for line in _cached_lines(path, _ReachLine)}
+    cache = _Cache(book, "reach", _Reaches)
     names = (*JOINT, *(name for name in book.frameworks() if name not in JOINT))
     reaches: dict[str, Sequence[BuildReach]] = {}
     for number, name in enumerate(names, start=1):
         builds = book.framework(name).builds
-        if name in cached:
-            reaches[name] = [BuildReach(build=builds[position], pythons=pythons) for position, pythons in cached[name]]
-            continue
-        listener.tell(f"reading the releases of {name}, {number} of {len(names)} frameworks")
-        reaches[name] = reach(book, name)
-        positions = {id(build): position for position, build in enumerate(builds)}
-        rows = tuple((positions[id(row.build)], row.pythons) for row in reaches[name])
-        _append_line(path, _ReachLine(framework=name, reaches=rows))
+        if name not in cache.values:
+            listener.tell(f"reading the releases of {name}, {number} of {len(names)} frameworks")
+            positions = {id(build): position for position, build in enumerate(builds)}
+            cache.add(name, tuple((positions[id(row.build)], row.pythons) for row in reach(book, name)))
+        reaches[name] = [BuildReach(build=builds[position], pythons=pythons) for position, pythons in cache.values[name]]
     return reaches
 
 
@@ -137,17 +144,15 @@ def joint_maps(layers: Layers, releases: int, listener: Listener = SILENT) -> tu
         for old in shown[first]
         for new in shown[second]
     }
-    path = _cache_path(book, "joint")
-    known = {line.pins: line.pair for line in _cached_lines(path, _PairLine)}
-    missing = [pins for pins in places if pins not in known]
+    cache = _Cache(book, "joint", Pair)
+    missing = [pins for pins in places if " ".join(pins) not in cache.values]
     for pins, found in _compute_pairs(layers, missing, listener):
-        known[pins] = found
-        _append_line(path, _PairLine(pins=pins, pair=found))
+        cache.add(" ".join(pins), found)
     joints = [
         Joint(
             first=first,
             second=second,
-            pairs={place[2:]: known[pins] for pins, place in places.items() if place[:2] == (first, second)},
+            pairs={place[2:]: cache.values[" ".join(pins)] for pins, place in places.items() if place[:2] == (first, second)},
         )
         for first, second in combinations(JOINT, 2)
     ]
@@ -184,27 +189,3 @@ def _compute_pairs(layers: Layers, missing: list[tuple[str, str]], listener: Lis
 def _compute_pair(task: tuple[Layers, tuple[str, str]]) -> Pair:
     layers, pins = task
     return pair(_book(layers), *pins)
-
-
-def _cache_path(book: Book, what: str) -> str | None:
-    """Cache file for these tables and this program; None without a cache folder."""
-    folder = cache_folder()
-    if folder is None:
-        return None
-    files = sorted(path for room in _ROOMS for path in disk.files_below(os.path.join(_PACKAGE, room)) if path.endswith(".py"))
-    program = checksum(disk.content(path, _LIMIT_BYTES) or b"" for path in files)
-    disk.make_folder(os.path.join(folder, what), 0o700)
-    return os.path.join(folder, what, f"{book.version}.{program}.jsonl")
-
-
-def _append_line(path: str | None, line: _PairLine | _ReachLine) -> None:
-    """Append a line to a cache."""
-    if path is not None:
-        disk.append(path, b"\n" + msgspec.json.encode(line), synced=True)  # the leading newline ends a truncated line
-
-
-def _cached_lines(path: str | None, kind: type[_Line]) -> Iterator[_Line]:
-    """Lines of a cache; truncated ones are skipped."""
-    for line in ((disk.content(path, _LIMIT_BYTES) if path is not None else None) or b"").splitlines():
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            yield msgspec.json.decode(line, type=kind)

@@ -21,7 +21,7 @@ def fleet(request: FleetRequest, listener: Listener = SILENT) -> FleetResult:
 
         return lock(request, listener)
     if request.verb == "check":
-        from cudnn_resolve.operations.fleet_check import check
+        from cudnn_resolve.operations.fleet_lock import check
 
         return check(request, listener)
     if request.verb == "doctor":

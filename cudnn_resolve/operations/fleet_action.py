@@ -185,13 +185,10 @@ def _validation_failure(carrier: Carrier, path: str) -> str | None:
 def _result(path: str, done: Mapping[str, Any]) -> dict[str, Any]:
     """Result of a task on an environment, with its packages before and after for Ansible's diff mode."""
     changed = bool(done["changed"])
-    before, after = (_package_list(done[name]) if changed else "" for name in ("before", "after"))
+    lists = (sorted(done[name].items()) if changed else () for name in ("before", "after"))
+    before, after = ("".join(f"{name}=={version}\n" for name, version in packages) for packages in lists)
     diff = {"before": before, "after": after, "before_header": path, "after_header": path}
     return {"changed": changed, "diff": diff, "path": path, "said": list(done.get("said", ()))}
-
-
-def _package_list(packages: Mapping[str, str]) -> str:
-    return "".join(f"{name}=={version}\n" for name, version in sorted(packages.items()))
 
 
 def _start_plan(bundle: str) -> dict[str, Any]:

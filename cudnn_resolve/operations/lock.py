@@ -14,7 +14,7 @@ from cudnn_resolve.errors import ContradictionError, InputError
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.files import folder_of, read_bounded, write_atomic
+from cudnn_resolve.host.files import folder_of, write_atomic
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.locking.change import Change, changes, keep_records
 from cudnn_resolve.locking.check import request_differences, resolution_differences
@@ -22,12 +22,13 @@ from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
 from cudnn_resolve.locking.merge import Answer, incomplete_files, merge, with_file_details
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.pep751 import require_pylock
-from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read
-from cudnn_resolve.locking.select import applies, machine_differences
+from cudnn_resolve.locking.read_pylock import read
+from cudnn_resolve.locking.select import installed_packages, machine_differences
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
+from cudnn_resolve.operations.lock_file import lock_text
 from cudnn_resolve.operations.lock_settings import locked_request, settings_from, with_lock_settings
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import LOCK, LockRequest, Options
@@ -241,7 +242,7 @@ def _refuse_lock_file(word: str) -> None:
 def _read_text(path: str) -> str | None:
     """Text of the lock; None without one."""
     try:
-        return read_bounded(path, LIMIT_BYTES, "lock")
+        return lock_text(path)
     except InputError as error:
         if error.code == "input-missing":
             return None
@@ -355,8 +356,8 @@ def _for_lock(question: Question, old: Lock | None, upgraded: frozenset[str]) ->
     if machine.python is not None:  # a lock is for every patch release of its Python
         machine = replace(machine, python_full=f"{machine.python[0]}.{machine.python[1]}")
     if old is not None:
-        pinned = (package for package in old.packages if package.version is not None and package.name not in upgraded)
-        preferences = {package.name: str(package.version) for package in pinned if applies(package.marker, old, machine)}
+        pinned = (package for name, package in installed_packages(old, machine).items() if name not in upgraded)
+        preferences = {package.name: str(package.version) for package in pinned if package.version is not None}
         request = replace(request, preferences=preferences)
     return replace(question, machine=machine, request=request)
 

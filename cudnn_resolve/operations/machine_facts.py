@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError, UsageError, did_you_mean
 from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Facts, Gpu, Packages, Platform, Python, or_none
+from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.files import STDIN, read_bounded
 from cudnn_resolve.operations.options import MachineOptions, StatedOptions
@@ -102,6 +104,16 @@ def facts_of_place(name: str, book: Book) -> Facts:
         sources=dict.fromkeys(("platform.arch", "gpus", *(("driver.version",) if place.driver else ())), f"--machine {name}"),
     )
     return facts if place.os is None else assume(facts, Assumptions(os=place.os), card_of(book))
+
+
+def facts_files(place: str) -> list[str]:
+    """The facts files in a folder, one for each machine, or the named file itself; InputError for an empty folder."""
+    if not disk.is_folder(place):
+        return [place]
+    names = sorted(name for name in disk.names_in(place) if not name.startswith("."))
+    if not names:
+        raise InputError(f"the folder {place} holds no facts", code="facts-empty", hint="a file for each machine")
+    return [os.path.join(place, name) for name in names]
 
 
 def read_facts(path: str, book: Book) -> Facts:

@@ -7,12 +7,11 @@ are read again. Indexes change: releases that were withdrawn and wheels that wer
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -30,7 +29,7 @@ from cudnn_resolve.matrix.wheel_content import WheelEvidence
 from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.requirement.source import File, Offer
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import parse_requirement, parse_version
 
 LARGEST_WHEEL_BYTES = 48 << 20
 """Larger wheels are not read again."""
@@ -44,7 +43,8 @@ class _Sample(Struct, frozen=True, kw_only=True):
     placed: Placed[Any]
     package: str
     version: str
-    compare: Callable[[_Sample, Offer, IndexClient], Iterator[str]]
+    kind: str
+    """A key of `_ROW_TYPES`."""
 
 
 def open_client(index_url: str | None) -> IndexClient:
@@ -74,7 +74,7 @@ class _UnreadError(Exception):
 
 def _draw(book: Book, count: int, dice: random.Random) -> list[_Sample]:
     """Draw rows of the three kinds in turn, first a table, then a row, so that long tables count no more than short ones."""
-    kinds = ("wheel", "framework", "evidence")
+    kinds = tuple(_ROW_TYPES)
     tables = {kind: sorted(name for name in book.names() if name.startswith(f"{kind}/")) for kind in kinds}
     drawn: dict[tuple[str, int], _Sample] = {}
     for number in range(count * 4):
@@ -97,8 +97,7 @@ def _draw(book: Book, count: int, dice: random.Random) -> list[_Sample]:
         version = row.version if kind != "framework" else row.wheel_version or row.version
         if isinstance(version, tuple):
             version = dice.choice(version)
-        compare_row = {"wheel": _compare_release, "framework": _compare_build, "evidence": _compare_evidence}[kind]
-        sample = _Sample(placed=placed, package=package, version=version, compare=compare_row)
+        sample = _Sample(placed=placed, package=package, version=version, kind=kind)
         drawn.setdefault((f"{name} {version}", placed.position), sample)
     return list(drawn.values())
 
@@ -115,24 +114,21 @@ def _differences(sample: _Sample, client: IndexClient) -> Iterator[str]:
     if offer is None:
         yield "the index does not have the release"
         return
-    yield from sample.compare(sample, offer, client)
-
-
-def _compare_build(sample: _Sample, offer: Offer, client: IndexClient) -> Iterator[str]:  # noqa: ARG001 - like the others
-    yield from _withdrawal(offer, is_yanked=sample.placed.row.yanked)
-
-
-def _withdrawal(offer: Offer, *, is_yanked: bool) -> Iterator[str]:
+    if sample.kind == "evidence":
+        yield from _compare_evidence(sample, offer, client)
+        return
+    is_yanked = sample.placed.row.yanked
     is_withdrawn = all(file.yanked is not None for file in offer.files)
     if is_withdrawn and not is_yanked:
         yield "the index has withdrawn it, but the row does not say so"
     elif is_yanked and not is_withdrawn:
         yield "the row says that it is withdrawn, but the index does not"
+    if sample.kind == "wheel":
+        yield from _compare_release(sample, offer, client)
 
 
 def _compare_release(sample: _Sample, offer: Offer, client: IndexClient) -> Iterator[str]:
     row = sample.placed.row
-    yield from _withdrawal(offer, is_yanked=row.yanked)
     on_index = {_plain_specifier(file.requires_python) for file in offer.files} - {""}
     if _plain_specifier(row.requires_python) not in (on_index or {""}):
         yield f"Requires-Python is {row.requires_python or 'empty'} in the row, {' or '.join(sorted(on_index)) or 'empty'} on the index"
@@ -193,11 +189,8 @@ def _compare_requirements(row: Iterable[str], metadata: Iterable[str]) -> Iterat
 
 def _without_extras(lines: Iterable[str]) -> list[Requirement]:
     """The valid requirements that do not belong to an extra."""
-    requirements = []
-    for line in lines:
-        with suppress(InvalidRequirement):
-            requirements.append(Requirement(line))
-    return [requirement for requirement in requirements if "extra" not in str(requirement.marker or "")]
+    requirements = (parse_requirement(line) for line in lines)
+    return [one for one in requirements if one is not None and "extra" not in str(one.marker or "")]
 
 
 def _without_marker(requirement: Requirement) -> str:

@@ -20,11 +20,8 @@ _REQUEST = "restart the runtime: "
 _OPTION = " (--restart does it automatically)"
 
 
-def imported_here(frameworks: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """Frameworks that this process has imported, and whose old files it keeps until it ends.
-
-    With `packages`, only those imported from these folders, not from another environment.
-    """
+def imported_here(frameworks: Iterable[str], packages: Sequence[str]) -> tuple[str, ...]:
+    """Frameworks that this process has imported from these folders, and whose old files it keeps until it ends."""
     loaded = modules()
     names = ((name, IMPORT_NAMES.get(name, name)) for name in frameworks)
     return tuple(name for name, module in names if module in loaded and _lies_in(loaded[module], packages))
@@ -32,7 +29,7 @@ def imported_here(frameworks: Iterable[str], packages: Sequence[str] = ()) -> tu
 
 def _lies_in(module: Any, packages: Sequence[str]) -> bool:
     places = [str(place) for place in (getattr(module, "__file__", None), *getattr(module, "__path__", ())) if place]
-    return not packages or any(disk.real(place).startswith(f"{folder}/") for place in places for folder in packages)
+    return any(disk.real(place).startswith(f"{folder}/") for place in places for folder in packages)
 
 
 def in_notebook() -> bool:
@@ -42,15 +39,8 @@ def in_notebook() -> bool:
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
-def imported_by_kernel(host: Host, pid: int, frameworks: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """Frameworks whose libraries the kernel has loaded; with `packages`, from these folders."""
-    maps = host.read_text(f"/proc/{pid}/maps", 16 << 20) or ""
-    folders = packages or ("-packages",)
-    return tuple(name for name in frameworks if any(f"{folder}/{IMPORT_NAMES.get(name, name)}/" in maps for folder in folders))
-
-
-def imported(host: Host, names: Iterable[str], packages: Sequence[str] = ()) -> tuple[str, ...]:
-    """Modules imported by the kernel: this process, or the one whose cell started it; empty without a kernel.
+def imported(host: Host, names: Iterable[str], packages: Sequence[str]) -> tuple[str, ...]:
+    """Modules that the kernel has imported from these folders: this process, or the one whose cell started it; empty without a kernel.
 
     Call it before files are moved: the mapping of a moved file shows its new path.
     """
@@ -59,7 +49,8 @@ def imported(host: Host, names: Iterable[str], packages: Sequence[str] = ()) -> 
     if in_this_process:
         return in_this_process
     pid = kernel_above(host)
-    return imported_by_kernel(host, pid, names, packages) if pid is not None else ()
+    maps = (host.read_text(f"/proc/{pid}/maps", 16 << 20) if pid is not None else None) or ""
+    return tuple(name for name in names if any(f"{folder}/{IMPORT_NAMES.get(name, name)}/" in maps for folder in packages))
 
 
 def kernel_is_near(host: Host) -> bool:
@@ -117,6 +108,4 @@ def restart_kernel(host: Host) -> bool:
         shell.kernel.do_shutdown(restart=True)
         return True
     pid = kernel_above(host)
-    if pid is None:
-        return False
-    return end_process_soon(pid)
+    return pid is not None and end_process_soon(pid)

@@ -430,10 +430,12 @@ def normalized(request: O) -> O:
         limits = {name: parse_limit(values[name], f"--{name}") for name in ("cuda", "cudnn") if values[name] is not None}
         changed = {name: str(limit.specifier) if limit.text[:1].isdigit() else limit.text for name, limit in limits.items()}
     if values.get("exclude_newer") is not None:
-        changed["exclude_newer"] = _utc_time("--exclude-newer", values["exclude_newer"])
+        changed["exclude_newer"] = _utc_time(values["exclude_newer"])
     for name in ("python", "facts", "output", "env", "bundle_dir"):
         for path in values[name] if isinstance(values.get(name), tuple) else (values.get(name),):
-            _check_path("-o" if name == "output" else f"--{name.replace('_', '-')}", path)
+            if path is not None and (not path or "\0" in path):
+                option = "-o" if name == "output" else f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} names no file", code="usage-path", hint=f"give a path after {option}")
     if values.get("kernel") is not None:
         _check_kernel(values["kernel"], values["env"])
     return replace(request, **changed)
@@ -466,11 +468,6 @@ def contradictions(request: MachineOptions) -> Iterator[Contradiction]:
                 yield Contradiction("--device cpu", f"--{name}", "CPU builds use no GPU, CUDA or cuDNN")
 
 
-def _check_path(option: str, path: str | None) -> None:
-    if path is not None and (not path or "\0" in path):
-        raise UsageError(f"{option} names no file", code="usage-path", hint=f"give a path after {option}")
-
-
 def _check_kernel(name: str, env: str | None) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}", name, re.ASCII):
         hint = "Jupyter allows letters, digits, `.`, `-` and `_`"
@@ -479,11 +476,11 @@ def _check_kernel(name: str, env: str | None) -> None:
         raise ContradictionError("--kernel needs --env: it registers the environment that --env creates", hint="add --env DIR")
 
 
-def _utc_time(option: str, text: str) -> str:
+def _utc_time(text: str) -> str:
     """Convert a time to ISO 8601 in UTC, to the second; a day means its end."""
     from cudnn_resolve.index.read_settings import moment
 
     time = moment(text)
     if time is None:
-        raise UsageError(f"{option} {text!r} is not a date", code="option-time", hint=f"such as {option} 2025-06-30")
+        raise UsageError(f"--exclude-newer {text!r} is not a date", code="option-time", hint="such as --exclude-newer 2025-06-30")
     return f"{time[:19]}Z"

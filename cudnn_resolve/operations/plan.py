@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.host.files import folder_of, read_bounded
+from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.machine_facts import facts_meanwhile
-from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest
+from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest, option_words
 from cudnn_resolve.operations.question import Question, gather_book, gather_question
 from cudnn_resolve.operations.results import Result, recast
 from cudnn_resolve.planning.model import Plan, Warning
@@ -88,8 +88,7 @@ def command_of(plan: Plan, request: PlanRequest, resolved_request: Request | Non
     if resolved_request is not None:
         words = command(replace(resolved_request, verb="plan")).partition(" plan")[2]
     else:
-        options = ("--python", request.python), ("--facts", request.facts), ("--env", request.env), ("--kernel", request.kernel)
-        given = [(option, value) for option, value in options if value]
+        given = option_words(request, ("python", "facts", "env", "kernel"))
         words = " " + shlex.join((request.lock or "", *(word for pair in given for word in pair)))
     return f"cudnn-resolve plan{words} --format sh -o setup.sh" if request.is_elsewhere else f"cudnn-resolve apply{words}"
 
@@ -117,10 +116,11 @@ def plan_of_lock_file(path: str, options: Options) -> Plan:
     """Plan from the environment to a lock; InputError for an invalid lock, LockMisfitError for one of other machines."""
     book = gather_book(options)
     facts = facts_meanwhile(options, book)
-    from cudnn_resolve.locking.read_pylock import LIMIT_BYTES, read  # during detection
+    from cudnn_resolve.locking.read_pylock import read  # during detection
+    from cudnn_resolve.operations.lock_file import lock_text
     from cudnn_resolve.planning.from_lock import plan_of_lock
 
-    text = read_bounded(path, LIMIT_BYTES, "lock")
+    text = lock_text(path)
     lock = read(text, path)
     plan, misfits = plan_of_lock(lock, folder_of(path), facts.result(), book, options.reinstall_package)
     if plan is None:

@@ -72,7 +72,7 @@ def gather_question(
     if an input is invalid or unavailable.
     """
     from cudnn_resolve.operations.package_source import direct_of, open_packages, settings_of
-    from cudnn_resolve.operations.request import request_of, requirements_of
+    from cudnn_resolve.operations.request import configured_constraints, request_of, requirements_of
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.requirement.model import RequirementLine
 
@@ -90,8 +90,6 @@ def gather_question(
     source = _shared(("source", repr(settings), options.offline), lambda: open_packages(settings, listener, offline=options.offline))
     direct, extras = direct_of(requirements, source)
     if verb != "lock" and options.given is None and not options.is_elsewhere:
-        from cudnn_resolve.operations.constraint import configured_constraints
-
         extras = (*extras, *configured_constraints(source.settings.constraints, source.notes))
     reinstalled = _reinstalled(options, facts)
     installed = or_none(facts.packages.pip) or {}

@@ -35,7 +35,7 @@ def verdict_on(
     if machine.python != original.python:
         machine_label = machine_label.replace(f"Python {original.python_full}", f"Python {machine.python_full} of the file")
     judgement, seen = judge_subject(subject, book, machine, facts)
-    findings = sorted((*(_finding(fault, subject) for fault in judgement.faults), *seen), key=_severity_rank)
+    findings = (*(_finding(fault, subject) for fault in judgement.faults), *seen)
     unknown = (*_unknown(machine, judgement), *subject.gaps)
     status = _status(judgement.faults, known=not unknown and bool(judgement.frameworks))
     is_live = subject.kind == LIVE
@@ -44,17 +44,13 @@ def verdict_on(
         machine=machine_label,
         status="breaks" if any(finding.severity == "error" for finding in seen) else status,
         frameworks=tuple(_checked(framework, judgement, seen, known=not unknown) for framework in judgement.frameworks),
-        findings=tuple(findings),
+        findings=tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))),
         remedy=tuple(remedies(subject, book, machine, judgement, seen)),
         judged=(f"{len(subject.packages)} packages: {_CHECKED}",),
         not_judged=(*unknown, *subject.notes, "what is in the files (`validate` on a GPU proves it)"),
         complaints=tuple(_complaints(subject, machine, judgement)) if is_live else (),
         ranges=_ranges(subject, book, machine, judgement.frameworks) if ranges else (),
     )
-
-
-def _severity_rank(finding: Finding) -> int:
-    return SEVERITIES.index(finding.severity)
 
 
 def ranges_of_facts(facts: Facts, book: Book) -> tuple[Range, ...]:

@@ -70,14 +70,9 @@ _PARTS = ("cuda", "cudnn", "driver", "python")
 def _is_known(word: str, resolution: Resolution, question: Question) -> bool:
     """True if the tables, the environment or an index know the package."""
     name, book = canonicalize_name(word), question.book
-    if (
-        book.framework_named(name) is not None
-        or book.component(name) is not None
-        or book.package(name) is not None
-        or book.slot(name) is not None
-    ):
-        return True
     if name in _PARTS or name in resolution.machine.pip:
+        return True
+    if any(known(name) is not None for known in (book.framework_named, book.component, book.package, book.slot)):
         return True
     listing = question.source.listing(name)
     return listing is not None and any(True for _ in listing.offers)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from packaging.version import InvalidVersion, Version
 
 from cudnn_resolve.planning.model import AptAction, PipAction
+from cudnn_resolve.resolution.release import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,9 +56,8 @@ def _compare(installed: str | None, wanted: str, bare: str | None) -> str:
         return "install"
     if installed == wanted:
         return "keep"
-    try:
-        old, new = Version(installed), Version(wanted)
-    except InvalidVersion:
+    old, new = parse_version(installed), parse_version(wanted)
+    if old is None or new is None:
         return "upgrade"
     if old == new:
         return "keep"

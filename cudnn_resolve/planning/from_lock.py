@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import or_none
@@ -55,7 +55,10 @@ def plan_of_lock(
         for difference in machine_differences(lock, facts, book, installed=False)
     )
     wanted = [_wanted(chosen, folder) for chosen in selection.chosen]
-    pip = pip_actions(wanted, machine.pip, book, gpu=_gpu_builds(wanted, stack, book), reinstall=reinstall)
+    built = {framework.name: framework.cuda_built is not None for framework in stack.frameworks} if stack is not None else {}
+    frameworks = (package.name for package in wanted if book.framework_of(package.name) is not None)
+    gpu = {name: built.get(name, True) for name in frameworks}  # locks by other tools do not record it
+    pip = pip_actions(wanted, machine.pip, book, gpu=gpu, reinstall=reinstall)
     unmet = unmet_pins(machine, book, pip, machine.requires)
     draft = Plan(
         targets=targets_for(lock, machine) or (f"the lock by {lock.file.created_by}",),
@@ -86,12 +89,6 @@ def _wanted(chosen: Chosen, folder: str) -> PipAction:
         because=because_of(package) or (_BECAUSE,),
         file=_file(file, folder, package.index),
     )
-
-
-def _gpu_builds(wanted: list[PipAction], stack: LockedStack | None, book: Book) -> dict[str, bool]:
-    """Whether each framework's build is for GPUs; assumed of locks by other tools, which do not record it."""
-    built = {framework.name: framework.cuda_built is not None for framework in stack.frameworks} if stack is not None else {}
-    return {package.name: built.get(package.name, True) for package in wanted if book.framework_of(package.name) is not None}
 
 
 def _file(file: LockedFile, folder: str, index: str | None) -> File:
@@ -141,11 +138,7 @@ def _stack(lock: Lock, stack: LockedStack, book: Book) -> Stack:
         cudnn_soname=stack.cudnn_soname,
         frameworks=tuple(
             StackFramework(
-                name=framework.name,
-                version=framework.version,
-                variant=framework.variant,
-                cuda_built=framework.cuda_built,
-                cudnn_built=framework.cudnn_built,
+                **asdict(framework),
                 cudnn=bundled.get(framework.name, in_folder.get(book.framework_of(framework.name) or framework.name, stack.cudnn)),
                 libraries="bundled" if framework.name in bundled else channel,
             )

@@ -49,15 +49,10 @@ def render(
     """
     headline = head or (STOPPED if _is_stopped(done) else HEADS[done.status])
     lines = [style(headline, *dict.fromkeys(("bold", _COLORS.get(done.status, "bold"))))]
-    for text, prefix in _details(done, _environment_option(python, env)):
+    option = f" --env {shlex.quote(env)}" if env else f" --python {shlex.quote(python)}" if python else ""
+    for text, prefix in _details(done, option):
         lines.extend(wrap(clean(text), width=width, first=prefix, rest=" " * len(prefix)))
     return "\n".join(lines) + "\n"
-
-
-def _environment_option(python: str | None, env: str | None) -> str:
-    if env:
-        return f" --env {shlex.quote(env)}"
-    return f" --python {shlex.quote(python)}" if python else ""
 
 
 def _is_stopped(done: Execution) -> bool:

@@ -6,7 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from packaging.version import Version
+
 from cudnn_resolve.errors import InputError
+from cudnn_resolve.facts.assume import CODENAMES, SYSTEM_PYTHON, glibc_of
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.planning.model import Plan
 from cudnn_resolve.planning.preload import preload_files
@@ -17,19 +20,8 @@ from cudnn_resolve.report.text import clean
 
 _FOLDER = "/usr/local/share/cudnn-resolve"
 _END = "CUDNN_RESOLVE_END"
-_SYSTEM_PYTHON = {
-    "ubuntu18.04": "3.6",
-    "ubuntu20.04": "3.8",
-    "ubuntu22.04": "3.10",
-    "ubuntu24.04": "3.12",
-    "debian11": "3.9",
-    "debian12": "3.11",
-    "debian13": "3.13",
-}
-"""Version of the package python3 in each release."""
-_CODENAME = {"debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie"}
-_GLIBC = {"bullseye": (2, 31), "bookworm": (2, 36), "trixie": (2, 41)}
-"""C library of each Debian release that the official Python images use."""
+_CODENAME = {release: CODENAMES[release] for release in ("debian11", "debian12", "debian13")}
+"""Debian releases that the official Python images use."""
 _LIBRARIES = re.compile(r"(?:nvidia|triton|cuda)[-_a-z0-9.]*(?:==| @ )")
 
 
@@ -45,7 +37,7 @@ def render(plan: Plan) -> str:
     needs_apt = any(step.kind in ("apt", "apt-repository") for step in plan.steps)
     lines = ["# syntax=docker/dockerfile:1", *header_comments(plan)]
     setup: list[str] = []
-    if needs_apt or (release not in _CODENAME and _SYSTEM_PYTHON.get(release) == minor):
+    if needs_apt or (release not in _CODENAME and SYSTEM_PYTHON.get(release) == minor):
         base, setup = _system_base(plan, release, minor), [*_system_setup(plan, needs_apt=needs_apt)]
     else:
         base = f"python:{minor}-slim-{_debian_release(plan, release, minor)}"
@@ -105,16 +97,16 @@ def _debian_release(plan: Plan, release: str, minor: str) -> str:
         return "bullseye"
     if release in _CODENAME:
         return _CODENAME[release]
-    glibc = tuple(int(part) for part in (plan.facts.platform.glibc or "2.36").split(".")[:2])
-    return "bookworm" if glibc <= _GLIBC["bookworm"] else "trixie"
+    glibc = plan.facts.platform.glibc
+    return "bookworm" if glibc is None or Version(glibc) <= Version(glibc_of("debian", "12") or "0") else "trixie"
 
 
 def _system_base(plan: Plan, release: str, minor: str) -> str:
     """Image of the distribution itself; raises InputError unless its own Python is the one of the plan."""
-    if _SYSTEM_PYTHON.get(release) != minor:
+    if SYSTEM_PYTHON.get(release) != minor:
         raise InputError(
             f"the plan is for Python {minor} and installs system packages, but Python on {release} is "
-            f"{_SYSTEM_PYTHON.get(release, 'of unknown version')}",
+            f"{SYSTEM_PYTHON.get(release, 'of unknown version')}",
             code="dockerfile-base",
             hint="plan with --channel pip, or with the Python of that release",
         )

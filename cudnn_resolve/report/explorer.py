@@ -242,7 +242,7 @@ def _strictest(bounds: Iterable[Bound]) -> Iterable[Bound]:
 def _remarks(book: Book, framework: Framework, version: str, citations: _Citations) -> Iterator[str]:
     for bound in _strictest(bounds_for(framework, version)):
         yield f"needs {escape(bound.requirement)}: {escape(bound.reason)}{citations.cite(f'framework/{framework.name}', bound)}"
-    for trap in traps_for(book, framework, version):
+    for trap in traps_for(book, framework.name, version):
         remedy = f" Instead: {trap.remedy}." if trap.remedy else ""
         yield f"{escape(trap.summary)}.{escape(remedy)}{citations.cite('trap', trap)}"
 

@@ -243,7 +243,7 @@ def requirement_text(line: str, extra: str | None = None) -> str:
 
 def _remarks(page: Page, book: Book, found: Digest, version: str) -> None:
     framework = found.framework
-    bounds, traps = bounds_for(framework, version), traps_for(book, framework, version)
+    bounds, traps = bounds_for(framework, version), traps_for(book, framework.name, version)
     if bounds:
         page.title("Additional constraints, missing from the wheel's metadata")
         for bound in bounds:

@@ -116,7 +116,8 @@ def _bar(bar: Mapping[str, Any], y: int, places: Mapping[str, int], scale: _Scal
     tip = f"<title>{escape(str(bar['who']))}: {escape(str(bar['wants']))}{escape(because)}</title>"
     layout = scale.layout
     left, bar_top = layout.left, y + layout.bar
-    yield _text(_PAD, y + (16 if layout.label else 13), _shortened(bar["who"], layout.letters))
+    who = bar["who"] if len(bar["who"]) <= layout.letters else f"{bar['who'][: layout.letters - 1]}…"  # the tooltip has all of it
+    yield _text(_PAD, y + (16 if layout.label else 13), who)
     yield f'<rect x="{left}" y="{bar_top + 6}" width="{layout.plot}" height="1" fill-opacity="0.25"/>'
     for first, last in bar["spans"]:
         yield scale.block(places[first], places[last], bar_top, _BAR_HEIGHT, f'rx="3" fill="{_BAR}"', tip)
@@ -167,11 +168,6 @@ def _ticks(versions: Sequence[str], scale: _Scale) -> Iterator[tuple[int, str]]:
             yield place, minor
             next_free = x + 7 * len(minor) + 8
         before = minor
-
-
-def _shortened(text: str, letters: int) -> str:
-    """Cut a name that is too long; the tooltip of its bar has all of it."""
-    return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
 def _text(x: float, y: float, text: str, attributes: str = "") -> str:

@@ -15,22 +15,12 @@ from cudnn_resolve.report.text import clean
 class Group(Struct, frozen=True, kw_only=True):
     """Packages that one call of pip installs."""
 
-    index: str | None
-    """URL of the index that they must come from; None = the configured one."""
-    is_page: bool
-    """The URL is a page of links (`--find-links`)."""
-    reinstall: bool
+    options: tuple[str, ...]
+    """Options of `pip install`."""
     hashed: bool
     lines: tuple[str, ...]
     words: tuple[str, ...]
     """The packages as words of a command line, without hashes."""
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Options of `pip install` for the group."""
-        source = () if self.index is None else ("--find-links" if self.is_page else "--index-url", self.index)
-        reinstall = ("--force-reinstall",) if self.reinstall else ()
-        return ("--no-deps", *(("--require-hashes",) if self.hashed else ()), *reinstall, *source)
 
 
 def groups(plan: Plan, *, fresh: bool = False) -> Iterator[Group]:
@@ -51,7 +41,10 @@ def _groups(actions: Sequence[PipAction], *, fresh: bool) -> Iterator[Group]:
         hashed = all(digest_of(action) for action in found)
         lines = tuple(pin_line(action, hashed=hashed) for action in found)
         words = tuple(clean(word) for action in found for word in pip_arguments(action))
-        yield Group(index=index, is_page=is_page, reinstall=reinstall, hashed=hashed, lines=lines, words=words)
+        source = () if index is None else ("--find-links" if is_page else "--index-url", index)
+        flags = {"--no-deps": True, "--require-hashes": hashed, "--force-reinstall": reinstall}
+        options = (*(flag for flag, is_given in flags.items() if is_given), *source)
+        yield Group(options=options, hashed=hashed, lines=lines, words=words)
 
 
 def pin_line(action: PipAction, *, hashed: bool) -> str:

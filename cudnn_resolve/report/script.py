@@ -42,7 +42,7 @@ def render(plan: Plan) -> str:
 
 def _body(plan: Plan) -> Iterator[str]:
     venv = _venv_command(plan)
-    is_fetched = _is_fetched(plan)  # then no interpreter of this machine is involved
+    is_fetched = venv[:1] == ("uv",)  # uv downloads the Python of the new environment: no interpreter of this machine is involved
     python = (venv[0] if venv and not is_fetched else None) or plan.facts.python.path or "python3"
     yield f"PYTHON=${{PYTHON:-{shlex.quote(clean(python))}}}"
     if plan.stack and plan.stack.driver_min:
@@ -90,11 +90,6 @@ def _venv_command(plan: Plan) -> tuple[str, ...]:
     return next((step.argv for step in plan.steps if step.kind == "venv" and step.argv), ())
 
 
-def _is_fetched(plan: Plan) -> bool:
-    """True if uv downloads the Python of the new environment."""
-    return _venv_command(plan)[:1] == ("uv",)
-
-
 def new_folder(plan: Plan) -> str | None:
     """The folder of the new environment; None if the plan is for an existing one."""
     return next(iter(_venv_command(plan)[-1:]), None)
@@ -138,7 +133,9 @@ def _step(step: Step, plan: Plan) -> Iterator[str]:
         yield f"printf '%s\\n' {shlex.join(clean(entry.value).split(':'))} | $SUDO tee /etc/ld.so.conf.d/cudnn-resolve.conf >/dev/null"
         yield "$SUDO ldconfig"
     elif step.repository is not None:
-        yield from _repository(step.repository)
+        yield 'command -v gpg >/dev/null || { echo "gpg is needed to verify the repository key: apt-get install gnupg" >&2; exit 1; }'
+        yield from repository_commands(step.repository, "$SUDO ")
+        yield "$SUDO apt-get update"
 
 
 def _venv(argv: tuple[str, ...]) -> Iterator[str]:
@@ -182,9 +179,3 @@ def repository_commands(repository: AptRepository, sudo: str = "") -> list[str]:
         f"echo {entry} | {sudo}tee {place} >/dev/null",
         'rm "$KEY"',
     ]
-
-
-def _repository(repository: AptRepository) -> Iterator[str]:
-    yield 'command -v gpg >/dev/null || { echo "gpg is needed to verify the repository key: apt-get install gnupg" >&2; exit 1; }'
-    yield from repository_commands(repository, "$SUDO ")
-    yield "$SUDO apt-get update"

@@ -215,7 +215,7 @@ def test_two_cards_work_and_one_can_be_chosen(command: Command, stack: str) -> N
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--gpu", "T4"], "--gpu 'T4' is not the number of a GPU"),
+        (["--gpu", "T4"], "--gpu 'T4' is not a number"),
         (["--gpu", "-1"], "--gpu"),
         (["--format", "xml"], "--format cannot be 'xml'"),
         (["--require-gpus"], "did you mean --require-gpu?"),

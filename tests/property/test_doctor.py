@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.matrix.message import KINDS, expand
-from cudnn_resolve.report.anonymize import redact
-from cudnn_resolve.report.doctor import markdown, render
+from cudnn_resolve.report.doctor import markdown, redact, render
 from cudnn_resolve.report.document import DoctorDocument, document
 from cudnn_resolve.report.text import Style
 from cudnn_resolve.version import CudnnVersion, DriverVersion

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.cli.arguments import Output, add_common_options, output_of, request_of
+from cudnn_resolve.cli.main import verb
 from cudnn_resolve.cli.parser import Parser, nearest
 from cudnn_resolve.errors import ExitCode, UsageError
 from cudnn_resolve.facts.assume import Assumptions
-from cudnn_resolve.operations.options import Options
+from cudnn_resolve.operations.options import FleetRequest, MatrixRequest, Options
 from cudnn_resolve.operations.settings import with_settings
 
 
@@ -127,6 +128,16 @@ def test_contradictions_name_both_sides(words: list[str], names: list[str]) -> N
 
     assert error.code == "usage-contradiction"
     assert all(name in error.message for name in names)
+
+
+def test_numbers_are_read_by_every_command() -> None:
+    parser, _ = verb("fleet")
+    assert request_of(FleetRequest, parser.parse(["apply", "--max-fail", "10"])).max_fail == 10
+    parser, _ = verb("matrix")
+    assert request_of(MatrixRequest, parser.parse(["check"])).sample == 40
+    with pytest.raises(UsageError, match=r"--sample '4x' is not a number") as caught:
+        request_of(MatrixRequest, parser.parse(["check", "--sample", "4x"]))
+    assert caught.value.code == "option-sample"
 
 
 @pytest.mark.parametrize("words", [["--facts", ""], ["--python", ""], ["-o", ""], ["--facts", "a\0b"]])

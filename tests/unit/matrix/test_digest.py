@@ -50,8 +50,8 @@ def test_remarks_of_a_version() -> None:
     alpha = world.framework("alpha")
     assert [one.requirement for one in bounds_for(alpha, "1.0")] == ["numpy<2"]
     assert bounds_for(alpha, "2.0") == ()
-    assert [one.id for one in traps_for(world, alpha, "1.0")] == ["old-alpha"]
-    assert traps_for(world, alpha, "2.0") == ()
+    assert [one.id for one in traps_for(world, alpha.name, "1.0")] == ["old-alpha"]
+    assert traps_for(world, alpha.name, "2.0") == ()
 
 
 @pytest.mark.parametrize(

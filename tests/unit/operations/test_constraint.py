@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cudnn_resolve.operations.constraint import configured_constraints
+from cudnn_resolve.operations.request import configured_constraints
 
 
 def test_limits_are_read_with_who_names_them_and_the_rest_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.operations import notebook_kernel
-from cudnn_resolve.operations.notebook_kernel import imported, imported_by_kernel, imported_here, restart_note
+from cudnn_resolve.operations.notebook_kernel import imported, imported_here, restart_note
 from cudnn_resolve.probe.notebook import kernel_above
 from tests.fake_host import FakeHost
 
@@ -46,13 +46,13 @@ def test_no_processes_no_kernel() -> None:
 
 
 def test_what_the_kernel_has_imported_is_seen_in_its_maps() -> None:
-    maps = "7f00-7f01 r-xp 0 0 0 /usr/local/lib/python3.12/dist-packages/torch/lib/libtorch.so\n"
+    site = "/usr/local/lib/python3.12/dist-packages"
+    maps = f"7f00-7f01 r-xp 0 0 0 {site}/torch/lib/libtorch.so\n"
     host = machine("python3\0-m\0ipykernel_launcher", maps)
 
-    assert imported_by_kernel(host, 700, ("tensorflow", "torch")) == ("torch",)
-    assert imported(host, ("tensorflow", "torch")) == ("torch",)
+    assert imported(host, ("tensorflow", "torch"), (site,)) == ("torch",)
     assert imported(host, ("torch",), ("/elsewhere/lib/python3.11/site-packages",)) == (), "it is the kernel's own, and stays"
-    assert imported(machine("python3\0train.py", maps), ("torch",)) == ()
+    assert imported(machine("python3\0train.py", maps), ("torch",), (site,)) == ()
     assert "this kernel has already imported torch" in (restart_note(("torch",), notebook=True) or "")
     assert "runtime" not in (restart_note(("torch",), notebook=False) or "runtime"), "there is none"
     assert restart_note((), notebook=True) is None
@@ -75,6 +75,5 @@ def test_a_restart_is_said_where_there_is_one(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_what_this_process_has_imported() -> None:
-    assert imported_here(("pytest", "torch")) == ("pytest",)
-    assert imported_here(("pytest",), (os.path.dirname(os.path.dirname(os.path.realpath(pytest.__file__))),)) == ("pytest",)
+    assert imported_here(("pytest", "torch"), (os.path.dirname(os.path.dirname(os.path.realpath(pytest.__file__))),)) == ("pytest",)
     assert imported_here(("pytest",), ("/elsewhere/lib/python3.11/site-packages",)) == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudnn_resolve.report.anonymize import redact
+from cudnn_resolve.report.doctor import redact
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cudnn_resolve.errors import InputError
 from cudnn_resolve.facts.model import Driver, Facts, Packages
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.locking.model import Environment, Framework, LockedRequest, Stack, Tool
-from cudnn_resolve.operations.expected_stack import ExpectedLock, pinned_by_lock, read_plan
+from cudnn_resolve.operations.validate import ExpectedLock, pinned_by_lock, read_plan
 from cudnn_resolve.validation.against_lock import PinnedEnvironment, judge_against, with_preload_hint
 from cudnn_resolve.validation.model import Check
 from tests.lock_maker import entry, lock_with
