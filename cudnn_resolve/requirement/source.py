@@ -58,8 +58,8 @@ class Contents(Struct, frozen=True, kw_only=True):
     """Members, without folders."""
     unpacked: int
     """Unpacked size in bytes."""
-    programs: tuple[str, ...] = ()
-    """Texts of its `entry_points.txt` files."""
+    programs: str = ""
+    """Text of its `entry_points.txt`."""
     checksums: tuple[int, ...] = ()
     """CRC-32 of each member."""
     links: tuple[str, ...] = ()
