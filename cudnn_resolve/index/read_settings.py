@@ -109,7 +109,7 @@ def read_settings(
         client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
         trusted_hosts=(*trusted, *uv.options.get("allow-insecure-host", ())),
         proxies=_proxies(pip, environ),
-        no_proxy=tuple(part.strip() for part in _variable(environ, "no_proxy").split(",") if part.strip()),
+        no_proxy=_variable(environ, "no_proxy").replace("*.", "."),
         netrc=environ.get("NETRC") or os.path.join(home, ".netrc"),
         keyring=configured.keyring,
         retries=int(_number(pip.get("retries"), 4.0, most=20.0)),
