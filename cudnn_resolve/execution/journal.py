@@ -8,7 +8,7 @@ the `apply`; `--resume` parses them as arguments of `apply`, never of another pr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -101,14 +101,13 @@ class PastApply(Struct, frozen=True, kw_only=True):
 class Journal:
     """An open journal, to which records are appended."""
 
-    def __init__(self, folder: str, number: int, *, watch: Callable[[str], None] | None = None) -> None:
+    def __init__(self, folder: str, number: int) -> None:
         self.folder = folder
         self.id = number
         self._sum = ""
         self._size = 0
         self.has_changed = False
         """True once anything outside of the journal may have changed."""
-        self.watch = watch
 
     @property
     def log(self) -> str:
@@ -135,8 +134,6 @@ class Journal:
                 raise
             self._sum, self._size = checksum, self._size + len(line)
         self.has_changed = self.has_changed or kind == "change"
-        if self.watch is not None:
-            self.watch(kind)
 
     def read(self) -> PastApply:
         """Return the journal as written so far."""
@@ -145,9 +142,9 @@ class Journal:
         return past
 
     @classmethod
-    def resume(cls, past: PastApply, *, watch: Callable[[str], None] | None = None) -> Journal:
+    def resume(cls, past: PastApply) -> Journal:
         """Reopen a journal; cuts off a half-written last line."""
-        journal = cls(past.folder, past.id, watch=watch)
+        journal = cls(past.folder, past.id)
         _, journal._sum, journal._size = read_records(_content(past.folder))
         disk.cut(f"{past.folder}/{FILE}", journal._size)
         return journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +70,7 @@ class Journals:
         user_folders.refuse_foreign(self._root)
         user_folders.refuse_foreign(self.folder)
 
-    def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
+    def open(self) -> Journal:
         """Open a new journal with the next number, which does not depend on the clock."""
         self._make_folder()
         number = self.newest() + 1
@@ -80,7 +80,7 @@ class Journals:
         for name in disk.names_in(previous):  # fetched by an `apply` that was stopped; every file is verified again
             if disk.kind(f"{previous}/{name}") == "file":
                 disk.move(f"{previous}/{name}", f"{folder}/{WHEELS}/{name}")
-        return Journal(folder, number, watch=watch)
+        return Journal(folder, number)
 
     def _make_folder(self) -> None:
         user_folders.private_folder(self._root)

@@ -37,7 +37,7 @@ def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
     """Put back everything that a journal changed; returns what could not be put back."""
     journals, tooling = work.journals, work.tooling(journal)
     past = journal.read()
-    journal = Journal.resume(past, watch=journal.watch)  # a signal may have come between its write to the disk and its own state
+    journal = Journal.resume(past)  # a signal may have come between its write to the disk and its own state
     try:
         journal.add("revert", why=why)
     except CudnnResolveError:
@@ -165,9 +165,8 @@ def _describe_undo(past: PastApply, work: Work) -> Execution:
 
 def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
-    journal = Journal.resume(past, watch=work.watch)
     with ignored_signals():
-        left = put_all_back(journal, work, why=why)
+        left = put_all_back(Journal.resume(past), work, why=why)
     install = past.begin.get("install", ())
     return Execution(
         status="broken" if left else "undone",

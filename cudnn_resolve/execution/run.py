@@ -55,7 +55,7 @@ def carry_out(task: Task, work: Work) -> Execution:
                 require_apt(task, work.host)
             check_known((*task.install, *task.folder_wheels), task.unpinned, trusted=work.trusted)
             installer = _installer_for(task, work)
-            journal = work.journals.open(watch=work.watch)
+            journal = work.journals.open()
             journal.add("begin", **_begin_record(task, work, journal))
             done = _change(task, work, journal, own, installer)
             return replace(done, notes=(*notes, *done.notes))

@@ -45,7 +45,6 @@ class Interaction(Struct, frozen=True, kw_only=True):
     reporter: Reporter = field(default_factory=Reporter)
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan with changes, and returns whether to execute it; None = always."""
-    watch: Callable[[str], None] | None = None
     listener: Listener = SILENT
 
 
@@ -424,7 +423,6 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
             journals=journals,
             hold=handle,
             reporter=interaction.reporter,
-            watch=interaction.watch,
             words=request.words,
             installer=request.installer,
             managed=request.break_system_packages,

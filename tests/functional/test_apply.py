@@ -29,6 +29,7 @@ from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.apply_world import NEW, ApplyWorld
 from tests.small_wheels import file_of, tree, write_wheel
+from tests.watching import watching
 
 both = pytest.mark.parametrize("installer", ["pip", "uv"])
 
@@ -144,7 +145,8 @@ def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work
                 (folder / "__pycache__" / "part1.cpython-311.pyc.139622380197392").write_text("half")
             raise InterruptError("SIGTERM")
 
-    done = carry_out(world.task(work.environment), replace(work, watch=stop))
+    with watching(stop):
+        done = carry_out(world.task(work.environment), work)
 
     assert seen[:6] == ["begin", "fetched", "files", "change", "saved", "installed"]
     assert (done.status, done.exit_code) == ("reverted", 4)
@@ -164,7 +166,8 @@ def test_what_only_looks_half_made_and_came_meanwhile_stays(world: ApplyWorld, w
                 path.write_text("mine")
             raise InterruptError("SIGTERM")
 
-    done = carry_out(world.task(work.environment), replace(work, watch=stop, members=None))  # uv itself writes then
+    with watching(stop):
+        done = carry_out(world.task(work.environment), replace(work, members=None))  # uv itself writes then
 
     assert (done.status, done.left) == ("reverted", ())
     assert [path.read_text() for path in places] == ["mine"] * len(places)
