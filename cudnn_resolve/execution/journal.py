@@ -82,6 +82,15 @@ class PastApply(Struct, frozen=True, kw_only=True):
         except msgspec.ValidationError:
             raise tampered(self.folder, f"its record `{kind}` is not readable") from None
 
+    def last_of(self, kind: str, form: type[T]) -> T | None:
+        """Return the newest record of a kind, decoded as in `records_of`; None if there is none."""
+        return next(reversed(self.records_of(kind, form)), None)
+
+    @property
+    def changed_system(self) -> bool:
+        """True if it may have changed system packages, or the lists and keys of apt."""
+        return any(record["kind"] in ("apt", "keyring") for record in self.records)
+
     @property
     def installed(self) -> tuple[InstalledRecord, ...]:
         """Packages that installers wrote; raises WorldError if that is not readable."""

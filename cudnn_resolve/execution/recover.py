@@ -274,7 +274,7 @@ def _require_means(past: PastApply, work: Work) -> None:
     files = past.last("files")
     if files is not None and (files.get("save") or files.get("add")):
         require_writable(work.environment)
-    if (past.last("apt") is not None or past.last("keyring") is not None) and find_apt(work.host) is None:
+    if past.changed_system and find_apt(work.host) is None:
         if which(work.host, "apt-get") is None:
             raise WorldError(
                 f"apply number {past.id} changed system packages, but apt-get is not on PATH any more",
