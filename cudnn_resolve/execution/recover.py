@@ -16,7 +16,7 @@ from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, check_inside, read_journal, tampered
-from cudnn_resolve.execution.journal_store import Journals, read_mark
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import restore_linker_cache
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.system_packages import changed_system, restore_system, version_changes
@@ -131,12 +131,12 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
     _refuse_unfinished_of_others(work)
     applies = work.journals.all()
     committed = [done for done in applies if done.state == "committed"]
-    if number is None and work.journals.marked() is not None:
-        mark = read_mark(work.journals)
+    mark = work.journals.marked() if number is None else None
+    if mark is not None:
         if not dry_run:
             work.journals.unmark()
         was_committed = bool(committed) and committed[-1] is applies[-1]
-        if mark is None or not (was_committed and mark.owns(applies[-1])):  # otherwise it was killed after its commit
+        if not (was_committed and mark.owns(applies[-1])):  # otherwise it was killed after its commit
             return Execution(status="nothing", notes=("the last apply was interrupted before it changed anything",))
     if number is None and not committed:
         return Execution(status="nothing")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journal_store import Journals, write_mark
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
@@ -80,7 +80,7 @@ def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Wor
             undo(work, None)
     assert undo(work, 2).status == "undone"
     assert world.former() == between
-    work.journals.mark("a third one, that is killed before it has a journal")
+    work.journals.mark(())  # a third one, that is killed before it has a journal
     assert repair(work) is None
     assert undo(work, None).status == "nothing"
     assert undo(work, None).id == 1
@@ -262,7 +262,7 @@ def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Wor
 @pytest.mark.slow
 def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
-    write_mark(work.journals, ())
+    work.journals.mark(())
     monkeypatch.setattr(Journals, "unmark", Mock())  # as by a kill that came just then
 
     monkeypatch.setattr(Journals, "prune", Mock(side_effect=WorldError("busy", code="system")))
