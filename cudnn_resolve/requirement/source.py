@@ -89,7 +89,7 @@ class Listing(Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     offers: Sequence[Offer]
-    """Newest first, by PEP 440; may be computed lazily. Empty if no index has the package."""
+    """Newest first, by PEP 440. Empty if no index has the package."""
     is_partial: bool = False
     """True if, offline, an index is not in the cache: it may offer more."""
     only_prereleases: bool = False
