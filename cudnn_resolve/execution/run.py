@@ -15,7 +15,7 @@ from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.conditions import check_before, check_removals, check_room
 from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known
-from cudnn_resolve.execution.installed import RECORD_BYTES, installed_packages, record_paths
+from cudnn_resolve.execution.installed import installed_packages, record_paths
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.journal import RECOVER, SCHEMA, STAGING, read_journal
 from cudnn_resolve.execution.loader_settings import (
@@ -34,6 +34,7 @@ from cudnn_resolve.execution.system_packages import change_system, prepare_syste
 from cudnn_resolve.execution.uv_staging import UV_LOCK, install_staged, move_staged
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.installed_files import RECORD_BYTES
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 
 if TYPE_CHECKING:
