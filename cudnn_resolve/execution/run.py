@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.installer import Installer
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
+    from cudnn_resolve.host.run_tool import ToolResult
 
 
 def carry_out(task: Task, work: Work) -> Execution:
@@ -197,7 +198,6 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
     steps: list[Done] = []
     if installer is not None:
         steps += _install(prepared.supply, work, journal, installer)
-        steps += _install_folder_wheels(prepared.supply, work, journal, installer)  # last: it uses and deletes the staging folder
     for path, content in prepared.own.items():
         if content is not None:
             disk.write_whole(path, content)
@@ -206,39 +206,35 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
     return steps
 
 
-def _install(supply: Supply, work: Work, journal: Journal, installer: Installer) -> list[Done]:
-    if not supply.wheels:
-        return []
-    count = counted(len(supply.wheels), "package")
-    work.reporter.begin(f"installing {count} with {installer}")
+def _install(supply: Supply, work: Work, journal: Journal, installer: Installer) -> Iterator[Done]:
+    """Install the wheels, then unpack library wheels into the separate folder, which uses and deletes the staging folder."""
     tooling, environ = work.tooling(journal), work.host.environ
-    if supply.can_move:
-        result = move_staged(journal.folder, work.environment)
-    elif supply.is_staged:
-        result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
-    else:
-        result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
-    work.reporter.end()
-    if not result.ok:
-        raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
-    return [Done(what=f"{count} installed with {installer}", seconds=result.seconds)]
 
-
-def _install_folder_wheels(supply: Supply, work: Work, journal: Journal, installer: Installer) -> list[Done]:
-    """Unpack library wheels into the separate folder."""
-    environment = folder_environment(work.environment)
-    folder = environment.scheme["purelib"]
-    steps = []
-    for wheel in supply.folder_wheels:
-        name = os.path.basename(wheel.path)
-        work.reporter.begin(f"unpacking {name} into {folder}")
-        result = install_wheels(installer, (wheel,), environment, work.tooling(journal), work.host.environ, managed=work.managed)
+    def done(what: str, result: ToolResult) -> Done:
         work.reporter.end()
         if not result.ok:
             raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
+        return Done(what=what, seconds=result.seconds)
+
+    if supply.wheels:
+        count = counted(len(supply.wheels), "package")
+        work.reporter.begin(f"installing {count} with {installer}")
+        if supply.can_move:
+            result = move_staged(journal.folder, work.environment)
+        elif supply.is_staged:
+            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+        else:
+            result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
+        yield done(f"{count} installed with {installer}", result)
+    environment = folder_environment(work.environment)
+    folder = environment.scheme["purelib"]
+    for wheel in supply.folder_wheels:
+        name = os.path.basename(wheel.path)
+        work.reporter.begin(f"unpacking {name} into {folder}")
+        yield done(
+            f"{name} unpacked into {folder}", install_wheels(installer, (wheel,), environment, tooling, environ, managed=work.managed)
+        )
         disk.remove(f"{folder}/{UV_LOCK}")
-        steps.append(Done(what=f"{name} unpacked into {folder}", seconds=result.seconds))
-    return steps
 
 
 def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:
