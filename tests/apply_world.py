@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from cudnn_resolve.errors import CudnnResolveError
@@ -30,6 +30,7 @@ from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.planning.model import PipAction
 from tests.small_wheels import file_of, tree, write_wheel
+from tests.watching import watch
 
 ROOT = Path(__file__).resolve().parents[1]
 OLD = {"torch": "2.5.0", "nvidia-cudnn-cu12": "9.1.0.70", "nvidia-cublas-cu12": "12.4.5.8", "tensorflow-gpu": "2.12.0"}
@@ -166,18 +167,11 @@ class ApplyWorld:
         )
 
 
-def work_in(world: ApplyWorld, *, stop_at: int | None = None, on_record: Callable[[str], None] | None = None) -> Work:
-    """With what to work in a world; the hold is taken. `on_record` hears of each record of the journal."""
+def work_in(world: ApplyWorld) -> Work:
+    """With what to work in a world; the hold is taken."""
     environment = ask_environment(LinuxHost(), world.python)
     taken = hold(environment.scheme["purelib"], wait_seconds=30)
     assert taken is not None
-    seen: list[str] = []
-
-    def watch(kind: str) -> None:
-        seen.append(kind)
-        if len(seen) == stop_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     return Work(
         host=LinuxHost(),
         environment=environment,
@@ -185,15 +179,17 @@ def work_in(world: ApplyWorld, *, stop_at: int | None = None, on_record: Callabl
         hold=taken,
         installer=world.installer,
         members=local_members,
-        watch=watch if stop_at else on_record,
     )
 
 
 def main(words: list[str]) -> int:
     """Carries out one verb."""
     world = ApplyWorld(Path(words[0]), words[1])
-    stop_at = int(words[words.index("--stop-at") + 1]) if "--stop-at" in words else None
-    work = work_in(world, stop_at=stop_at)
+    work = work_in(world)
+    if "--stop-at" in words:
+        numbers = count(1)
+        stop_at = int(words[words.index("--stop-at") + 1])
+        watch(lambda _kind: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == stop_at else None)
     try:
         if words[2] == "undo":
             done = undo(work, None)

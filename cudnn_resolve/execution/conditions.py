@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.installed import RECORD_BYTES, record_paths
+from cudnn_resolve.execution.installed import installed_packages, listed_files
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host import disk
 from cudnn_resolve.version import same_version
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 _NVIDIA = re.compile(r"nvidia-([a-z0-9-]+?)-cu[0-9]{2}", re.ASCII)
 _SPARE_BYTES = 1 << 20
 _MAPS_BYTES = 4 << 20
+_FREE_SOME = "free some space there; nothing was changed"
 
 
 def check_before(task: Task, host: Host, environment: Environment) -> tuple[str, ...]:
@@ -52,7 +51,10 @@ def require_writable(environment: Environment) -> None:
 def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
     """A note for each process that has loaded libraries of packages that are about to be replaced."""
     leaving = {action.name for action in task.install if action.installed} | set(task.remove)
-    folders = {folder for root in environment.packages for folder in _library_folders(leaving, root, host)} if leaving else set()
+    packages = installed_packages(host, environment).values() if leaving else ()
+    paths = (path for package in packages if package.name in leaving for path in listed_files(host, package))
+    folders = {path.rpartition("/")[0] for path in paths if path.endswith(".so") or ".so." in path}
+    folders = {folder for folder in folders if folder.startswith(tuple(f"{root}/" for root in environment.packages))}
     if not folders:
         return
     for process in host.list_dir("/proc"):
@@ -63,17 +65,6 @@ def _in_use(task: Task, host: Host, environment: Environment) -> Iterator[str]:
         if not folders.isdisjoint(path.rpartition("/")[0] for path in mapped):
             command = (host.read_text(f"/proc/{process}/comm") or "a program").strip()
             yield f"{command} (process {process}) has loaded packages that are replaced: restart it afterwards"
-
-
-def _library_folders(names: set[str], root: str, host: Host) -> Iterator[str]:
-    """Folders with libraries of these packages, from their RECORDs: a package's import name may differ from its own."""
-    for entry in host.list_dir(root):
-        stem, _, suffix = entry.rpartition(".")
-        if suffix == "dist-info" and canonicalize_name(stem.partition("-")[0]) in names:
-            for path in record_paths(host.read_text(f"{root}/{entry}/RECORD", RECORD_BYTES) or "", root):
-                folder, _, file = path.rpartition("/")
-                if folder.startswith(f"{root}/") and (file.endswith(".so") or ".so." in file):
-                    yield folder
 
 
 def package_folder(name: str) -> str:
@@ -97,35 +88,23 @@ def check_room(wheels: Sequence[Wheel], exchange: Exchange, store: str, environm
     """Return the bytes that saved files will take in the store, 0 if they are only renamed; raises WorldError if the disk is full."""
     target = environment.scheme["purelib"]
     if wheels:
-        _require_free(sum(wheel.unpacked for wheel in wheels) + _SPARE_BYTES, target)
+        _require_free(sum(wheel.unpacked for wheel in wheels) + _SPARE_BYTES, "needed", target, _FREE_SOME)
     if disk.device_of(store) == disk.device_of(target):
         return 0
     saved = sum(disk.size_of(path) for path in exchange.save)
-    _require_free(saved, store)
+    _require_free(saved, "needed", store, _FREE_SOME)
     return saved
-
-
-def _require_free(needed: int, folder: str) -> None:
-    free = disk.free_bytes(folder)
-    if needed > free:
-        raise WorldError(
-            f"disk full: {mib(needed)} needed, {mib(free)} free",
-            code="disk-full",
-            context=folder,
-            hint="free some space there; nothing was changed",
-        )
 
 
 def check_room_for_download(size: int, folder: str) -> None:
     """Raise WorldError if files of this total size do not fit on the disk."""
+    _require_free(size, "to download", folder, "free some space there, or set XDG_STATE_HOME to a folder on a larger disk")
+
+
+def _require_free(size: int, purpose: str, folder: str, hint: str) -> None:
     free = disk.free_bytes(folder)
     if size > free:
-        raise WorldError(
-            f"disk full: {mib(size)} to download, {mib(free)} free",
-            code="disk-full",
-            context=folder,
-            hint="free some space there, or set XDG_STATE_HOME to a folder on a larger disk",
-        )
+        raise WorldError(f"disk full: {mib(size)} {purpose}, {mib(free)} free", code="disk-full", context=folder, hint=hint)
 
 
 def mib(size: int) -> str:

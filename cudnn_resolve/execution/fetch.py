@@ -10,19 +10,17 @@ from cudnn_resolve.errors import WorldError, first_few
 from cudnn_resolve.execution.installable_wheel import Wheel, read_wheel
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.run_tool import run_tool
-from cudnn_resolve.host.wheel_archive import Archive, bad_wheel, is_entry_points
-from cudnn_resolve.requirement.source import Contents
+from cudnn_resolve.host.wheel_archive import bad_wheel
+from cudnn_resolve.index.remote_wheel import WheelError, open_local, read_contents
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.host.run_tool import Tooling
     from cudnn_resolve.planning.model import PipAction
-    from cudnn_resolve.requirement.source import File
+    from cudnn_resolve.requirement.source import Contents, File
 
 _STRONG = ("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b")
 """Hash algorithms strong enough to identify a file."""
-_MOST_ENTRY_POINTS = 2
-"""`entry_points.txt` files read per wheel: a wheel may have one, and a second one is enough to refuse it."""
 _MOST_LISTED = 4
 
 
@@ -115,20 +113,17 @@ def download_by_name(package: PipAction, folder: str, environment: Environment, 
 
 
 def local_members(file: File) -> Contents | None:
-    """Return the contents of a wheel on this disk; None for a wheel elsewhere."""
+    """Return the contents of a wheel on this disk, None for a wheel elsewhere; raises WorldError for a damaged one."""
     path = unquote(urlsplit(file.url).path, errors="surrogateescape")
     if not file.url.startswith("file:") or not disk.is_regular(path):
         return None
-    with Archive(path) as archive:
-        members = archive.members()
-        entry_points = [member.name for member in members if is_entry_points(member.name)]
-        return Contents(
-            names=tuple(member.name for member in members),
-            unpacked=sum(member.size for member in members),
-            programs=tuple(archive.text(name) or "" for name in entry_points[:_MOST_ENTRY_POINTS]),
-            checksums=tuple(member.checksum for member in members),
-            links=tuple(member.name for member in members if member.is_link),
-        )
+    try:
+        with open_local(path) as stream:
+            return read_contents(stream)
+    except WheelError as error:
+        raise bad_wheel(path, f"it {error}") from None
+    except OSError as error:
+        raise bad_wheel(path, f"it cannot be read: {error.strerror}") from None
 
 
 def download_local(file: File, folder: str, progress: Callable[[int], None]) -> str:

@@ -141,10 +141,7 @@ def check_contents(contents: Contents, filename: str) -> None:
         top, _, rest = name.partition("/")
         if top.endswith(".data"):
             _split_data(name, rest, filename)
-    if len(contents.programs) > 1:
-        raise bad_wheel(filename, "it has more than one entry_points.txt")
-    for text in contents.programs:
-        tuple(_scripts(text, filename))
+    tuple(_scripts(contents.programs, filename))
 
 
 def is_inside(name: str) -> bool:

@@ -12,13 +12,12 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.record import record_rows
+from cudnn_resolve.host.installed_files import RECORD_BYTES
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.host.protocol import Host
 
-RECORD_BYTES = 64 << 20
-"""Bound on the size of a RECORD."""
 _METADATA_BYTES = 65536
 _LONGEST_LINE = 1 << 17
 """Characters; the csv module refuses longer fields."""

@@ -8,7 +8,7 @@ the `apply`; `--resume` parses them as arguments of `apply`, never of another pr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -82,6 +82,15 @@ class PastApply(Struct, frozen=True, kw_only=True):
         except msgspec.ValidationError:
             raise tampered(self.folder, f"its record `{kind}` is not readable") from None
 
+    def last_of(self, kind: str, form: type[T]) -> T | None:
+        """Return the newest record of a kind, decoded as in `records_of`; None if there is none."""
+        return next(reversed(self.records_of(kind, form)), None)
+
+    @property
+    def changed_system(self) -> bool:
+        """True if it may have changed system packages, or the lists and keys of apt."""
+        return any(record["kind"] in ("apt", "keyring") for record in self.records)
+
     @property
     def installed(self) -> tuple[InstalledRecord, ...]:
         """Packages that installers wrote; raises WorldError if that is not readable."""
@@ -101,14 +110,13 @@ class PastApply(Struct, frozen=True, kw_only=True):
 class Journal:
     """An open journal, to which records are appended."""
 
-    def __init__(self, folder: str, number: int, *, watch: Callable[[str], None] | None = None) -> None:
+    def __init__(self, folder: str, number: int) -> None:
         self.folder = folder
         self.id = number
         self._sum = ""
         self._size = 0
         self.has_changed = False
         """True once anything outside of the journal may have changed."""
-        self.watch = watch
 
     @property
     def log(self) -> str:
@@ -135,8 +143,6 @@ class Journal:
                 raise
             self._sum, self._size = checksum, self._size + len(line)
         self.has_changed = self.has_changed or kind == "change"
-        if self.watch is not None:
-            self.watch(kind)
 
     def read(self) -> PastApply:
         """Return the journal as written so far."""
@@ -145,9 +151,9 @@ class Journal:
         return past
 
     @classmethod
-    def resume(cls, past: PastApply, *, watch: Callable[[str], None] | None = None) -> Journal:
+    def resume(cls, past: PastApply) -> Journal:
         """Reopen a journal; cuts off a half-written last line."""
-        journal = cls(past.folder, past.id, watch=watch)
+        journal = cls(past.folder, past.id)
         _, journal._sum, journal._size = read_records(_content(past.folder))
         disk.cut(f"{past.folder}/{FILE}", journal._size)
         return journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +32,22 @@ _STORE = ".cudnn-resolve-saved"
 _MARK = "at-work"
 _MARK_BYTES = 1 << 20
 _FETCH_AGAIN = ("interrupted", "index-unavailable")
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """Content of the at-work mark."""
+
+    pid: int
+    at: Annotated[str, msgspec.Meta(max_length=30)]
+    after: int | None = None
+    """Number of the newest journal when it began; its own journal is newer."""
+    words: tuple[str, ...] | None = None
+    """Command-line words that request the same `apply`."""
+    folder: str = "."
+
+    def owns(self, past: PastApply) -> bool:
+        """Return whether a journal is the one of the `apply` that left the mark."""
+        return self.after is not None and past.id > self.after
 
 
 class Journals:
@@ -70,7 +86,7 @@ class Journals:
         user_folders.refuse_foreign(self._root)
         user_folders.refuse_foreign(self.folder)
 
-    def open(self, *, watch: Callable[[str], None] | None = None) -> Journal:
+    def open(self) -> Journal:
         """Open a new journal with the next number, which does not depend on the clock."""
         self._make_folder()
         number = self.newest() + 1
@@ -80,7 +96,7 @@ class Journals:
         for name in disk.names_in(previous):  # fetched by an `apply` that was stopped; every file is verified again
             if disk.kind(f"{previous}/{name}") == "file":
                 disk.move(f"{previous}/{name}", f"{folder}/{WHEELS}/{name}")
-        return Journal(folder, number, watch=watch)
+        return Journal(folder, number)
 
     def _make_folder(self) -> None:
         user_folders.private_folder(self._root)
@@ -161,16 +177,23 @@ class Journals:
             return (f"old journal files could not be removed: {error.message}",)
         return ()
 
-    def mark(self, text: str) -> None:
-        """Write the at-work mark; a power failure may lose it, which is right: nobody is at work then."""
-        self._make_folder()
-        disk.write_whole(f"{self.folder}/{_MARK}", text.encode(), synced=False)
+    def mark(self, words: Sequence[str]) -> None:
+        """Mark the environment as being worked on by this process, with these command-line words.
 
-    def marked(self) -> str | None:
-        """Return the at-work mark; None if there is none, WorldError if anybody could have written it."""
+        A power failure may lose the mark, which is right: nobody is at work then.
+        """
+        self._make_folder()
+        mark = Mark(pid=own_pid(), at=clock.moment(), after=self.newest(), words=tuple(words), folder=disk.folder_here())
+        disk.write_whole(f"{self.folder}/{_MARK}", json.dumps(msgspec.structs.asdict(mark)).encode(), synced=False)
+
+    def marked(self) -> Mark | None:
+        """Return the at-work mark, an empty one if it is unreadable, None without one; WorldError if anybody could have written it."""
         self._refuse_foreign()
         raw = disk.content(f"{self.folder}/{_MARK}", _MARK_BYTES)
-        return None if raw is None else raw.decode("utf-8", "replace")
+        try:
+            return None if raw is None else msgspec.convert(json.loads(raw), Mark)
+        except (ValueError, RecursionError):
+            return Mark(pid=0, at="")
 
     def unmark(self) -> None:
         """Remove the at-work mark."""
@@ -209,39 +232,6 @@ def keeps_fetched(past: PastApply) -> bool:
     """Return whether the network or the user ended an `apply` before it changed anything, so that the next reuses its files."""
     last = past.last("dropped")
     return past.state == "dropped" and last is not None and str(last.get("why")) in _FETCH_AGAIN
-
-
-# ---- the mark of an `apply` at work
-
-
-class Mark(Struct, frozen=True, kw_only=True):
-    """Content of the at-work mark."""
-
-    pid: int
-    at: Annotated[str, msgspec.Meta(max_length=30)]
-    after: int | None = None
-    """Number of the newest journal when it began; its own journal is newer."""
-    words: tuple[str, ...] | None = None
-    """Command-line words that request the same `apply`."""
-    folder: str = "."
-
-    def owns(self, past: PastApply) -> bool:
-        """Return whether a journal is the one of the `apply` that left the mark."""
-        return self.after is not None and past.id > self.after
-
-
-def write_mark(journals: Journals, words: Sequence[str]) -> None:
-    """Mark the environment as being worked on by this process, with these command-line words."""
-    mark = Mark(pid=own_pid(), at=clock.moment(), after=journals.newest(), words=tuple(words), folder=disk.folder_here())
-    journals.mark(json.dumps(msgspec.structs.asdict(mark)))
-
-
-def read_mark(journals: Journals) -> Mark | None:
-    """Return the at-work mark; None if there is none, or none that is readable."""
-    try:
-        return msgspec.convert(json.loads(journals.marked() or ""), Mark)
-    except (ValueError, RecursionError):
-        return None
 
 
 # ---- disk space, of all environments

@@ -175,15 +175,14 @@ class _CacheRecord(Struct, frozen=True):
 
 def restore_linker_cache(past: PastApply, tooling: Tooling) -> tuple[str, ...]:
     """Restore the linker's configuration and cache; returns what could not be put back."""
-    records = past.records_of("cache", _CacheRecord)
-    if not records:
+    record = past.last_of("cache", _CacheRecord)
+    if record is None:
         return ()
-    before = records[-1].before
     try:
-        if before is None:
+        if record.before is None:
             disk.remove(_LINKER_CONFIG)
         else:
-            disk.write_whole(_LINKER_CONFIG, before.encode("utf-8", "replace"))
+            disk.write_whole(_LINKER_CONFIG, record.before.encode("utf-8", "replace"))
     except WorldError as error:
         return (error.message,)
     result = _run_ldconfig(tooling)

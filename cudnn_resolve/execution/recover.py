@@ -16,7 +16,7 @@ from cudnn_resolve.execution.conditions import require_writable
 from cudnn_resolve.execution.exchange import refuse_detour
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.execution.journal import ARRIVING_DEBS, RECOVER, STAGING, Journal, PastApply, check_inside, read_journal, tampered
-from cudnn_resolve.execution.journal_store import Journals, read_mark
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import restore_linker_cache
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.system_packages import changed_system, restore_system, version_changes
@@ -37,7 +37,7 @@ def put_all_back(journal: Journal, work: Work, *, why: str) -> tuple[str, ...]:
     """Put back everything that a journal changed; returns what could not be put back."""
     journals, tooling = work.journals, work.tooling(journal)
     past = journal.read()
-    journal = Journal.resume(past, watch=journal.watch)  # a signal may have come between its write to the disk and its own state
+    journal = Journal.resume(past)  # a signal may have come between its write to the disk and its own state
     try:
         journal.add("revert", why=why)
     except CudnnResolveError:
@@ -131,12 +131,12 @@ def undo(work: Work, number: int | None, *, dry_run: bool = False) -> Execution:
     _refuse_unfinished_of_others(work)
     applies = work.journals.all()
     committed = [done for done in applies if done.state == "committed"]
-    if number is None and work.journals.marked() is not None:
-        mark = read_mark(work.journals)
+    mark = work.journals.marked() if number is None else None
+    if mark is not None:
         if not dry_run:
             work.journals.unmark()
         was_committed = bool(committed) and committed[-1] is applies[-1]
-        if mark is None or not (was_committed and mark.owns(applies[-1])):  # otherwise it was killed after its commit
+        if not (was_committed and mark.owns(applies[-1])):  # otherwise it was killed after its commit
             return Execution(status="nothing", notes=("the last apply was interrupted before it changed anything",))
     if number is None and not committed:
         return Execution(status="nothing")
@@ -165,9 +165,8 @@ def _describe_undo(past: PastApply, work: Work) -> Execution:
 
 def _put_back(past: PastApply, work: Work, why: str = "undo") -> Execution:
     _require_means(past, work)
-    journal = Journal.resume(past, watch=work.watch)
     with ignored_signals():
-        left = put_all_back(journal, work, why=why)
+        left = put_all_back(Journal.resume(past), work, why=why)
     install = past.begin.get("install", ())
     return Execution(
         status="broken" if left else "undone",
@@ -275,7 +274,7 @@ def _require_means(past: PastApply, work: Work) -> None:
     files = past.last("files")
     if files is not None and (files.get("save") or files.get("add")):
         require_writable(work.environment)
-    if (past.last("apt") is not None or past.last("keyring") is not None) and find_apt(work.host) is None:
+    if past.changed_system and find_apt(work.host) is None:
         if which(work.host, "apt-get") is None:
             raise WorldError(
                 f"apply number {past.id} changed system packages, but apt-get is not on PATH any more",

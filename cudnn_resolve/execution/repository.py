@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.aptget import KEYRING, Apt, configured, present_packages, purge
+from cudnn_resolve.execution.aptget import KEYRING, Apt, configured
 from cudnn_resolve.execution.journal import LEAVING_DEBS, tampered
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.protocol import which
@@ -265,9 +265,6 @@ def _make_change(change: Change, apt: Apt, folder: str, tooling: Tooling) -> Non
 def restore_repositories(past: PastApply, apt: Apt, tooling: Tooling) -> list[str]:
     """Remove what `add_repositories` wrote and put back what it replaced; returns what could not be put back. May be repeated."""
     left = []
-    if any(record.before is None for record in past.records_of("keyring", _KeyringRecord)[-1:]) and "cuda-keyring" in present_packages(apt):
-        result = purge(apt, ("cuda-keyring",), tooling)
-        left += [] if result.ok else [f"cuda-keyring could not be removed: {result.why()}"]
     digests = _recorded_digests(past)
     for path, aside in _changed_paths(past, apt).items():
         if disk.kind(f"{path}{disk.UNFINISHED}") is not None:
@@ -292,10 +289,8 @@ def changed_repositories(past: PastApply, apt: Apt) -> list[str]:
 class _KeyringRecord(Struct, frozen=True):
     """The `keyring` record: changes of lists and keys."""
 
-    moved: tuple[tuple[str, str | None], ...]
+    moved: tuple[tuple[str, str], ...]
     written: tuple[str, ...] = ()
-    before: str | UnsetType | None = UNSET
-    """In journals of version 0.1.0: the version of cuda-keyring that was installed, None for none."""
 
 
 class _KnownRecord(Struct, frozen=True):
@@ -306,24 +301,26 @@ class _KnownRecord(Struct, frozen=True):
 
 def _changed_paths(past: PastApply, apt: Apt) -> dict[str, str | None]:
     """Each path that the journal changed, checked, with the new path of the old file; None if there was no old file."""
-    records = past.records_of("keyring", _KeyringRecord)[-1:]
-    folders = apt_folders(apt) if records else None
-    paths: dict[str, str | None] = {}
-    for path, aside in (pair for record in records for pair in (*record.moved, *((path, None) for path in record.written))):
-        if folders is None or not folders.holds(path) or not _is_aside(aside, path):
+    record = past.last_of("keyring", _KeyringRecord)
+    if record is None:
+        return {}
+    folders = apt_folders(apt)
+    paths: dict[str, str | None] = {**dict.fromkeys(record.written), **dict(record.moved)}
+    for path, aside in paths.items():
+        if not folders.holds(path) or (aside is not None and not _is_aside(aside, path)):
             raise tampered(past.folder, "it names a list or key that is not one of apt's")
-        paths[path] = paths.get(path) or aside
     return paths
 
 
-def _is_aside(name: str | None, path: str) -> bool:
-    """Return whether `name_aside` could have returned a name for a path; None stands for a path without an old file."""
-    return name is None or (name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None)
+def _is_aside(name: str, path: str) -> bool:
+    """Return whether `name_aside` could have returned a name for a path."""
+    return name.startswith(path) and _ASIDE_NAME.fullmatch(name[len(path) :]) is not None
 
 
 def _recorded_digests(past: PastApply) -> Mapping[str, str | None]:
     """SHA-256 of each changed path as written; empty if the changes were not completed."""
-    return next((record.sums for record in past.records_of("known", _KnownRecord)[-1:]), {})
+    record = past.last_of("known", _KnownRecord)
+    return record.sums if record is not None else {}
 
 
 def _digest(path: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from cudnn_resolve.execution.aptget import require_apt
 from cudnn_resolve.execution.conditions import check_before, check_removals, check_room
 from cudnn_resolve.execution.exchange import Exchange, overlaps, plan_exchange, take_away
 from cudnn_resolve.execution.fetch import check_known
-from cudnn_resolve.execution.installed import RECORD_BYTES, installed_packages, record_paths
+from cudnn_resolve.execution.installed import installed_packages, record_paths
 from cudnn_resolve.execution.installer import choose_installer, install_wheels
 from cudnn_resolve.execution.journal import RECOVER, SCHEMA, STAGING, read_journal
 from cudnn_resolve.execution.loader_settings import (
@@ -34,6 +34,7 @@ from cudnn_resolve.execution.system_packages import change_system, prepare_syste
 from cudnn_resolve.execution.uv_staging import UV_LOCK, install_staged, move_staged
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.installed_files import RECORD_BYTES
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.installer import Installer
     from cudnn_resolve.execution.journal import Journal
     from cudnn_resolve.execution.task import Task, Work
+    from cudnn_resolve.host.run_tool import ToolResult
 
 
 def carry_out(task: Task, work: Work) -> Execution:
@@ -55,7 +57,7 @@ def carry_out(task: Task, work: Work) -> Execution:
                 require_apt(task, work.host)
             check_known((*task.install, *task.folder_wheels), task.unpinned, trusted=work.trusted)
             installer = _installer_for(task, work)
-            journal = work.journals.open(watch=work.watch)
+            journal = work.journals.open()
             journal.add("begin", **_begin_record(task, work, journal))
             done = _change(task, work, journal, own, installer)
             return replace(done, notes=(*notes, *done.notes))
@@ -196,7 +198,6 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
     steps: list[Done] = []
     if installer is not None:
         steps += _install(prepared.supply, work, journal, installer)
-        steps += _install_folder_wheels(prepared.supply, work, journal, installer)  # last: it uses and deletes the staging folder
     for path, content in prepared.own.items():
         if content is not None:
             disk.write_whole(path, content)
@@ -205,39 +206,35 @@ def _change_files(prepared: _Preparation, work: Work, journal: Journal, installe
     return steps
 
 
-def _install(supply: Supply, work: Work, journal: Journal, installer: Installer) -> list[Done]:
-    if not supply.wheels:
-        return []
-    count = counted(len(supply.wheels), "package")
-    work.reporter.begin(f"installing {count} with {installer}")
+def _install(supply: Supply, work: Work, journal: Journal, installer: Installer) -> Iterator[Done]:
+    """Install the wheels, then unpack library wheels into the separate folder, which uses and deletes the staging folder."""
     tooling, environ = work.tooling(journal), work.host.environ
-    if supply.can_move:
-        result = move_staged(journal.folder, work.environment)
-    elif supply.is_staged:
-        result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
-    else:
-        result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
-    work.reporter.end()
-    if not result.ok:
-        raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
-    return [Done(what=f"{count} installed with {installer}", seconds=result.seconds)]
 
-
-def _install_folder_wheels(supply: Supply, work: Work, journal: Journal, installer: Installer) -> list[Done]:
-    """Unpack library wheels into the separate folder."""
-    environment = folder_environment(work.environment)
-    folder = environment.scheme["purelib"]
-    steps = []
-    for wheel in supply.folder_wheels:
-        name = os.path.basename(wheel.path)
-        work.reporter.begin(f"unpacking {name} into {folder}")
-        result = install_wheels(installer, (wheel,), environment, work.tooling(journal), work.host.environ, managed=work.managed)
+    def done(what: str, result: ToolResult) -> Done:
         work.reporter.end()
         if not result.ok:
             raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
+        return Done(what=what, seconds=result.seconds)
+
+    if supply.wheels:
+        count = counted(len(supply.wheels), "package")
+        work.reporter.begin(f"installing {count} with {installer}")
+        if supply.can_move:
+            result = move_staged(journal.folder, work.environment)
+        elif supply.is_staged:
+            result = install_staged(journal.folder, work.environment, tooling, environ, managed=work.managed)
+        else:
+            result = install_wheels(installer, supply.wheels, work.environment, tooling, environ, managed=work.managed)
+        yield done(f"{count} installed with {installer}", result)
+    environment = folder_environment(work.environment)
+    folder = environment.scheme["purelib"]
+    for wheel in supply.folder_wheels:
+        name = os.path.basename(wheel.path)
+        work.reporter.begin(f"unpacking {name} into {folder}")
+        yield done(
+            f"{name} unpacked into {folder}", install_wheels(installer, (wheel,), environment, tooling, environ, managed=work.managed)
+        )
         disk.remove(f"{folder}/{UV_LOCK}")
-        steps.append(Done(what=f"{name} unpacked into {folder}", seconds=result.seconds))
-    return steps
 
 
 def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:

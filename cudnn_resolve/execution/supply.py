@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -20,7 +20,7 @@ from cudnn_resolve.execution.loader_settings import folder_environment, missing_
 from cudnn_resolve.execution.uv_staging import UV_LOCK, can_move, can_stage, clean_cache, stage, writes_safely
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
-from cudnn_resolve.host.background import Later
+from cudnn_resolve.host.background import Later, gather
 from cudnn_resolve.requirement.source import File
 
 if TYPE_CHECKING:
@@ -107,19 +107,13 @@ def _stage(task: Task, work: Work, journal: Journal) -> tuple[tuple[Wheel, ...],
 
 def _contents(task: Task, members: Callable[[File], Contents | None]) -> list[Contents] | None:
     """The checked contents of a task's wheels; None if a server does not let them be read."""
-    threads = ThreadPoolExecutor(_PARALLEL)
-    try:
-        files = [package.file for package in task.install if package.file is not None]
-        futures = [threads.submit(members, file) for file in files]
-        contents = []
-        for file, future in zip(files, futures, strict=True):
-            found = future.result()
-            if found is None:
-                return None
-            check_contents(found, file.filename)
-            contents.append(found)
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+    files = [package.file for package in task.install if package.file is not None]
+    contents = []
+    for file, found in zip(files, gather([partial(members, file) for file in files], _PARALLEL), strict=True):
+        if found is None:
+            return None
+        check_contents(found, file.filename)
+        contents.append(found)
     return contents
 
 
@@ -147,23 +141,16 @@ def _fetch_all(packages: tuple[PipAction, ...], work: Work, journal: Journal, en
     check_room_for_download(size, journal.wheels)
     work.reporter.begin(f"fetching {counted(len(packages), 'file')}", size or None)
     packages = tuple(_with_file(package, work, journal) for package in packages)
-    threads = ThreadPoolExecutor(_PARALLEL)
-    try:
-        futures = [
-            threads.submit(fetch, package, journal.wheels, environment, work.download, work.reporter.advance) for package in packages
-        ]
-        wheels = tuple(_fetched(future, package, work, journal) for future, package in zip(futures, packages, strict=True))
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+    wheels = tuple(gather([partial(_fetch, package, work, journal, environment) for package in packages], _PARALLEL))
     work.reporter.end()
     names = [os.path.basename(wheel.path) for wheel in wheels]
     journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
     return wheels
 
 
-def _fetched(future: Future[Wheel], package: PipAction, work: Work, journal: Journal) -> Wheel:
+def _fetch(package: PipAction, work: Work, journal: Journal, environment: Environment) -> Wheel:
     try:
-        return future.result()
+        return fetch(package, journal.wheels, environment, work.download, work.reporter.advance)
     except WorldError as error:
         if error.code == "wheel-bad":
             clean_cache(package.name, journal.folder, work.environment, work.tooling(journal), work.host.environ)

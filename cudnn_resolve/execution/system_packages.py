@@ -57,10 +57,6 @@ class _AptRecord(Struct, frozen=True):
         return {**{name: (version, before) for name, version, before in self.packages}, **self.along}
 
 
-def _apt_record(past: PastApply) -> _AptRecord | None:
-    return next(iter(past.records_of("apt", _AptRecord)[-1:]), None)
-
-
 def prepare_system(task: Task, work: Work, journal: Journal, tooling: Tooling, reserve: int) -> tuple[Apt, tuple[AptAction, ...]]:
     """Return how to call apt, and the packages with their installed versions, after every .deb is downloaded and verified.
 
@@ -128,7 +124,7 @@ def _remove_isolated_folder(apt: Apt, folder: str, tooling: Tooling) -> None:
 
 def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, ...]:
     """Put system packages and repositories back; returns what could not be put back. May be repeated."""
-    if past.last("apt") is None and past.last("keyring") is None:
+    if not past.changed_system:
         return ()
     apt = aptget.find_apt(host)
     if apt is None:
@@ -137,7 +133,7 @@ def restore_system(past: PastApply, host: Host, tooling: Tooling) -> tuple[str, 
     try:
         aptget.dpkg(apt, tooling, "--force-confold", "--configure", "-a")  # packages that a kill left unconfigured
         _remove_isolated_folder(apt, past.folder, tooling)
-        record = _apt_record(past)
+        record = past.last_of("apt", _AptRecord)
         if record is not None:
             aptget.remove_unfinished_files(apt, record.unfinished, tooling)
             left += _restore_packages(record, past.folder, apt, tooling)
@@ -211,12 +207,11 @@ def _unpack_torn_packages(record: _AptRecord, folder: str, apt: Apt, tooling: To
 
 def changed_system(past: PastApply, host: Host) -> tuple[str, ...]:
     """Return the packages, lists and keys that others changed since a committed journal; empty if apt cannot be asked."""
-    is_concerned = past.last("apt") is not None or past.last("keyring") is not None
-    apt = aptget.find_apt(host) if is_concerned else None
+    apt = aptget.find_apt(host) if past.changed_system else None
     if apt is None:
         return ()
     installed = aptget.installed_versions(apt)
-    record = _apt_record(past)
+    record = past.last_of("apt", _AptRecord)
     changes = record.changes if record is not None else {}
     changed = (name for name, (version, _) in changes.items() if installed.get(name) != version)
     return (*changed, *changed_repositories(past, apt))
@@ -224,7 +219,7 @@ def changed_system(past: PastApply, host: Host) -> tuple[str, ...]:
 
 def version_changes(past: PastApply) -> list[tuple[str, str, str | None]]:
     """Return name, new and old version of each system package that a journal changed; raises WorldError if that is not readable."""
-    record = _apt_record(past)
+    record = past.last_of("apt", _AptRecord)
     changes = record.changes if record is not None else {}
     return [(name, version, before) for name, (version, before) in changes.items() if version != before]
 

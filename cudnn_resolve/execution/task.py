@@ -100,7 +100,6 @@ class Work(Struct, frozen=True, kw_only=True):
     download: Download = download_local
     verify: Callable[[], tuple[str, ...]] = tuple
     """Inspects the changed environment and returns its differences from the plan."""
-    watch: Callable[[str], None] | None = None
     installer: str = "auto"
     managed: bool = False
     """True if an environment that the system manages may be changed."""

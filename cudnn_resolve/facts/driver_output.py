@@ -52,7 +52,7 @@ def parse_query(text: str, fields: tuple[str, ...] = QUERY_FIELDS) -> tuple[tupl
         values = [value.strip() for value in line.split(",", len(fields) - 1)]
         if len(values) != len(fields) or not values[0].startswith("GPU-"):
             continue
-        row = {name: _known(value) for name, value in zip(fields, values, strict=True)}
+        row = {name: known_answer(value) for name, value in zip(fields, values, strict=True)}
         memory = row.get("memory.total")
         driver = row["driver_version"]
         capability = row.get("compute_cap")
@@ -80,9 +80,10 @@ def parse_banner(text: str) -> Banner:
     )
 
 
-def _known(value: str) -> str | None:
-    """The value; None for nvidia-smi's placeholders (`[N/A]`, `[Unknown Error]`)."""
-    return None if not value or value.startswith("[") or value in ("N/A", "Not Supported") else value[:200]
+def known_answer(value: str | None) -> str | None:
+    """A value of nvidia-smi; None for its placeholders (`[N/A]`, `[Unknown Error]`)."""
+    unknown = ("N/A", "Not Supported", "Requested functionality has been deprecated")
+    return None if not value or value.startswith("[") or value in unknown else value[:200]
 
 
 # --- /proc, /sys and file names ---

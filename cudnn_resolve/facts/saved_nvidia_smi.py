@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cudnn_resolve.errors import InputError
-from cudnn_resolve.facts.driver_output import parse_banner
+from cudnn_resolve.facts.driver_output import known_answer, parse_banner
 
 FactsObject = dict[str, Any]
 """An object as a facts file holds it."""
@@ -73,9 +73,9 @@ def read_query(text: str) -> FactsObject:
         elif not value:
             section = key
         elif gpus and key == "Product Name":
-            gpus[-1]["name"] = _answer(value)
+            gpus[-1]["name"] = known_answer(value)
         elif gpus and key == "GPU UUID":
-            gpus[-1]["uuid"] = _answer(value)
+            gpus[-1]["uuid"] = known_answer(value)
         elif gpus and key == "Total" and section == "FB Memory Usage":
             gpus[-1]["memory_mib"] = mib(value)
     return {"driver": driver_of(text), "gpus": [known(gpu) for gpu in gpus] or None}
@@ -94,7 +94,9 @@ def read_xml(text: str) -> FactsObject:
     gpus = []
     for gpu in log.iter("gpu"):
         memory = mib(gpu.findtext("fb_memory_usage/total"))
-        gpus.append(known({"name": _answer(gpu.findtext("product_name")), "uuid": _answer(gpu.findtext("uuid")), "memory_mib": memory}))
+        gpus.append(
+            known({"name": known_answer(gpu.findtext("product_name")), "uuid": known_answer(gpu.findtext("uuid")), "memory_mib": memory})
+        )
     driver = {"version": first_match(DRIVER, log.findtext("driver_version")), "cuda": first_match(CUDA_LINE, log.findtext("cuda_version"))}
     return {"driver": driver, "gpus": gpus or None}
 
@@ -136,18 +138,12 @@ def read_csv(lines: list[str]) -> FactsObject | None:
     gpus: list[FactsObject] = []
     driver = None
     for row in rows:
-        values = {_FIELDS.get(name, name): _answer(cell) for name, cell in row.items()}
+        values = {_FIELDS.get(name, name): known_answer(cell) for name, cell in row.items()}
         memory = values.get("memory.total [MiB]") or ""
         driver = driver or first_match(DRIVER, values.get("driver"))
         gpu = {key: values.get(key) for key in ("name", "uuid", "compute_capability")}
         gpus.append(known({**gpu, "memory_mib": mib(memory if memory.endswith("MiB") else f"{memory} MiB")}))
     return {"driver": {"version": driver}, "gpus": [gpu for gpu in gpus if gpu.get("name") or gpu.get("compute_capability")] or None}
-
-
-def _answer(text: str | None) -> str | None:
-    """A value of nvidia-smi; None for its placeholders."""
-    unknown = ("", "N/A", "[N/A]", "[Not Supported]", "[Unknown Error]", "Requested functionality has been deprecated")
-    return None if text is None or text in unknown else text
 
 
 def mib(text: str | None) -> int | None:

@@ -6,6 +6,7 @@ Threads of an executor are not daemons: Ctrl-C would wait for a child that hangs
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
@@ -74,7 +75,7 @@ class Delayed:
 
 
 def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-    """Results of the calls, in order; at most `at_once` run at a time, and they start in order."""
+    """Results of the calls, in order; at most `at_once` run at a time, and they start in order. After an error no more are started."""
     futures: list[Future[T]] = [Future() for _ in calls]
     waiting = iter(tuple(zip(futures, calls, strict=True)))
 
@@ -84,7 +85,10 @@ def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
 
     for _ in range(min(max(at_once, 1), len(calls))):
         Later(work)
-    return [future.result() for future in futures]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        deque(waiting, maxlen=0)
 
 
 def _fulfil(future: Future[T], call: Callable[[], T]) -> None:

@@ -16,7 +16,8 @@ from cudnn_resolve.facts.record import record_rows
 from cudnn_resolve.host.protocol import FileStat, Host, is_dir
 
 Kind = Literal["missing", "empty", "changed", "foreign"]
-_RECORD_BYTES = 64 << 20
+RECORD_BYTES = 64 << 20
+"""Bound on the size of a RECORD."""
 _MOST_FILES = 1_000_000
 _MOST_HASHED_BYTES = 512 << 20
 """Per folder of packages, a second or two; the smallest files first."""
@@ -72,11 +73,22 @@ class _Claim(Struct, frozen=True, kw_only=True):
     written_ns: int
 
 
-class _Package(Struct, frozen=True, kw_only=True):
+class Package(Struct, frozen=True, kw_only=True):
+    """An installed package, by the name of its `.dist-info`."""
+
     name: str
+    """Normalized."""
     version: str
-    record: str
-    """Path of its RECORD."""
+    info: str
+    """Path of its `.dist-info`."""
+
+
+def packages_in(host: Host, folder: str) -> Iterator[Package]:
+    """Packages installed in a folder."""
+    for entry in host.list_dir(folder):
+        name, _, version = entry.removesuffix(".dist-info").partition("-")
+        if entry.endswith(".dist-info") and name and not name.startswith("~"):
+            yield Package(name=canonicalize_name(name), version=version, info=f"{folder}/{entry}")
 
 
 def is_code(path: str) -> bool:
@@ -110,7 +122,7 @@ class _Site:
     def __init__(self, host: Host, folder: str, names: Collection[str] | None, *, code_only: bool) -> None:
         self._host = host
         self._folder = folder
-        self.packages: dict[str, _Package] = {}
+        self.packages: dict[str, Package] = {}
         self.unlisted: list[str] = []
         self.owners: dict[str, dict[str, _Claim]] = {}
         """Claims on each file with a recorded size, by path and package."""
@@ -119,14 +131,15 @@ class _Site:
         self._bytes_left = _MOST_HASHED_BYTES
         self._hollow: list[Damage] = []
         """Packages whose metadata is missing or empty."""
-        for package in self._named(names):
-            self._read_record(package, code_only=code_only)
+        for package in packages_in(host, folder):
+            if names is None or package.name in names:
+                self._read_record(package, code_only=code_only)
 
-    def _read_record(self, package: _Package, *, code_only: bool) -> None:
-        text = self._host.read_text(package.record, _RECORD_BYTES)
-        status = self._host.stat(package.record)
+    def _read_record(self, package: Package, *, code_only: bool) -> None:
+        record, metadata = f"{package.info}/RECORD", f"{package.info}/METADATA"
+        text = self._host.read_text(record, RECORD_BYTES)
+        status = self._host.stat(record)
         if text is None or status is None:
-            metadata = package.record.removesuffix("RECORD") + "METADATA"
             if self._host.stat(metadata) is None:  # a folder name without a package
                 self._add_hollow(package, "missing", metadata)
             else:
@@ -134,23 +147,16 @@ class _Site:
             return
         self.packages[package.name] = package
         if not text.strip():
-            self._add_hollow(package, "empty", package.record)
+            self._add_hollow(package, "empty", record)
         for path, claim in _rows(text, self._folder, status.mtime_ns):
             self._listed.add(path)
             if claim is not None and len(self.owners) < _MOST_FILES and (not code_only or is_code(path)):
                 self.owners.setdefault(path, {})[package.name] = claim
 
-    def _add_hollow(self, package: _Package, kind: Kind, path: str) -> None:
+    def _add_hollow(self, package: Package, kind: Kind, path: str) -> None:
         self.packages[package.name] = package
         paths = (path.removeprefix(f"{self._folder}/"),)
         self._hollow.append(Damage(package=package.name, version=package.version, kind=kind, paths=paths, of=1))
-
-    def _named(self, names: Collection[str] | None) -> Iterator[_Package]:
-        for entry in sorted(self._host.list_dir(self._folder)):
-            stem = entry.removesuffix(".dist-info")
-            name, _, version = stem.partition("-")
-            if stem != entry and name and not entry.startswith("~") and (names is None or canonicalize_name(name) in names):
-                yield _Package(name=canonicalize_name(name), version=version, record=f"{self._folder}/{entry}/RECORD")
 
     def damages(self) -> Iterator[Damage]:
         """Files that are missing, empty or changed, by package.

@@ -16,12 +16,12 @@ from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_lin
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.facts.record import record_rows
+from cudnn_resolve.host.installed_files import RECORD_BYTES, Package, packages_in
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.wheel_archive import Archive, bad_wheel
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import opened_names
 
-_RECORD_BYTES = 64 << 20
 _METADATA_BYTES = 4 << 20
 _MOST_MODULES, _MOST_FOLDERS = 50, 500
 _CACHE_BYTES = 64 << 20
@@ -89,15 +89,15 @@ def installed_libraries(
     """
     for root in dict.fromkeys(folder for place in roots for folder in (place, f"{place}/{FOLDER}")):
         place = (at or {}).get(root, root)
-        for name, info in _packages(host, root):
-            if name in leaving and not root.endswith(f"/{FOLDER}"):
+        for package in packages_in(host, root):
+            if package.name in leaving and not root.endswith(f"/{FOLDER}"):
                 continue
-            record = host.read_text(f"{root}/{info}/RECORD", _RECORD_BYTES)
-            listed = _unrecorded(host, root, name, info) if record is None else (path for path, _, _ in record_rows(record))
+            record = host.read_text(f"{package.info}/RECORD", RECORD_BYTES)
+            listed = _unrecorded(host, root, package) if record is None else (path for path, _, _ in record_rows(record))
             for path in listed:
                 elf = read_library(host, os.path.normpath(f"{root}/{path}")) if LIBRARY.search(path) else None
                 if elf is not None:
-                    yield PackagedLibrary(package=name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
+                    yield PackagedLibrary(package=package.name, path=os.path.normpath(f"{place}/{path}"), elf=elf)
 
 
 def installed_site(host: Host, roots: Iterable[str], system: SystemLibraries, book: Book) -> Site:
@@ -145,26 +145,16 @@ def wheel_declared(path: str, info: str) -> frozenset[str]:
 def declared(host: Host, roots: Iterable[str], *, leaving: Collection[str] = ()) -> dict[str, tuple[str, frozenset[str]]]:
     """Packages in these folders: version, and names of the packages that each requires, including those of extras."""
     return {
-        name: (_version(info), frozenset(_required(host.read_text(f"{root}/{info}/METADATA", _METADATA_BYTES) or "")))
+        package.name: (package.version, frozenset(_required(host.read_text(f"{package.info}/METADATA", _METADATA_BYTES) or "")))
         for root in dict.fromkeys(roots)
-        for name, info in _packages(host, root)
-        if name not in leaving
+        for package in packages_in(host, root)
+        if package.name not in leaving
     }
 
 
-def _version(info: str) -> str:
-    return info.removesuffix(".dist-info").partition("-")[2]
-
-
-def _packages(host: Host, root: str) -> Iterator[tuple[str, str]]:
-    for entry in host.list_dir(root):
-        if entry.endswith(".dist-info") and not entry.startswith("~"):
-            yield canonicalize_name(entry.partition("-")[0]), entry
-
-
-def _unrecorded(host: Host, root: str, name: str, info: str) -> Iterator[str]:
+def _unrecorded(host: Host, root: str, package: Package) -> Iterator[str]:
     """Libraries of a package without RECORD: those in its modules' folders and in `lib` below them; paths are relative to `root`."""
-    tops = (host.read_text(f"{root}/{info}/top_level.txt", _METADATA_BYTES) or name.replace("-", "_")).split()
+    tops = (host.read_text(f"{package.info}/top_level.txt", _METADATA_BYTES) or package.name.replace("-", "_")).split()
     for top in tops[:_MOST_MODULES]:
         if "/" in top or top.startswith("."):
             continue

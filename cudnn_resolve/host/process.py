@@ -46,7 +46,6 @@ def run_process(
     env: Mapping[str, str],
     text: str | None = None,
     memory_limit_mib: int | None = None,
-    output_limit_bytes: int = OUTPUT_LIMIT_BYTES,
 ) -> CommandResult:
     """Run a program with `text` on standard input, then kill its process group and every other descendant."""
     marker = f"{os.getpid()}.{time.monotonic_ns()}"
@@ -64,7 +63,7 @@ def run_process(
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return CommandResult(missing=True, stderr=f"{argv[0]}: {reason}")
-    exchange = _Exchange(process, (text or "").encode("utf-8", "replace"), output_limit_bytes)
+    exchange = _Exchange(process, (text or "").encode("utf-8", "replace"))
     try:
         _limit_memory(process.pid, memory_limit_mib or MEMORY_LIMIT_MIB)
         ended = exchange.follow(time.monotonic() + timeout_seconds)
@@ -96,10 +95,9 @@ def end_running() -> None:
 class _Exchange:
     """The pipes of one running program."""
 
-    def __init__(self, process: subprocess.Popen[bytes], text: bytes, limit: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], text: bytes) -> None:
         self._process = process
         self._text = text
-        self._limit = limit
         self._chunks: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
         self._sizes = {"stdout": 0, "stderr": 0}
         self._selector = selectors.DefaultSelector()
@@ -147,7 +145,7 @@ class _Exchange:
         return bool(ready)
 
     def _is_flooded(self) -> bool:
-        return max(self._sizes.values()) > self._limit
+        return max(self._sizes.values()) > OUTPUT_LIMIT_BYTES
 
     def _read(self, key: selectors.SelectorKey) -> None:
         try:
@@ -189,7 +187,7 @@ class _Exchange:
 
     def text(self, name: str) -> str:
         """Decoded output of a stream, cut at the limit."""
-        return b"".join(self._chunks[name])[: self._limit].decode("utf-8", "replace")
+        return b"".join(self._chunks[name])[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace")
 
     def _has_exited(self) -> bool:
         """Whether the program has exited; it is not reaped, so that its process group stays its own."""

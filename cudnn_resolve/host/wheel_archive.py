@@ -73,11 +73,6 @@ class Archive:
         return raw.decode("utf-8", "replace")
 
 
-def is_entry_points(name: str) -> bool:
-    """Whether a member is the wheel's list of entry points."""
-    return name.count("/") == 1 and name.endswith(".dist-info/entry_points.txt")
-
-
 def bad_wheel(path: str, why: str) -> WorldError:
     """Error for a wheel that cannot be installed."""
     name = path.rpartition("/")[2]

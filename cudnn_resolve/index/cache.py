@@ -18,8 +18,6 @@ from msgspec import DecodeError, Raw, ValidationError, msgpack
 
 T = TypeVar("T")
 FOLDER = "index-v2"
-_FORMER = ("index-v1",)
-"""Folders of earlier formats, which are removed."""
 _ENTRY = msgpack.Decoder(tuple[str, Raw])
 _CHECKSUM_BYTES = 4
 
@@ -29,11 +27,6 @@ class Cache:
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder and os.path.join(folder, FOLDER)
-        for name in _FORMER:
-            if folder and os.path.isdir(former := os.path.join(folder, name)):
-                import shutil
-
-                shutil.rmtree(former, ignore_errors=True)  # does not follow links
 
     def get(self, kind: str, key: str, form: type[T]) -> T | None:
         """The cached value; None if there is none that can be trusted."""

@@ -167,11 +167,7 @@ class IndexClient:
 
     def completed(self, files: Sequence[File]) -> list[File]:
         """The files with sizes and hashes that their index does not give, as `requirement.source.Source.completed`."""
-        cached = [self._metadata_cache.completed_from_cache(file) for file in files]
-        missing = [file for file, found in zip(files, cached, strict=True) if found is None]
-        tasks = [(f"the size of {file.filename[:100]}", partial(self._metadata_cache.completed, file)) for file in missing]
-        answers = iter(self._all(tasks, THREADS) if tasks else ())
-        return [next(answers) if found is None else found for found in cached]
+        return self._all([(f"the size of {file.filename[:100]}", partial(self._metadata_cache.completed, file)) for file in files], THREADS)
 
     def keep_metadata(self, file: File, metadata: Metadata) -> None:
         """Cache metadata of a file that was read elsewhere."""

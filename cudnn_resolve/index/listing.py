@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -22,65 +23,37 @@ class Offered(NamedTuple):
     """URL of the index; None for a folder or a page of links."""
 
 
-class _Offers(Sequence[Offer]):
-    """Releases, each created on first access."""
-
-    def __init__(self, versions: Sequence[str], read: Callable[[int], tuple[File, ...]]) -> None:
-        self.versions = versions
-        self._read = read
-        self._made: dict[int, Offer] = {}
-
-    def __len__(self) -> int:
-        return len(self.versions)
-
-    def __getitem__(self, number: Any) -> Any:
-        if isinstance(number, slice):
-            return [self[index] for index in range(*number.indices(len(self)))]
-        if number < 0:
-            number += len(self)
-        if number not in self._made:
-            self._made[number] = Offer(self.versions[number], lambda: self._read(number))
-        return self._made[number]
-
-    def __iter__(self) -> Iterator[Offer]:
-        return (self[number] for number in range(len(self)))
-
-
 def make_listing(name: str, offered: Sequence[Offered], settings: Settings, origins: tuple[str, ...] = ()) -> Listing:
     """Releases on all indexes, filtered by the settings; `origins` are the indexes that have the package."""
     if len(offered) == 1:
         page, origin = offered[0]
-        all_offers = _Offers(page.versions, lambda number: files_of(page, number, origin))
+        offers = [Offer(version, partial(files_of, page, number, origin)) for number, version in enumerate(page.versions)]
     else:
-        all_offers = _merged(offered)
-    offers: Sequence[Offer] = all_offers
-    versions = all_offers.versions
+        offers = _merged(offered)
     left_out: tuple[str, ...] = ()
     if settings.exclude_newer or settings.no_binary or settings.only_binary:
-        offers, left_out = _filtered(name, all_offers, settings)
-        versions = [offer.version for offer in offers]
-    only_prereleases = bool(versions) and all(Version(version).is_prerelease for version in versions)
+        offers, left_out = _filtered(name, offers, settings)
+    only_prereleases = bool(offers) and all(Version(offer.version).is_prerelease for offer in offers)
     return Listing(name=name, offers=offers, only_prereleases=only_prereleases, origins=origins, left_out=left_out)
 
 
-def _merged(offered: Sequence[Offered]) -> _Offers:
+def _merged(offered: Sequence[Offered]) -> list[Offer]:
     """All releases of all indexes."""
     places: dict[str, list[tuple[int, int]]] = {}
     """Spelling of a version to its indexes, by number, and its place on their pages."""
     for index in sorted(range(len(offered)), key=lambda index: -len(offered[index].page.versions)):  # the longest page spells versions
         for place, version in enumerate(offered[index].page.versions):
             places.setdefault(version, []).append((index, place))
-    spellings = newest_first(places)
 
-    def read(number: int) -> tuple[File, ...]:
+    def read(spellings: Sequence[str]) -> tuple[File, ...]:
         """The files of all indexes, each name once: the first index wins."""
         files: dict[str, File] = {}
-        for index, place in sorted(place for version in spellings[number] for place in places[version]):
+        for index, place in sorted(place for version in spellings for place in places[version]):
             for file in files_of(offered[index].page, place, offered[index].origin):
                 files.setdefault(file.filename, file)
         return tuple(files.values())
 
-    return _Offers([same[0] for same in spellings], read)
+    return [Offer(same[0], partial(read, same)) for same in newest_first(places)]
 
 
 def _filtered(name: str, offers: Sequence[Offer], settings: Settings) -> tuple[list[Offer], tuple[str, ...]]:

@@ -31,9 +31,7 @@ class Fields(NamedTuple):
     """Metadata-Version."""
     name: str
     version: str
-    requires: tuple[str, ...]
-    requires_python: str | None
-    extras: tuple[str, ...]
+    metadata: Metadata
     dynamic: frozenset[str]
     """Lower-case names of fields that a build may change."""
 
@@ -65,9 +63,11 @@ def read_fields(raw: bytes) -> Fields:
         form=first("metadata_version", "metadata-version") or "1.0",
         name=name,
         version=version,
-        requires=tuple(filter(None, requires)),
-        requires_python=first("requires_python", "requires-python") or None,
-        extras=tuple(dict.fromkeys(map(_line, fields.get("provides_extra", ())))),
+        metadata=Metadata(
+            requires=tuple(filter(None, requires)),
+            requires_python=first("requires_python", "requires-python") or None,
+            extras=tuple(dict.fromkeys(map(_line, fields.get("provides_extra", ())))),
+        ),
         dynamic=frozenset(_line(value).lower() for value in fields.get("dynamic", ())),
     )
 
@@ -76,7 +76,7 @@ def read_metadata(raw: bytes, filename: str, name: str) -> Metadata:
     """Metadata of the wheel `filename` of the package `name` (normalized); raise MetadataError if it is of another one."""
     fields = read_fields(raw)
     check_identity(fields, filename, name)
-    return Metadata(fields.requires, fields.requires_python, fields.extras)
+    return fields.metadata
 
 
 def check_identity(fields: Fields, filename: str, name: str) -> None:

@@ -85,23 +85,9 @@ class MetadataCache:
             return replace(file, size=size)
         return file
 
-    def completed_from_cache(self, file: File) -> File | None:
-        """As `completed`, without a request and without reading the file; None if that is not possible."""
-        if is_local(file.url):
-            return None
-        if file.size is not None:
-            return file
-        size = self._cached_size(file)
-        if size is not None:
-            return replace(file, size=size)
-        return file if self._offline else None
-
-    def _cached_size(self, file: File) -> int | None:
-        key = _key(file)
-        return self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_immutable(file) else None)
-
     def _size(self, file: File) -> int | None:
-        size = self._cached_size(file)
+        key = _key(file)
+        size = self._sizes.get(key) or (self._cache.get("sizes", key, int) if _is_immutable(file) else None)
         if size is None and not self._offline:
             from cudnn_resolve.index.remote_wheel import stated_size
 

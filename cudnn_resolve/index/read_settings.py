@@ -49,22 +49,6 @@ _DEFAULT = IndexAddress(url="", source="")
 """Stands for pip's default index, whose URL is looked up only if it is needed."""
 
 
-class _Configured(NamedTuple):
-    """Settings of the tool whose configuration names indexes: pip or uv."""
-
-    rule: str
-    indexes: list[IndexAddress]
-    main: int
-    """Position of the index that `--index-url` replaces."""
-    find_links: Sequence[str]
-    no_index: bool
-    no_binary: frozenset[str]
-    only_binary: frozenset[str]
-    exclude_newer: str | None
-    keyring: bool
-    assigned: tuple[tuple[str, IndexAddress], ...] = ()
-
-
 def read_settings(
     options: Options,
     environ: Mapping[str, str],
@@ -85,8 +69,10 @@ def read_settings(
     notes = [*pip_notes, *uv.notes]
     uses_uv = uv.names_indexes and not any(key in pip for key in ("index-url", "extra-index-url", "find-links", "no-index"))
     configured = _of_uv(uv, environ, notes) if uses_uv else _of_pip(pip)
-    no_index = options.no_index or configured.no_index
-    indexes = [] if no_index else _with_options(configured, options, import_path)
+    no_index = uv.options.get("no-index") is True if uses_uv else "no-index" in pip and pip["no-index"].is_true
+    no_index = no_index or options.no_index
+    main = len(configured.indexes) - 1 if uses_uv else 0  # --index-url replaces it
+    indexes = [] if no_index else _with_options(configured, main, options, import_path)
     if not indexes and not no_index:
         notes.append("no pip was found that has a default index: name one with --index-url")
     logins: list[tuple[str, Login]] = []
@@ -95,13 +81,13 @@ def read_settings(
     if not uses_uv:
         notes.extend(_plain_http_notes(indexes, trusted))
     timeout = _number(pip.get("timeout") or pip.get("default-timeout"), 15.0)
-    return Settings(
+    return replace(
+        configured,
         indexes=tuple(indexes),
-        assigned=configured.assigned,
         find_links=tuple(dict.fromkeys(links)),
         logins=tuple(logins),
         rule=options.rule or configured.rule,
-        exclude_newer=_exclude_newer(options, configured, notes),
+        exclude_newer=_exclude_newer(options, configured.exclude_newer, notes),
         no_binary=_names(options.no_binary) or configured.no_binary,
         only_binary=_names(options.only_binary) or configured.only_binary,
         constraints=tuple(_constraints(pip, environ)),
@@ -109,9 +95,8 @@ def read_settings(
         client_certificate=pip["client-cert"].text if "client-cert" in pip else environ.get("SSL_CLIENT_CERT") or None,
         trusted_hosts=(*trusted, *uv.options.get("allow-insecure-host", ())),
         proxies=_proxies(pip, environ),
-        no_proxy=tuple(part.strip() for part in _variable(environ, "no_proxy").split(",") if part.strip()),
+        no_proxy=_variable(environ, "no_proxy").replace("*.", "."),
         netrc=environ.get("NETRC") or os.path.join(home, ".netrc"),
-        keyring=configured.keyring,
         retries=int(_number(pip.get("retries"), 4.0, most=20.0)),
         patience=Patience(read=timeout, answer=max(30.0, 2 * timeout)),
         notes=tuple(notes),
@@ -130,20 +115,20 @@ def _constraints(pip: Mapping[str, Value], environ: Mapping[str, str]) -> Iterat
     yield from ((word, "UV_CONSTRAINT") for word in environ.get("UV_CONSTRAINT", "").split())
 
 
-def _of_pip(pip: Mapping[str, Value]) -> _Configured:
+def _of_pip(pip: Mapping[str, Value]) -> Settings:
+    """What pip's configuration says, as written."""
+
     def words(key: str) -> Sequence[str]:
         return pip[key].words if key in pip else ()
 
     main = pip.get("index-url")
-    return _Configured(
+    return Settings(
         rule=PIP,
-        indexes=[
+        indexes=(
             _index(main.text.strip(), main.source) if main else _DEFAULT,
             *(_index(url, pip["extra-index-url"].source) for url in words("extra-index-url")),
-        ],
-        main=0,
-        find_links=words("find-links"),
-        no_index="no-index" in pip and pip["no-index"].is_true,
+        ),
+        find_links=tuple(words("find-links")),
         no_binary=_names(words("no-binary")),
         only_binary=_names(words("only-binary")),
         exclude_newer=pip["uploaded-prior-to"].text if "uploaded-prior-to" in pip else None,
@@ -151,19 +136,19 @@ def _of_pip(pip: Mapping[str, Value]) -> _Configured:
     )
 
 
-def _of_uv(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> _Configured:
+def _of_uv(uv: UvConfig, environ: Mapping[str, str], notes: list[str]) -> Settings:
+    """What uv's configuration says, as written."""
+
     def names(key: str) -> frozenset[str]:
         return frozenset({ALL}) if uv.options.get(key) is True else _names(uv.options.get(f"{key}-package", ()))
 
     indexes = [_uv_index(index, environ) for index in uv.indexes if not index.is_explicit]
     indexes.append(_uv_index(uv.default, environ) if uv.default else _DEFAULT)
     strategy, exclude_newer = uv.options.get("index-strategy"), uv.options.get("exclude-newer")
-    return _Configured(
+    return Settings(
         rule=_STRATEGIES.get(strategy, UV) if isinstance(strategy, str) else UV,
-        indexes=indexes,
-        main=len(indexes) - 1,
+        indexes=tuple(indexes),
         find_links=uv.find_links,
-        no_index=uv.options.get("no-index") is True,
         no_binary=names("no-binary"),
         only_binary=names("no-build"),
         exclude_newer=None if exclude_newer is None else str(exclude_newer),
@@ -204,15 +189,15 @@ def _uv_index(index: UvIndex, environ: Mapping[str, str]) -> IndexAddress:
     return address
 
 
-def _with_options(configured: _Configured, options: Options, import_path: Iterable[str]) -> list[IndexAddress]:
-    """The configured indexes with those of the options, each once, in the order of the rule."""
+def _with_options(configured: Settings, main: int, options: Options, import_path: Iterable[str]) -> list[IndexAddress]:
+    """The configured indexes with those of the options, each once, in the order of the rule; `main` is that of the main one."""
     extra = [_index(url, "--extra-index-url") for url in options.extra_index_urls]
     indexes = list(configured.indexes)
     if options.index_url:
-        indexes[configured.main] = _index(options.index_url, "--index-url")
-    elif indexes[configured.main] is _DEFAULT:
+        indexes[main] = _index(options.index_url, "--index-url")
+    elif indexes[main] is _DEFAULT:
         default = pip_config.default_index(import_path)
-        indexes[configured.main : configured.main + 1] = [IndexAddress(url=default[0], source=default[1])] if default else []
+        indexes[main : main + 1] = [IndexAddress(url=default[0], source=default[1])] if default else []
     ordered = [*extra, *indexes] if configured.rule == UV else [*indexes, *extra]
     return list({index.url.rstrip("/"): index for index in reversed(ordered)}.values())[::-1]
 
@@ -304,7 +289,7 @@ def _proxies(pip: Mapping[str, Value], environ: Mapping[str, str]) -> tuple[Prox
     return tuple(proxies)
 
 
-def _exclude_newer(options: Options, configured: _Configured, notes: list[str]) -> str | None:
+def _exclude_newer(options: Options, configured: str | None, notes: list[str]) -> str | None:
     """Time after which uploads are excluded, ISO 8601 in UTC; raise UsageError for an invalid option."""
     if options.exclude_newer:
         time = moment(options.exclude_newer)
@@ -312,11 +297,11 @@ def _exclude_newer(options: Options, configured: _Configured, notes: list[str]) 
             hint = "2024-01-31 or 2024-01-31T12:00:00Z"
             raise UsageError(f"--exclude-newer {shown(options.exclude_newer)} is not a date", code="bad-date", hint=hint)
         return time
-    if configured.exclude_newer is None:
+    if configured is None:
         return None
-    time = moment(configured.exclude_newer)
+    time = moment(configured)
     if time is None:
-        notes.append(f"the configured limit on upload times is ignored: {shown(configured.exclude_newer)} is not a date")
+        notes.append(f"the configured limit on upload times is ignored: {shown(configured)} is not a date")
     return time
 
 

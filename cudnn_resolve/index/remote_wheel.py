@@ -150,7 +150,7 @@ def read_contents(stream: IO[bytes]) -> Contents:
         if not infos:
             raise WheelError("is empty")
         lists = [info for info in infos if _is_top(info, _PROGRAMS)]
-        programs = (_member(archive, lists, _LARGEST_PROGRAMS, "a list of programs").decode("utf-8", "replace"),) if lists else ()
+        programs = _member(archive, lists, _LARGEST_PROGRAMS, "entry_points.txt").decode("utf-8", "replace") if lists else ""
     files = [info for info in infos if not info.filename.endswith("/")]  # `is_dir` fails for an empty name
     return Contents(
         names=tuple(info.orig_filename for info in files),  # `filename` is cut at a NUL byte, which not every program does

@@ -8,6 +8,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from cudnn_resolve.index import metadata as core
 from cudnn_resolve.index.metadata import Fields, MetadataError
 from cudnn_resolve.requirement.source import Metadata
@@ -29,13 +31,13 @@ def read_archive_metadata(path: str, filename: str, name: str) -> Metadata:
     fields = core.read_fields(raw)
     core.check_identity(fields, filename, name)
     if _is_final(fields):
-        return Metadata(fields.requires, fields.requires_python, fields.extras)
+        return fields.metadata
     listed = files.get("egg-info/requires.txt")
     if listed is not None:
         requires, extras = _read_requires(listed.decode("utf-8", "replace"))
-        return Metadata(requires, fields.requires_python, extras, "it is a source archive, and its build may change what it requires")
-    guessed = "it is a source archive whose PKG-INFO lists no requirements, and its build may add some"
-    return Metadata(fields.requires, fields.requires_python, fields.extras, guessed)
+        guessed = "it is a source archive, and its build may change what it requires"
+        return replace(fields.metadata, requires=requires, extras=extras, guessed=guessed)
+    return replace(fields.metadata, guessed="it is a source archive whose PKG-INFO lists no requirements, and its build may add some")
 
 
 def _is_final(fields: Fields) -> bool:

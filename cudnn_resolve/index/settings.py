@@ -72,7 +72,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     trusted_hosts: tuple[str, ...] = ()
     """`host` or `host:port`, whose certificates are not checked."""
     proxies: tuple[Proxy, ...] = ()
-    no_proxy: tuple[str, ...] = ()
+    no_proxy: str = ""
+    """Comma-separated domains, as the variable of that name lists them."""
     netrc: str | None = None
     """Path of the netrc file."""
     keyring: bool = False
@@ -86,8 +87,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     def proxies_for(self, url: str) -> dict[str, str]:
         """The proxy for a URL, credentials included, as requests takes it; empty if there is none."""
+        from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # slow to import; requests has done so
+
         origin = origin_of(url)
-        if not _bypasses(origin, self.no_proxy):
+        if not proxy_bypass_environment(f"{origin.host}:{origin.port}", {"no": self.no_proxy}):
             for proxy in self.proxies:
                 if proxy.scheme in (origin.scheme, "all"):
                     return {origin.scheme: joined_login(proxy.url, proxy.login)}
@@ -105,16 +108,6 @@ def _is_host(origin: Origin, text: str) -> bool:
     except ValueError:
         return False
     return parts.hostname == origin.host and port in (None, origin.port)
-
-
-def _bypasses(origin: Origin, no_proxy: tuple[str, ...]) -> bool:
-    for entry in no_proxy:
-        if entry == "*" or _is_host(origin, entry):
-            return True
-        domain = entry.lstrip("*").lstrip(".").lower()
-        if domain and origin.host.endswith(f".{domain}"):
-            return True
-    return False
 
 
 def is_loopback(host: str) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
 from cudnn_resolve.execution.conditions import differences, package_folder, require_writable
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.journal_store import Journals, read_mark, was_stopped, write_mark
+from cudnn_resolve.execution.journal_store import Journals, was_stopped
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.model import Execution, Reporter
 from cudnn_resolve.facts.model import Facts, or_none
@@ -45,7 +45,6 @@ class Interaction(Struct, frozen=True, kw_only=True):
     reporter: Reporter = field(default_factory=Reporter)
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan with changes, and returns whether to execute it; None = always."""
-    watch: Callable[[str], None] | None = None
     listener: Listener = SILENT
 
 
@@ -347,7 +346,7 @@ def stopped_in(journals: Journals) -> Stopped | None:
     """Like `stopped`, from an environment's journals; WorldError if the environment is half changed and no journal says by what."""
     from cudnn_resolve.execution.recover import interrupted, unfinished_of_others
 
-    applies, mark, environment = journals.all(), read_mark(journals), journals.environment
+    applies, mark, environment = journals.all(), journals.marked(), journals.environment
     if mark is not None and mark.words and not (applies and mark.owns(applies[-1])):  # interrupted before it had a journal
         return Stopped(words=mark.words, folder=mark.folder, python=environment.python)
     if not applies or not was_stopped(applies[-1]):
@@ -393,11 +392,11 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
 
     journals = Journals(environment)
     folder = environment.scheme["purelib"]
-    running = read_mark(journals)
+    running = journals.marked()
     is_orphaned = running is not None and not alive(running.pid)
     handle = hold(folder, wait_seconds=_ORPHAN_SECONDS if is_orphaned else _RACE_SECONDS)
     if handle is None:
-        running = read_mark(journals)
+        running = journals.marked()
         process = f" (process {running.pid}, since {running.at})" if running is not None else ""
         raise WorldError(
             f"another apply is running in {environment.prefix}{process}",
@@ -418,7 +417,6 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
             journals=journals,
             hold=handle,
             reporter=interaction.reporter,
-            watch=interaction.watch,
             words=request.words,
             installer=request.installer,
             managed=request.break_system_packages,
@@ -435,4 +433,4 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
 def _mark(journals: Journals, environment: Environment, words: tuple[str, ...]) -> None:
     """Record the running `apply` in the environment, if that is writable."""
     if disk.writable(environment.scheme["purelib"]):
-        write_mark(journals, words)
+        journals.mark(words)

@@ -2,79 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from msgspec import Struct
-
 from cudnn_resolve.facts.model import UNKNOWN, Driver, Problem, Unknown
 from cudnn_resolve.probe.driver_sources import DriverLibrary, DriverSources
 from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
-class DriverAnswer(Struct, frozen=True, kw_only=True):
-    """Answer of one source; None = unknown."""
-
-    version: DriverVersion | None = None
-    cuda: CudaVersion | None = None
-    kernel_module: DriverVersion | None = None
-    where: str = ""
-    """File behind the answer, if the name of the source does not tell."""
-
-
-def _ask_nvml(probe: DriverSources) -> DriverAnswer:
-    nvml = probe.native.nvml
-    return DriverAnswer(version=nvml.driver or nvml.file_version, cuda=nvml.cuda, where=nvml.path or "")
-
-
-def _ask_libcuda(probe: DriverSources) -> DriverAnswer:
-    libcuda = probe.native.libcuda
-    if libcuda.is_stub:
-        return DriverAnswer()
-    where = f"{libcuda.path}, of a forward-compatibility package" if libcuda.is_compat else libcuda.path or ""
-    return DriverAnswer(version=None if libcuda.is_compat else libcuda.file_version, cuda=libcuda.cuda, where=where)
-
-
-def _ask_kernel(probe: DriverSources, version: DriverVersion | None) -> DriverAnswer:
-    """Version reported by the kernel module, if it is one of a driver release."""
-    module = probe.kernel_module if probe.kernel_module == version else None
-    return DriverAnswer(version=module, kernel_module=module)
-
-
-def _ask_smi(probe: DriverSources) -> DriverAnswer:
-    smi = probe.smi
-    version = DriverVersion(smi.driver) if smi.driver else smi.banner.driver
-    return DriverAnswer(version=version or smi.banner.library, cuda=smi.banner.cuda, where=smi.path or "")
-
-
-DRIVER_STEPS: tuple[tuple[str, Callable[[DriverSources], DriverAnswer]], ...] = (
-    ("NVML", _ask_nvml),  # libnvidia-ml: sees every GPU, whatever CUDA_VISIBLE_DEVICES says
-    ("libcuda", _ask_libcuda),
-    ("/proc/driver/nvidia/version", lambda probe: _ask_kernel(probe, probe.proc_version)),
-    ("/sys/module/nvidia/version", lambda probe: _ask_kernel(probe, probe.sys_version)),
-    ("nvidia-smi", _ask_smi),  # slow: asked only if something is still missing
-)
-"""Sources in order of preference; for each fact the first answer counts."""
-
-
 def find_driver(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
-    """Find the driver, the source of each of its facts, and its problems.
+    """Find the driver, the source of each of its facts, and its problems; for each fact the first source that has it counts.
 
     None only without any trace of a driver: no library, no kernel module, no device. UNKNOWN for a driver that gives no answers.
     """
-    present = bool(probe.libraries or probe.kernel_signs)
+    if not (probe.libraries or probe.kernel_signs):
+        return _without_signs(probe)
     sources: dict[str, str] = {}
     found: dict[str, DriverVersion | CudaVersion] = {}
-    for name, step in DRIVER_STEPS:
-        if step is _ask_smi and (not present or {"version", "cuda"} <= found.keys()):
-            continue
-        answer = step(probe)
-        for field in ("version", "cuda", "kernel_module"):
-            value = getattr(answer, field)
-            if value is not None and field not in found:
-                found[field] = value
-                sources[f"driver.{field}"] = f"{name} ({answer.where})" if answer.where else name
-    if not present:
-        return _without_signs(probe)
+
+    def take(source: str, **facts: DriverVersion | CudaVersion | None) -> None:
+        """Take what is not known yet."""
+        new = {field: value for field, value in facts.items() if value is not None and field not in found}
+        found.update(new)
+        sources.update((f"driver.{field}", source) for field in new)
+
+    nvml, libcuda, module = probe.nvml, probe.libcuda, probe.kernel_module
+    take(_named("NVML", nvml.path), version=nvml.driver or nvml.file_version, cuda=nvml.cuda)  # sees hidden GPUs, too
+    if not libcuda.is_stub:
+        file = f"{libcuda.path}, of a forward-compatibility package" if libcuda.is_compat else libcuda.path
+        take(_named("libcuda", file), version=None if libcuda.is_compat else libcuda.file_version, cuda=libcuda.cuda)
+    for path, version in (("/proc/driver/nvidia/version", probe.proc_version), ("/sys/module/nvidia/version", probe.sys_version)):
+        if version == module:  # otherwise it is not one of a driver release
+            take(path, version=module, kernel_module=module)
+    if not {"version", "cuda"} <= found.keys():  # nvidia-smi is slow
+        smi = probe.smi
+        version = DriverVersion(smi.driver) if smi.driver else smi.banner.driver or smi.banner.library
+        take(_named("nvidia-smi", smi.path), version=version, cuda=smi.banner.cuda)
     problems = _problems(probe)
     if not found:
         if probe.jetson is None:
@@ -86,18 +46,21 @@ def find_driver(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str
     return driver, sources, tuple(problems)
 
 
+def _named(source: str, file: str | None) -> str:
+    return f"{source} ({file})" if file else source
+
+
 def _without_signs(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[str, str], tuple[Problem, ...]]:
     """Answer for a machine without a library, kernel module or device of a driver."""
-    native = probe.native
     problems: list[Problem] = []
-    failed = [library for library in (native.nvml, native.libcuda) if library.failure]
+    failed = [library for library in (probe.nvml, probe.libcuda) if library.failure]
     file = probe.library_file() if failed else None
     if file:
         problems = [Problem(what=library.name, why=library.failure) for library in failed]
         problems.append(Problem(what="driver", why=f"{file} exists, but could not be asked"))
         return UNKNOWN, {"driver": file}, tuple(problems)
-    if native.libcuda.is_stub or native.libcuda.is_compat:
-        problems.append(_stand_in(native.libcuda))
+    if probe.libcuda.is_stub or probe.libcuda.is_compat:
+        problems.append(_stand_in(probe.libcuda))
     if probe.cards:
         why = f"is not installed or loaded, although there is an NVIDIA card ({', '.join(probe.cards)})"
         problems.append(Problem(what="NVIDIA driver", why=why))
@@ -106,9 +69,8 @@ def _without_signs(probe: DriverSources) -> tuple[Driver | Unknown | None, dict[
 
 def _problems(probe: DriverSources) -> list[Problem]:
     """Problems of a driver that is present."""
-    native = probe.native
     problems: list[Problem] = []
-    for library in (native.nvml, native.libcuda):
+    for library in (probe.nvml, probe.libcuda):
         if library.failure:
             problems.append(Problem(what=library.name, why=library.failure))
         problems.extend(library.problems)
@@ -116,8 +78,8 @@ def _problems(probe: DriverSources) -> list[Problem]:
             folder = library.path.rsplit("/", 1)[0]
             why = f"is in {folder}, where the loader does not look: programs started from here will not find it (LD_LIBRARY_PATH)"
             problems.append(Problem(what=library.name, why=why))
-    if native.libcuda.is_stub or native.libcuda.is_compat:
-        problems.append(_stand_in(native.libcuda))
+    if probe.libcuda.is_stub or probe.libcuda.is_compat:
+        problems.append(_stand_in(probe.libcuda))
     problems.extend(_mismatch(probe) or _refusals(probe))
     if probe.jetson is not None:
         board = f" on {probe.board}" if probe.board else ""
@@ -140,10 +102,10 @@ def _stand_in(libcuda: DriverLibrary) -> Problem:
 
 def _mismatch(probe: DriverSources) -> list[Problem]:
     """Problem of a kernel module and libraries of different releases."""
-    native, module = probe.native, probe.kernel_module
-    library = native.nvml if native.nvml.file_version else native.libcuda
+    module = probe.kernel_module
+    library = probe.nvml if probe.nvml.file_version else probe.libcuda
     version = None if library.is_compat or library.is_stub else library.file_version
-    refused = native.nvml.error is not None and native.nvml.error[0] == 18
+    refused = probe.nvml.error is not None and probe.nvml.error[0] == 18
     if probe.in_wsl or not (refused or (module and version and module != version)):
         return []
     kernel = f"kernel module {module}" if module else "the kernel module"
@@ -168,7 +130,7 @@ _CUDA_WORDS = {
 
 def _refusals(probe: DriverSources) -> list[Problem]:
     """Failed calls of the libraries that nothing else explains."""
-    nvml, libcuda = probe.native.nvml, probe.native.libcuda
+    nvml, libcuda = probe.nvml, probe.libcuda
     problems: list[Problem] = []
     if nvml.error is not None:
         problems.append(Problem(what="NVML", why=_call_failure(nvml.error, _NVML_WORDS)))

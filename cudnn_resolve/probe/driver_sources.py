@@ -33,7 +33,6 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 LIBRARY_SECONDS = 10.0
 """Time limit for one library; initialising eight GPUs without persistence mode takes several seconds."""
 
-_LIBRARIES = {"nvml": "libnvidia-ml.so.1", "libcuda": "libcuda.so.1"}
 _DRIVER = r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}"
 _UUID = r"(?i)GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MIB = 1 << 20
@@ -83,29 +82,20 @@ class DriverLibrary(Struct, frozen=True, kw_only=True):
         return self.count is not None and self.count == len(self.gpus)
 
 
-class DriverLibraries(Struct, frozen=True, kw_only=True):
-    """Answers of both libraries."""
-
-    nvml: DriverLibrary
-    libcuda: DriverLibrary
-
-
-def ask_libraries(host: Host) -> DriverLibraries:
-    """Ask NVML and libcuda concurrently, in one child that forks for each and knows where they may be."""
+def ask_libraries(host: Host) -> tuple[DriverLibrary, DriverLibrary]:
+    """Answers of NVML and libcuda, asked concurrently in one child that forks for each and knows where they may be."""
     answer: dict[str, Any] = {"failed": "there is no Python to ask with"}
     if host.python:
         argv = [host.python, "-I", "-S", payload_path("probe/payload_library.py"), "driver", f"{LIBRARY_SECONDS:g}"]
         result = host.run(argv, timeout_seconds=LIBRARY_SECONDS + 5)
         answer = answer_of(result) or {"failed": f"the process that asks {result.why() or 'gave no answer'}"}
     if "failed" in answer:
-        nvml, libcuda = (DriverLibrary(name=name, failure=f"could not be asked: {answer['failed']}") for name in _LIBRARIES.values())
-        return DriverLibraries(nvml=nvml, libcuda=libcuda)
-    return DriverLibraries(nvml=_library("nvml", answer.get("nvml", {})), libcuda=_library("libcuda", answer.get("libcuda", {})))
+        answer = {"nvml": answer, "libcuda": answer}
+    return _library("libnvidia-ml.so.1", answer.get("nvml", {})), _library("libcuda.so.1", answer.get("libcuda", {}))
 
 
-def _library(key: str, answer: Mapping[str, Any]) -> DriverLibrary:
+def _library(name: str, answer: Mapping[str, Any]) -> DriverLibrary:
     """Read one library's answer; impossible values are dropped and reported as problems."""
-    name = _LIBRARIES[key]
     problems: list[Problem] = []
     path = answer.get("path")
     error = answer.get("error")
@@ -247,11 +237,12 @@ _OLDEST_BRANCH = 200
 
 
 class DriverSources:
-    """Answers of NVML and libcuda (`native`); the kernel's files and nvidia-smi are asked lazily, once each."""
+    """Answers of NVML and libcuda; the kernel's files and nvidia-smi are asked lazily, once each."""
 
-    def __init__(self, host: Host, native: DriverLibraries) -> None:
+    def __init__(self, host: Host, nvml: DriverLibrary, libcuda: DriverLibrary) -> None:
         self.host = host
-        self.native = native
+        self.nvml = nvml
+        self.libcuda = libcuda
 
     @cached_property
     def smi(self) -> Smi:
@@ -329,7 +320,7 @@ class DriverSources:
     def libraries(self) -> tuple[str, ...]:
         """Driver libraries that exist, working or not, without a toolkit's stub or compatibility library."""
         found = []
-        for library in (self.native.nvml, self.native.libcuda):
+        for library in (self.nvml, self.libcuda):
             exists = library.path is not None or (library.failure and not library.failure.startswith("could not be asked"))
             if exists and not library.is_stub and not library.is_compat:
                 found.append(library.path or library.name)

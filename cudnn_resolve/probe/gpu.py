@@ -15,7 +15,7 @@ _SMI = "nvidia-smi"
 
 
 def _ask_libcuda(probe: DriverSources) -> GpuAnswer:
-    libcuda = probe.native.libcuda
+    libcuda = probe.libcuda
     if libcuda.error is not None and libcuda.error[0] == 100:  # CUDA_ERROR_NO_DEVICE
         return None if "CUDA_VISIBLE_DEVICES" in probe.host.environ else ()
     return _of_library(libcuda)
@@ -30,7 +30,7 @@ def _ask_proc(probe: DriverSources) -> GpuAnswer:
 
 
 GPU_STEPS: tuple[tuple[str, Callable[[DriverSources], GpuAnswer]], ...] = (
-    ("NVML", lambda probe: _of_library(probe.native.nvml)),
+    ("NVML", lambda probe: _of_library(probe.nvml)),
     ("libcuda", _ask_libcuda),  # only those that CUDA_VISIBLE_DEVICES leaves visible
     (_SMI, lambda probe: probe.smi.gpus),  # slow: asked only if something is still missing
     ("/proc/driver/nvidia/gpus", _ask_proc),  # names without capabilities
@@ -75,8 +75,7 @@ def _of_library(library: DriverLibrary) -> GpuAnswer:
 
 def _is_complete(probe: DriverSources, gpus: GpuAnswer) -> bool:
     """True if one library listed every GPU with all relevant facts."""
-    native = probe.native
-    is_listed = native.nvml.complete or (native.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
+    is_listed = probe.nvml.complete or (probe.libcuda.complete and "CUDA_VISIBLE_DEVICES" not in probe.host.environ)
     return is_listed and gpus is not None and all(gpu.compute_capability and gpu.memory_mib for gpu in gpus)
 
 
@@ -99,7 +98,7 @@ def _marked(probe: DriverSources, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...
     value = probe.host.environ.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return gpus, ()
-    if _of_library(probe.native.nvml) is None and probe.smi.gpus is None:
+    if _of_library(probe.nvml) is None and probe.smi.gpus is None:
         why = f"is {value!r}, and only libcuda, which obeys it, could be asked: there may be more GPUs"
         return gpus, (Problem(what="CUDA_VISIBLE_DEVICES", why=why),)
     seen = _seen(probe, gpus, value)
@@ -113,18 +112,18 @@ def _marked(probe: DriverSources, gpus: tuple[Gpu, ...]) -> tuple[tuple[Gpu, ...
 
 def _seen(probe: DriverSources, gpus: tuple[Gpu, ...], value: str) -> tuple[bool, ...]:
     """Visibility of each GPU: what libcuda sees if known, else by the value of the variable."""
-    libcuda = probe.native.libcuda
+    libcuda = probe.libcuda
     if libcuda.complete and libcuda.gpus and all(gpu.uuid for gpu in (*libcuda.gpus, *gpus)):
         visible = {gpu.uuid.lower() for gpu in libcuda.gpus if gpu.uuid}
         if visible <= {gpu.uuid.lower() for gpu in gpus if gpu.uuid}:
             return tuple((gpu.uuid or "").lower() in visible for gpu in gpus)
-    return visible_devices(value, [gpu.uuid for gpu in gpus], probe.native.nvml.instances)
+    return visible_devices(value, [gpu.uuid for gpu in gpus], probe.nvml.instances)
 
 
 def _instances(probe: DriverSources) -> tuple[Problem, ...]:
     """A problem for each GPU in MIG mode."""
     why = "is divided (MIG): a program sees one instance, with part of its memory"
-    return tuple(Problem(what=f"GPU {index}", why=why) for index, inner in enumerate(probe.native.nvml.instances) if inner)
+    return tuple(Problem(what=f"GPU {index}", why=why) for index, inner in enumerate(probe.nvml.instances) if inner)
 
 
 def _smi_failure(probe: DriverSources) -> tuple[Problem, ...]:

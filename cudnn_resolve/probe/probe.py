@@ -57,10 +57,10 @@ def _later_machine(host: Host) -> Callable[[], Facts]:
     from cudnn_resolve.probe.gpu import find_gpus
     from cudnn_resolve.probe.system import find_root
 
-    native, root = Later(lambda: ask_libraries(host)), Later(lambda: find_root(host))
+    libraries, root = Later(lambda: ask_libraries(host)), Later(lambda: find_root(host))
 
     def finish() -> Facts:
-        probe = DriverSources(host, native.result())
+        probe = DriverSources(host, *libraries.result())
         driver, driver_sources, driver_problems = find_driver(probe)
         gpus, gpu_source, gpu_problems = find_gpus(probe, driver)
         may_be_root, root_source = root.result()

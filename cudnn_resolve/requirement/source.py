@@ -58,8 +58,8 @@ class Contents(Struct, frozen=True, kw_only=True):
     """Members, without folders."""
     unpacked: int
     """Unpacked size in bytes."""
-    programs: tuple[str, ...] = ()
-    """Texts of its `entry_points.txt` files."""
+    programs: str = ""
+    """Text of its `entry_points.txt`."""
     checksums: tuple[int, ...] = ()
     """CRC-32 of each member."""
     links: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Listing(Struct, frozen=True, kw_only=True, eq=False):
 
     name: str
     offers: Sequence[Offer]
-    """Newest first, by PEP 440; may be computed lazily. Empty if no index has the package."""
+    """Newest first, by PEP 440. Empty if no index has the package."""
     is_partial: bool = False
     """True if, offline, an index is not in the cache: it may offer more."""
     only_prereleases: bool = False

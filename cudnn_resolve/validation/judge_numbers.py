@@ -58,7 +58,7 @@ def _verdict(case: Case, answer: CaseAnswer | None, report: ChildReport) -> tupl
     if answer is None and report.step == case.id:
         return "failed", report.failure or "ended without an answer", "the process ended while computing this"
     if answer is None:
-        return "failed", NOT_REACHED, _ending(report) if report.failure else "the process ended without an answer"
+        return "failed", NOT_REACHED, report.ending if report.failure else "the process ended without an answer"
     if answer.unsupported is not None:
         return "skipped", one_line(answer.unsupported), ""
     if answer.error is not None:
@@ -125,18 +125,13 @@ def _judge_runs(prefix: str, framework: str | None, runs: Sequence[CaseRun], gpu
         answers = cases_in(report)
         failed = Check(id=f"{prefix}start", framework=framework, status="failed", gpu=gpu, output=report.output)
         if number == 1 and report.failure and not answers and report.step not in {case.id for case in cases}:
-            yield replace(failed, expected="the framework computes", observed=_ending(report))
+            yield replace(failed, expected="the framework computes", observed=report.ending)
             continue
         for case in attempted:
             yield _judge_case(prefix, framework, case, answers.get(case.id), report, gpu)
         if report.failure and report.step in answers:
-            observed = f"{_ending(report)} after it had given its result"
+            observed = f"{report.ending} after it had given its result"
             yield replace(failed, id=f"{prefix}end", expected="the process ends normally", observed=observed)
         # The next child takes over the rest, which is judged with it.
         for case in rest if number == len(runs) else ():
             yield _judge_case(prefix, framework, case, answers.get(case.id), report, gpu)
-
-
-def _ending(report: ChildReport) -> str:
-    """Failure of a child, followed by its last step."""
-    return f"{report.failure} ({report.step})" if report.step else report.failure

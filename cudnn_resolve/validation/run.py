@@ -17,13 +17,15 @@ from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.validation.against_lock import PinnedEnvironment, judge_against, with_preload_hint
 from cudnn_resolve.validation.answers import ChildReport
-from cudnn_resolve.validation.children import ChildRunner, Progress, processes_at_once
-from cudnn_resolve.validation.companions import InstalledCompanion, companions_of, judge_companion, not_tested
-from cudnn_resolve.validation.gpu_run import GpuRun, library_label
+from cudnn_resolve.validation.children import PAYLOADS, SLOWEST, ChildRunner, Progress, processes_at_once, programs_on
+from cudnn_resolve.validation.companions import InstalledCompanion, companions_of, judge_companion, judge_on_gpu, not_tested
 from cudnn_resolve.validation.judge_loading import judge_library, judge_loading, judge_order
-from cudnn_resolve.validation.judge_numbers import WRONG
+from cudnn_resolve.validation.judge_numbers import WRONG, judge_cases
+from cudnn_resolve.validation.judge_speed import SpeedLimits, judge_card, judge_speed, speed_limits
+from cudnn_resolve.validation.judge_usage import judge_usage
 from cudnn_resolve.validation.loaded import library_name, loaded_libraries
 from cudnn_resolve.validation.model import Check, Subject, Validation, VisibleGpu, gpus_of, subjects_of
+from cudnn_resolve.version import Capability
 
 _MOST_LIBRARIES = 4
 _NO_FRAMEWORK_HINT = "--python selects another environment; `cudnn-resolve plan -f torch` shows what a framework needs"
@@ -59,7 +61,7 @@ def validate(host: Host, facts: Facts, options: ValidationOptions, book: Book, p
         everything=options.everything,
         at_once=processes_at_once(host),
     )
-    load_run = LoadRun(
+    run = Run(
         runner=runner,
         facts=with_real_paths(host, facts),
         options=options,
@@ -67,15 +69,14 @@ def validate(host: Host, facts: Facts, options: ValidationOptions, book: Book, p
         subjects=subjects,
         libraries=libraries,
         companions=companions,
-        has_gpu=bool(gpus),
+        gpus=gpus,
     )
-    gpu_run = GpuRun(runner=runner, subjects=subjects, libraries=libraries, companions=companions, book=book, gpu_count=len(gpus))
     # All GPUs compute from the start, while this thread loads. Timings follow: one framework at a time on each GPU, with nothing loading.
     loading_finished: Future[bool] = Future()
-    running = [Later(partial(gpu_run.run, gpu, loading_finished)) for gpu in gpus]
+    running = [Later(partial(run.compute, gpu, loading_finished)) for gpu in gpus]
     checks = [*_machine(facts, subjects, gpus, options, host.environ)]
     try:
-        load_checks, loaded = load_run.run()
+        load_checks, loaded = run.load()
         loading_finished.set_result(True)
     finally:
         if not loading_finished.done():  # release the waiting GPU runs
@@ -92,8 +93,8 @@ def validate(host: Host, facts: Facts, options: ValidationOptions, book: Book, p
     )
 
 
-class LoadRun(Struct, frozen=True, kw_only=True):
-    """Loads frameworks alone and in pairs, companions and libraries; computes nothing on a GPU."""
+class Run(Struct, frozen=True, kw_only=True):
+    """What is tested: everything is loaded in children of its own, and computes on every GPU."""
 
     runner: ChildRunner
     facts: Facts
@@ -102,10 +103,10 @@ class LoadRun(Struct, frozen=True, kw_only=True):
     subjects: tuple[Subject, ...]
     libraries: tuple[str, ...]
     companions: tuple[InstalledCompanion, ...]
-    has_gpu: bool
+    gpus: tuple[VisibleGpu, ...]
 
-    def run(self) -> tuple[list[Check], list[ChildReport]]:
-        """Checks, and the reports of frameworks and libraries."""
+    def load(self) -> tuple[list[Check], list[ChildReport]]:
+        """Load frameworks alone and in pairs, companions and libraries; the checks, and the reports of frameworks and libraries."""
         reports = self.runner.load(self.subjects)
         checks = self._not_installed()
         for subject, report in zip(self.subjects, reports, strict=True):
@@ -137,7 +138,7 @@ class LoadRun(Struct, frozen=True, kw_only=True):
         ]
 
     def _framework(self, subject: Subject, report: ChildReport) -> list[Check]:
-        checks = judge_loading(subject, report, self.facts, has_gpu=self.has_gpu, is_asked=bool(self.options.frameworks))
+        checks = judge_loading(subject, report, self.facts, has_gpu=bool(self.gpus), is_asked=bool(self.options.frameworks))
         pinned = self.options.pinned
         return [with_preload_hint(check, pinned, subject) if pinned else check for check in checks]
 
@@ -161,10 +162,75 @@ class LoadRun(Struct, frozen=True, kw_only=True):
         checks: list[Check] = []
         for installed in self.companions:
             if installed in tried:
-                checks += judge_companion(installed, tried[installed], self.facts, has_gpu=self.has_gpu)
+                checks += judge_companion(installed, tried[installed], self.facts, has_gpu=bool(self.gpus))
             else:
                 checks += not_tested(installed)
         return checks
+
+    # --- on each GPU ---
+
+    def compute(self, gpu: VisibleGpu, loading_finished: Future[bool]) -> list[Check]:
+        """Check one GPU; timings wait until no other child loads, and are left out if `loading_finished` gives False."""
+        prefix = f"gpu{gpu.index}/" if len(self.gpus) > 1 else ""
+        report = self.runner.card(gpu)
+        checks = [judge_card(f"{prefix}card", report, gpu.index)]
+        if checks[0].status == "failed":
+            return checks
+        at_once = min(max(self.runner.at_once // len(self.gpus), 1), programs_on(report, self.runner.host.environ))
+        subjects = [subject for subject in self.subjects if not subject.is_cpu_build and subject.module in PAYLOADS]
+        checks += self._compute_with_all(subjects, gpu, prefix, at_once)
+        if not loading_finished.result():
+            return checks
+        limits = self._limits(gpu, report)
+        passed = {check.framework for check in checks if check.status == "passed"}
+        sound = [subject for subject in subjects if subject.name in passed]
+        timed = gather([partial(self._time, subject, gpu, prefix, limits) for subject in sound], at_once)
+        return [*checks, *(check for group in timed for check in group)]
+
+    def _limits(self, gpu: VisibleGpu, report: ChildReport) -> SpeedLimits:
+        is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
+        architecture = self.book.architecture(Capability.parse(gpu.compute_capability)) if gpu.compute_capability else None
+        return speed_limits(report, architecture, self.book.peak(gpu.name) if gpu.name else None, is_slice=is_slice)
+
+    def _compute_with_all(self, subjects: list[Subject], gpu: VisibleGpu, prefix: str, at_once: int) -> list[Check]:
+        """Compute with everything: the slowest start first, the checks are ordered for the search of a fault."""
+        tasks: list[tuple[bool, Callable[[], list[Check]]]] = [
+            *((False, partial(self._compute_bare, path, gpu, prefix)) for path in self.libraries),
+            *((subject.module in SLOWEST, partial(self._compute_with, subject, gpu, prefix)) for subject in subjects),
+            *((one.companion.is_framework, partial(self._run_companion, one, gpu, prefix)) for one in self.companions),
+        ]
+        order = sorted(range(len(tasks)), key=lambda index: not tasks[index][0])
+        done = dict(zip(order, gather([tasks[index][1] for index in order], at_once), strict=True))
+        return [check for index in sorted(done) for check in done[index]]
+
+    def _compute_bare(self, path: str, gpu: VisibleGpu, prefix: str) -> list[Check]:
+        name = f"{prefix}cudnn/{library_label(path, self.libraries)}/"
+        return list(judge_cases(name, None, self.runner.bare(path, gpu), gpu.index))
+
+    def _compute_with(self, subject: Subject, gpu: VisibleGpu, prefix: str) -> list[Check]:
+        name = f"{prefix}{subject.name}/"
+        runs = self.runner.computed(subject, gpu)
+        checks = list(judge_cases(name, subject.name, runs, gpu.index))
+        if any(check.id == f"{name}start" for check in checks):
+            return checks
+        return [*checks, judge_usage(f"{name}cudnn-used", subject.name, runs, gpu.index)]
+
+    def _run_companion(self, installed: InstalledCompanion, gpu: VisibleGpu, prefix: str) -> list[Check]:
+        return list(judge_on_gpu(installed, self.runner.companion(installed, gpu), gpu, prefix))
+
+    def _time(self, subject: Subject, gpu: VisibleGpu, prefix: str, limits: SpeedLimits) -> list[Check]:
+        report = self.runner.timed(subject, gpu)
+        if report is None:
+            return []
+        types = self.runner.types_timed(gpu)
+        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, report, limits, gpu.index, types))
+
+
+def library_label(path: str, libraries: tuple[str, ...]) -> str:
+    """Short name of a libcudnn, `libcudnn.so.9`; with a number if several share it."""
+    name = path.rpartition("/")[2]
+    same_name = [other for other in libraries if other.rpartition("/")[2] == name]
+    return name if len(same_name) == 1 else f"{name}#{same_name.index(path) + 1}"
 
 
 def _numbered(progress: Progress, subjects: int, libraries: int, companions: int, gpus: int) -> Progress:

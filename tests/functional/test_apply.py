@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution import recover
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journal_store import Journals, write_mark
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.loader_settings import is_done
 from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
@@ -29,6 +29,7 @@ from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
 from tests.apply_world import NEW, ApplyWorld
 from tests.small_wheels import file_of, tree, write_wheel
+from tests.watching import watching
 
 both = pytest.mark.parametrize("installer", ["pip", "uv"])
 
@@ -79,7 +80,7 @@ def test_two_applies_are_undone_one_after_the_other(world: ApplyWorld, work: Wor
             undo(work, None)
     assert undo(work, 2).status == "undone"
     assert world.former() == between
-    work.journals.mark("a third one, that is killed before it has a journal")
+    work.journals.mark(())  # a third one, that is killed before it has a journal
     assert repair(work) is None
     assert undo(work, None).status == "nothing"
     assert undo(work, None).id == 1
@@ -144,7 +145,8 @@ def test_an_interruption_at_any_record_is_put_back(world: ApplyWorld, work: Work
                 (folder / "__pycache__" / "part1.cpython-311.pyc.139622380197392").write_text("half")
             raise InterruptError("SIGTERM")
 
-    done = carry_out(world.task(work.environment), replace(work, watch=stop))
+    with watching(stop):
+        done = carry_out(world.task(work.environment), work)
 
     assert seen[:6] == ["begin", "fetched", "files", "change", "saved", "installed"]
     assert (done.status, done.exit_code) == ("reverted", 4)
@@ -164,7 +166,8 @@ def test_what_only_looks_half_made_and_came_meanwhile_stays(world: ApplyWorld, w
                 path.write_text("mine")
             raise InterruptError("SIGTERM")
 
-    done = carry_out(world.task(work.environment), replace(work, watch=stop, members=None))  # uv itself writes then
+    with watching(stop):
+        done = carry_out(world.task(work.environment), replace(work, members=None))  # uv itself writes then
 
     assert (done.status, done.left) == ("reverted", ())
     assert [path.read_text() for path in places] == ["mine"] * len(places)
@@ -259,7 +262,7 @@ def test_a_signal_before_the_first_record_is_no_bug(world: ApplyWorld, work: Wor
 @pytest.mark.slow
 def test_what_cannot_be_cleaned_up_afterwards_is_a_note(world: ApplyWorld, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     former = world.former()
-    write_mark(work.journals, ())
+    work.journals.mark(())
     monkeypatch.setattr(Journals, "unmark", Mock())  # as by a kill that came just then
 
     monkeypatch.setattr(Journals, "prune", Mock(side_effect=WorldError("busy", code="system")))

@@ -23,6 +23,7 @@ from cudnn_resolve.planning.model import AptRepository
 from cudnn_resolve.report.script import repository_commands
 from tests.apt_world import AptWorld, missing_tools, task_for, work_on
 from tests.fake_host import FakeHost
+from tests.watching import watching
 
 _NEEDS = f"needs root and {', '.join(missing_tools()) or 'nothing else'}"
 pytestmark = [pytest.mark.kill, pytest.mark.skipif(bool(missing_tools()) or not disk.is_root(), reason=_NEEDS)]
@@ -338,8 +339,8 @@ def test_an_interruption_at_any_record_is_put_back(world: AptWorld, tmp_path: Pa
         if kind == at:
             raise InterruptError("SIGTERM")
 
-    work = replace(work_on(world, tmp_path), watch=stop)
-    done = carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work)
+    with watching(stop):
+        done = carry_out(task_for(("libcudnn8", NEW), repositories=(repository,)), work_on(world, tmp_path))
 
     assert done.status == ("interrupted" if at == "keyring" else "reverted"), done
     assert done.left == ()
@@ -363,7 +364,8 @@ def test_what_dpkg_left_half_done_is_put_back(world: AptWorld, tmp_path: Path) -
             (states.parent / "extended_states.a1B2c3").write_text("half written")
             raise InterruptError("SIGTERM")
 
-    done = carry_out(task_for(("libcudnn8", NEW), ("libcudnn9-cuda-12", "9.3.0.75-1")), replace(work_on(world, tmp_path), watch=torn))
+    with watching(torn):
+        done = carry_out(task_for(("libcudnn8", NEW), ("libcudnn9-cuda-12", "9.3.0.75-1")), work_on(world, tmp_path))
 
     assert (done.status, done.left) == ("reverted", ())
     assert (world.files(), world.installed(), world.automatic()) == before
@@ -386,7 +388,6 @@ def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWo
             kept.unlink()
             kept.write_bytes(b"of somebody else")
 
-    work = replace(work, watch=swap)
     for here, name, version, renamed in (
         ("8.9.0-1", "libcudnn9-cuda-12", "9.4.0.1-1", 1),  # fetched anew
         ("8.9.0-1", "libcudnn8", "8.9.1-1", 2),
@@ -396,7 +397,8 @@ def test_files_of_a_dpkg_that_was_killed_while_it_unpacked_are_gone(world: AptWo
         former = (world.files(), world.installed())
         world.tear(name, renamed=renamed)
 
-        done = carry_out(task_for((name, version)), work)
+        with watching(swap):
+            done = carry_out(task_for((name, version)), work)
 
         assert not (world.base / "bin/dpkg-deb").exists()
         assert (done.status, done.left) == ("reverted", ())

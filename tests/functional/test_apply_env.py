@@ -27,7 +27,7 @@ DRIVER = """
 import os, signal, sys
 from cudnn_resolve import api
 from cudnn_resolve.execution import creation
-from cudnn_resolve.operations.apply import Interaction
+from cudnn_resolve.execution.journal import Journal
 from cudnn_resolve.operations.options import ApplyRequest
 
 where = sys.argv[1]
@@ -47,7 +47,14 @@ def dying(name):
 
 for name in ("begin", "make_environment", "finish"):
     dying(name)
-api.apply(ApplyRequest(lock="pylock.toml", env="made", kernel="small"), Interaction(watch=die))
+add = Journal.add
+
+def add_and_die(journal, kind, **values):
+    add(journal, kind, **values)
+    die(kind)
+
+Journal.add = add_and_die
+api.apply(ApplyRequest(lock="pylock.toml", env="made", kernel="small"))
 """
 
 

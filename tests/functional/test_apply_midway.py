@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from cudnn_resolve.execution.recover import mark_path, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.execution.task import Work
 from tests.apply_world import ApplyWorld
+from tests.watching import watching
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,8 @@ def test_a_journal_that_somebody_removes_meanwhile_is_no_all_clear(world: ApplyW
         if kind == "saved":
             shutil.rmtree(world.state)
 
-    done = carry_out(world.task(work.environment), replace(work, watch=remove))
+    with watching(remove):
+        done = carry_out(world.task(work.environment), work)
 
     assert (done.status, done.exit_code) == ("broken", 5), done
     assert "the journal was removed" in done.left[0]
@@ -69,7 +70,8 @@ def test_an_environment_that_somebody_moves_meanwhile_is_put_back_when_it_is_bac
         if kind == "saved":
             world.venv.rename(tmp_path / "moved")
 
-    done = carry_out(world.task(work.environment), replace(work, watch=move))
+    with watching(move):
+        done = carry_out(world.task(work.environment), work)
 
     assert (done.status, done.exit_code) == ("broken", 5), done
     assert "was moved or made again" in done.left[0]

@@ -55,8 +55,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def bare_machine() -> None:
     """The test is about what is nowhere; a machine with a driver of its own cannot show that."""
-    own = driver_sources.ask_libraries(LinuxHost())
-    if own.nvml.path or own.libcuda.path:
+    if any(library.path for library in driver_sources.ask_libraries(LinuxHost())):
         pytest.skip("this machine has a driver of its own")
 
 
@@ -64,7 +63,7 @@ def find(folder: Path, files: Mapping[str, str] | None = None, **settings: str) 
     """What is found where the loader searches `folder`, the kernel's files are `files`, and the stand-ins behave as told."""
     environ = {"LD_LIBRARY_PATH": str(folder), "STANDIN_GPUS": GPUS, **settings}
     host = FakeHost(files, environ=environ, programs=really(environ), python=sys.executable)
-    evidence = DriverSources(host, driver_sources.ask_libraries(host))
+    evidence = DriverSources(host, *driver_sources.ask_libraries(host))
     driver, sources, driver_problems = find_driver(evidence)
     gpus, gpu_source, gpu_problems = find_gpus(evidence, driver)
     return Found(driver, gpus, sources, gpu_source, driver_problems + gpu_problems)
@@ -118,7 +117,7 @@ def test_a_library_that_takes_memory_without_end_is_ended_by_the_bound(libraries
 
     told = driver_sources.ask_libraries(host)
 
-    for library in (told.nvml, told.libcuda):
+    for library in told:
         assert re.fullmatch(r"crashed \(SIGABRT, out of memory: it had taken \d+ of 200 MiB\)", library.failure)
 
 
@@ -336,7 +335,7 @@ def test_a_library_outside_of_the_loaders_search_is_found_and_named(libraries: P
         programs=lambda argv: really(environ)((*argv, str(tmp_path / "empty"), str(libraries))),
         python=sys.executable,
     )
-    evidence = DriverSources(host, driver_sources.ask_libraries(host))
+    evidence = DriverSources(host, *driver_sources.ask_libraries(host))
     driver, _, problems = find_driver(evidence)
 
     assert driver == Driver(version="550.54.15", cuda="12.4", kernel_module="550.54.15")

@@ -23,6 +23,7 @@ from cudnn_resolve.execution.recover import repair, undo
 from cudnn_resolve.execution.run import carry_out
 from cudnn_resolve.host import disk
 from tests.apply_world import ApplyWorld, work_in
+from tests.watching import watching
 
 _MIB = 1 << 20
 
@@ -82,8 +83,9 @@ def test_a_disk_that_loses_power_at_any_record_holds_one_of_the_two_environments
         world.build()
         os.sync()
         before = sums(world)
-        work = work_in(world, on_record=keep)
-        done = carry_out(world.task(work.environment), work)
+        work = work_in(world)
+        with watching(keep):
+            done = carry_out(world.task(work.environment), work)
         assert done.status == "done", done
         after = sums(world)
         work.hold.release()

@@ -22,6 +22,7 @@ from cudnn_resolve.index.page_cache import CachedPage
 from cudnn_resolve.index.remote_wheel import TAIL_BYTES, RangeFile, WheelError, read_wheel_metadata
 from cudnn_resolve.index.sdist import read_archive_metadata
 from cudnn_resolve.masking import redacted, shown
+from cudnn_resolve.requirement.source import Metadata
 from tests.index_server import build_wheel, metadata_text
 
 BASE = "https://host.invalid/simple/demo/"
@@ -161,8 +162,8 @@ def test_any_bytes_are_metadata_or_an_error(raw: bytes) -> None:
 @given(st.lists(st.text(string.ascii_letters + string.digits + " ;<>=.'\"[],()é", min_size=1).map(str.strip).filter(bool), max_size=10))
 def test_metadata_is_read_as_it_was_written(requires: list[str]) -> None:
     fields = read_fields(metadata_text("demo", "1.0", requires=requires, extras=["a", "b"], requires_python=">=3"))
-    assert fields.requires == tuple(requires)
-    assert (fields.name, fields.version, fields.extras, fields.requires_python) == ("demo", "1.0", ("a", "b"), ">=3")
+    assert (fields.name, fields.version) == ("demo", "1.0")
+    assert fields.metadata == Metadata(tuple(requires), ">=3", ("a", "b"))
 
 
 def part_of(raw: bytes) -> Any:

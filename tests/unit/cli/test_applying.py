@@ -13,7 +13,7 @@ from cudnn_resolve.cli.arguments import lock_among, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.execution.environment import ask_environment
 from cudnn_resolve.execution.journal import Journal
-from cudnn_resolve.execution.journal_store import Journals, write_mark
+from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.facts.model import Driver, Facts, Gpu
 from cudnn_resolve.host.linux import LinuxHost
@@ -101,7 +101,7 @@ def test_what_was_stopped_before_it_had_a_journal_is_resumed_and_not_an_earlier_
 
     assert words() is None
     for name in ("first", "third"):
-        write_mark(journals, ["planning", name])
+        journals.mark(["planning", name])
         assert words() == ("planning", name)
         journal = journals.open()
         journal.add("begin", schema=1, id=journal.id, prefix=environment.prefix, words=[name])
@@ -109,7 +109,7 @@ def test_what_was_stopped_before_it_had_a_journal_is_resumed_and_not_an_earlier_
         journals.unmark()
         journal.add("dropped", why="interrupted")
         assert words() == (name,)
-    write_mark(journals, ["fourth"])
+    journals.mark(["fourth"])
     journals.open().add("begin", schema=1, id=3, prefix=environment.prefix, words=["fourth"])
     for one in journals.all()[-1:]:
         Journal.resume(one).add("commit")

@@ -150,7 +150,7 @@ def test_what_is_held_lies_inside(text: str) -> None:
 @pytest.mark.parametrize("which", ["cudnn-resolve", "environments/*"])
 def test_a_folder_that_others_can_change_is_not_read(tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     journals = Journals(environment(), str(tmp_path / "cudnn-resolve"))
-    journals.mark("x")
+    journals.mark(())
     journals.open().add("begin", **BEGIN)
     assert len(journals.all()) == 1
     folder = next(tmp_path.glob(which if which == "cudnn-resolve" else f"cudnn-resolve/{which}"))

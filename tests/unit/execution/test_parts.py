@@ -105,7 +105,9 @@ def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
     host = FakeHost(
         {
             f"{site}/onnxruntime_gpu-1.20.2.dist-info/RECORD": record,
+            f"{site}/onnxruntime_gpu-1.20.2.dist-info/METADATA": "Name: onnxruntime-gpu\nVersion: 1.20.2\n",
             f"{site}/other-1.0.dist-info/RECORD": "other/a.so,,\n",
+            f"{site}/other-1.0.dist-info/METADATA": "Name: other\nVersion: 1.0\n",
             "/proc/7/maps": f"7f00 r-xp 0 0:0 0\n7f00 r-xp 0 0:0 1      {site}/onnxruntime/capi/libort.so.1 (deleted)\n",
             "/proc/7/comm": "python\n",
             "/proc/8/maps": f"7f00 r-xp 0 0:0 1 {site}/other/a.so\n",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -51,3 +52,17 @@ def test_no_more_run_at_once_than_may_and_values_come_in_order(at_once: int) -> 
 def test_what_one_of_them_raises_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         gather([lambda: 1, lambda: 1 // 0], 2)
+
+
+def test_after_an_error_no_more_calls_are_started() -> None:
+    started: list[int] = []
+
+    def call(number: int) -> None:
+        started.append(number)
+        time.sleep(0.05)
+        raise ValueError(number)
+
+    with pytest.raises(ValueError, match="0"):
+        gather([lambda number=number: call(number) for number in range(20)], 2)  # type: ignore[misc]
+    time.sleep(0.2)
+    assert len(started) <= 5

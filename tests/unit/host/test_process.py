@@ -13,7 +13,9 @@ from cudnn_resolve.host.protocol import CommandResult
 
 
 def run(*argv: str, seconds: float = 10, text: str | None = None, limit: int = 1 << 20, memory: int | None = None) -> CommandResult:
-    return run_process(argv, timeout_seconds=seconds, env=dict(os.environ), text=text, output_limit_bytes=limit, memory_limit_mib=memory)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(process, "OUTPUT_LIMIT_BYTES", limit)
+        return run_process(argv, timeout_seconds=seconds, env=dict(os.environ), text=text, memory_limit_mib=memory)
 
 
 def python(code: str, seconds: float = 10, text: str | None = None, memory: int | None = None) -> CommandResult:

@@ -129,14 +129,3 @@ def test_writers_that_are_killed_leave_whole_files(tmp_path: Path) -> None:
         assert kept(cache).etag in ("one", "two")
         assert cache.get("metadata", "key", list) in (["one" * 1000], ["two" * 1000])
     assert seen
-
-
-def test_the_folder_of_an_earlier_form_goes(tmp_path: Path) -> None:
-    (tmp_path / "index-v1" / "pages").mkdir(parents=True)
-    (tmp_path / "index-v1" / "pages" / "x").write_text("x", "utf-8")
-    (tmp_path / "elsewhere").mkdir()
-    Cache(str(tmp_path))
-    assert not (tmp_path / "index-v1").exists()
-    (tmp_path / "index-v1").symlink_to(tmp_path / "elsewhere")
-    Cache(str(tmp_path))
-    assert (tmp_path / "elsewhere").exists()

@@ -27,7 +27,7 @@ def test_every_name_as_the_zip_module_sees_it(count: int, tail: int) -> None:
     assert list(found.names) == [info.filename for info in infos]
     assert "../evil" in found.names
     assert found.unpacked == sum(info.file_size for info in infos)
-    assert found.programs == ("[console_scripts]\ndemo-tool = demo:main\n",)
+    assert found.programs == "[console_scripts]\ndemo-tool = demo:main\n"
 
 
 def test_a_name_goes_on_behind_a_nul_byte_and_a_link_is_known() -> None:

@@ -82,7 +82,7 @@ def test_a_proxy_digs_a_tunnel_to_secure_addresses(index: IndexServer) -> None:
 def test_hosts_without_a_proxy(index: IndexServer) -> None:
     index.add_wheel("demo", "1.0")
     proxy = (Proxy("all", "http://127.0.0.1:9"),)
-    assert versions(index.settings(proxies=proxy, no_proxy=("127.0.0.1",))) == ["1.0"]
+    assert versions(index.settings(proxies=proxy, no_proxy="127.0.0.1")) == ["1.0"]
     with pytest.raises(IndexUnavailableError, match=r"refused \(through the proxy http://127\.0\.0\.1:9\)") as caught:
         versions(index.settings(proxies=proxy))
     assert "HTTPS_PROXY" in str(caught.value.hint)

@@ -97,18 +97,12 @@ def test_a_child_that_eats_memory_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_child_that_prints_without_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudnn_resolve.host.process.run_process.__kwdefaults__", {**_defaults(), "output_limit_bytes": 1 << 20})
+    monkeypatch.setattr("cudnn_resolve.host.process.OUTPUT_LIMIT_BYTES", 1 << 20)
 
     told = run(tmp_path, "def run(question, tell):\n    while True:\n        print('x' * 1000)\n")
 
     assert told.failure == "printed too much and was stopped"
     assert len(told.output) == 12
-
-
-def _defaults() -> dict[str, object]:
-    from cudnn_resolve.host.process import run_process
-
-    return dict(run_process.__kwdefaults__ or {})
 
 
 def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:

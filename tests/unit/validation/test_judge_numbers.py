@@ -116,7 +116,7 @@ def test_cases_that_no_child_reached_fail_and_those_of_another_child_come_up_onc
     checks = list(judge_cases("torch/", "torch", [((ONE, TWO, THREE), first), ((TWO, THREE), second)], 0))
 
     assert [(check.id, check.status) for check in checks] == [(f"torch/{case.id}", "failed") for case in (ONE, TWO, THREE)]
-    assert (checks[2].observed, checks[2].detail) == ("not reached", f"crashed (SIGABRT) ({TWO.id})")
+    assert (checks[2].observed, checks[2].detail) == ("not reached", f"{TWO.id}: crashed (SIGABRT)")
 
 
 def test_another_child_that_does_not_start_leaves_no_case_out() -> None:
@@ -172,7 +172,7 @@ def test_a_child_that_did_not_come_so_far_fails_once() -> None:
     (check,) = judged(told, ONE, TWO)
 
     assert unanswered((ONE, TWO), told) == ()
-    assert (check.id, check.status, check.observed) == ("torch/start", "failed", "crashed (SIGABRT) (torch opens the GPU)")
+    assert (check.id, check.status, check.observed) == ("torch/start", "failed", "torch opens the GPU: crashed (SIGABRT)")
 
 
 @pytest.mark.parametrize(
