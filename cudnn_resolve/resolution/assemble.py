@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
@@ -45,13 +43,15 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     cudnn_build = cudnn.build if cudnn is not None else None
     cudnn_text, soname = _cudnn_of_stack(cudnn_build, builds)
     minimum, because = _oldest_driver(pins)
-    pip = pip_pins(pins, universe)
+    pip, unreached, guessed = _pip_pins(pins, universe)
+    if in_folder is not None:
+        pip += _installed_cudnn_pin(universe, in_folder, pip)
     return Resolution(
         request=plain_request(universe.request),
         machine=universe.machine,
         pins=pins,
         builds=builds,
-        pip=(*pip.pins, *_installed_cudnn_pin(universe, in_folder, pip.pins)) if in_folder is not None else pip.pins,
+        pip=tuple(pip),
         apt=_apt_pins(universe, pins),
         overrides=tuple(_overrides(universe, pins)),
         cuda=_cuda_of_stack(universe, pins, runtime, builds),
@@ -64,8 +64,8 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         unrequested=universe.installed.unrequested,
         dropped=tuple(dropped),
         rounds=solved.rounds,
-        unreached=pip.unreached,
-        guessed=pip.guessed,
+        unreached=unreached,
+        guessed=guessed,
         in_folder=_wheel_pin(universe, in_folder.build.wheel or "", in_folder.version, pins[in_folder.key].reasons) if in_folder else None,
     )
 
@@ -252,18 +252,12 @@ def _because(pin: Pin) -> tuple[str, ...]:
     return tuple(f"{reason.text}: {reason.because}" for reason in pin.reasons)
 
 
-class Pins(Struct, frozen=True, kw_only=True):
-    """The pip packages of a resolution."""
+def _pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> tuple[list[PipPin], dict[str, str], dict[str, str]]:
+    """The pip packages of a resolution: the stack first, then the rest by name.
 
-    pins: tuple[PipPin, ...]
-    unreached: dict[str, str]
-    """Package to the error of the index that the matrix names for its variant."""
-    guessed: dict[str, str]
-    """Package to why its requirements may be incomplete: the build of a source archive could add some."""
-
-
-def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
-    """The pip packages of a resolution: the stack first, then the rest by name."""
+    With them, package to the error of the index that the matrix names for its variant, and package to why its requirements may be
+    incomplete: the build of a source archive could add some.
+    """
     reasons: dict[str, tuple[Reason, ...]] = {}
     releases: dict[str, Release | None] = {}
     for pin in pins.values():
@@ -302,7 +296,7 @@ def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
                 direct=universe.request.direct.get(name),
             )
         )
-    return Pins(pins=tuple(sorted(found, key=lambda pin: _rank(pin, universe))), unreached=unreached, guessed=guessed)
+    return sorted(found, key=lambda pin: _rank(pin, universe)), unreached, guessed
 
 
 def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> Offer | None:
