@@ -7,7 +7,7 @@ itself, that are installed or that the user names, the bound is a plain requirem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -21,7 +21,7 @@ from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Pin, Reason
 from cudnn_resolve.resolution.pin_override import within
-from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
 
 
 class FrameworkBound(NamedTuple):
@@ -96,23 +96,26 @@ def with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
     """Add the bounds that apply to each pin to its reasons."""
     found = dict(pins)
     for pin in pins.values():
-        framework = pin.candidate
-        if not isinstance(framework, PipCandidate) or framework.release is None or framework.key.extras:
+        owner = pin.candidate
+        if not isinstance(owner, PipCandidate) or owner.release is None or owner.key.extras:
             continue
-        for bound in _bounds_about(book, framework.key.name):
-            key = pip_key(bound.package)
-            if key in found and bound.applies_to(book, framework.release):
-                found[key] = _with_reason(found[key], bound, framework, framework.release)
+        for bound in _bounds_about(book, owner.key.name):
+            key, because = pip_key(bound.package), bound.because(owner.release)
+            bounded = found.get(key)
+            if bounded is None or not bound.applies_to(book, owner.release) or any(reason.because == because for reason in bounded.reasons):
+                continue
+            reason = Reason(text=str(bound.requirement), because=because, parent=str(owner), parent_key=owner.key, key=key)
+            found[key] = Pin(candidate=bounded.candidate, reasons=(*bounded.reasons, reason))
     return found
 
 
-def _with_reason(pin: Pin, bound: FrameworkBound, framework: PipCandidate, release: Release) -> Pin:
-    because = bound.because(release)
-    if any(reason.because == because for reason in pin.reasons):
-        return pin
-    text = str(bound.requirement)
-    reason = Reason(text=text, because=because, parent=str(framework), parent_key=framework.key, key=pin.candidate.key)
-    return Pin(candidate=pin.candidate, reasons=(*pin.reasons, reason))
+def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapping[str, str]) -> Iterator[tuple[str, FrameworkBound]]:
+    """Bounds of a framework in an environment, each with its owner: `torch 2.6.0`, or an installed companion."""
+    for bound in _bounds(book):
+        owner = bound.row.package or package
+        version = parse_version(versions.get(owner, "")) if bound.framework == framework else None
+        if version is not None and bound.versions.contains(version.base_version, prereleases=True):
+            yield f"{owner} {versions[owner]}", bound
 
 
 def _bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
@@ -120,15 +123,14 @@ def _bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
 
     def answer() -> tuple[FrameworkBound, ...]:
         framework = book.framework_of(package)
-        bounds: tuple[FrameworkBound, ...] = book.remember("bounds", None, lambda: tuple(_parse_bounds(book)))
-        return tuple(bound for bound in bounds if bound.framework == framework or package in (bound.package, bound.row.package))
+        return tuple(bound for bound in _bounds(book) if bound.framework == framework or package in (bound.package, bound.row.package))
 
     return book.remember("bounds about", package, answer)
 
 
-def _parse_bounds(book: Book) -> Iterator[FrameworkBound]:
-    for framework in book.frameworks():
-        for bound in book.bounds(framework):
-            requirement = parse_requirement(bound.requirement)
-            if requirement is not None:
-                yield FrameworkBound(framework, bound, SpecifierSet(bound.versions), requirement)
+def _bounds(book: Book) -> list[FrameworkBound]:
+    def answer() -> list[FrameworkBound]:
+        rows = ((framework, row) for framework in book.frameworks() for row in book.bounds(framework))
+        return [FrameworkBound(framework, row, SpecifierSet(row.versions), Requirement(row.requirement)) for framework, row in rows]
+
+    return book.remember("bounds", None, answer)

@@ -17,11 +17,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.row import Bound, Build, CudnnBuild
+from cudnn_resolve.matrix.row import Build, CudnnBuild
 from cudnn_resolve.resolution.candidate import Candidate, Kind, Need, PipCandidate, impossible, slot_need
 from cudnn_resolve.resolution.channel import component_package, folder_serves, system_serves, wheels_serve
 from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.framework_bounds import bounds_of_installed
 from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
@@ -292,23 +292,11 @@ def _cudnn_hold(context: Context, build: Build, who: str) -> Iterator[Hold]:
 
 def _bound_holds(context: Context, framework: str, package: str) -> Iterator[Hold]:
     """Bounds of the matrix on packages that meet them now or are not installed."""
-    for who, bound, requirement in bounds_of_installed(context.book, framework, package, context.machine.pip):
-        name = canonicalize_name(requirement.name)
-        met = _is_met(context, requirement)
-        if met or name not in context.machine.pip:
-            because = f"{who}: {bound.reason}"
-            yield Hold(package=name, test=contains(requirement.specifier), text=bound.requirement, because=because, met=met)
-
-
-def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapping[str, str]) -> Iterator[tuple[str, Bound, Requirement]]:
-    """Bounds of a framework in an environment, each with its owner: `torch 2.6.0`, or an installed companion."""
-    for bound in book.bounds(framework):
-        owner = bound.package or package
-        version, requirement = parse_version(versions.get(owner, "")), parse_requirement(bound.requirement)
-        if version is None or requirement is None:
-            continue
-        if SpecifierSet(bound.versions).contains(version.base_version, prereleases=True):
-            yield f"{owner} {versions[owner]}", bound, requirement
+    for who, bound in bounds_of_installed(context.book, framework, package, context.machine.pip):
+        met = _is_met(context, bound.requirement)
+        if met or bound.package not in context.machine.pip:
+            test, text = contains(bound.requirement.specifier), bound.row.requirement
+            yield Hold(package=bound.package, test=test, text=text, because=f"{who}: {bound.row.reason}", met=met)
 
 
 def _requirement_hold(context: Context, requirement: Requirement, who: str) -> Hold | None:
