@@ -219,24 +219,16 @@ class Builds:
         floor = self.runtimes.oldest_line(build)
         libraries = tuple(name for name in (build.loads or compatibility.LIBRARIES) if name in compatibility.LIBRARIES)
         accepts_older = is_installed(self.context, build)
-        answers: dict[tuple[str, str], bool] = {}
 
-        def serves(cuda: CudaVersion, channel: str) -> bool:
-            if cuda.major != built.major:
+        def test(other: CudaCandidate) -> bool:
+            cuda, channel = other.cuda, other.channel
+            if channel not in allowed or cuda.major != built.major:
                 return False
             if cuda < floor and not (accepts_older and channel == "system" and built.major >= 11):
                 return False
             if channel == "apt" and self._is_missing_in_apt(build, cuda):
                 return False
             return compatibility.soname_mismatch(self.context.book, built, cuda, libraries) is None
-
-        def test(other: CudaCandidate) -> bool:
-            if other.channel not in allowed:
-                return False
-            cache_key = (other.channel, other.version)
-            if cache_key not in answers:
-                answers[cache_key] = serves(other.cuda, other.channel)
-            return answers[cache_key]
 
         end, mismatch = self._first_mismatch(built, libraries)
         lines = f">= {floor}, < {end}" if built.major >= 11 else built.line

@@ -71,7 +71,7 @@ def _can_use_folder(context: Context, build: Build) -> bool:
 
 def folder_serves(context: Context, build: Build) -> bool:
     """True if the folder holds a cuDNN that works for the build."""
-    return build.cudnn is not None and any(_serves_cudnn(version, build) for version in folder_versions(context))
+    return build.cudnn is not None and any(serves_cudnn(version, build.cudnn) for version in folder_versions(context))
 
 
 def folder_versions(context: Context) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def wheels_serve(context: Context, build: Build) -> bool:
         return False
     if folder_serves(context, build):
         return True
-    return build.cudnn is None or _serves_cudnn(installed, build)
+    return build.cudnn is None or serves_cudnn(installed, build.cudnn)
 
 
 def finds_wheel(context: Context, build: Build) -> bool:
@@ -153,7 +153,7 @@ def system_serves(context: Context, build: Build) -> bool:
     if build.cudnn is None:
         return True
     copies = (copy for copy in context.machine.cudnn if copy.source != "pip" and copy.complete is not False)
-    return any(copy.version and _serves_cudnn(copy.version, build) for copy in copies if _can_find(context, build, copy))
+    return any(copy.version and serves_cudnn(copy.version, build.cudnn) for copy in copies if _can_find(context, build, copy))
 
 
 def describe_copies(context: Context, build: Build) -> list[str]:
@@ -174,9 +174,10 @@ def enclosing_framework(context: Context, copy: CudnnCopy) -> str | None:
     return context.book.framework_of(owner) if owner is not None else None
 
 
-def _serves_cudnn(version: str, build: Build) -> bool:
+def serves_cudnn(version: str, built: CudnnVersion) -> bool:
+    """True if a cuDNN of some version works for code that was built with another."""
     try:
-        return build.cudnn is None or CudnnVersion(version).serves(build.cudnn)
+        return CudnnVersion(version).serves(built)
     except ValueError:
         return False
 

@@ -19,13 +19,12 @@ from packaging.version import Version
 
 from cudnn_resolve.matrix.row import Build, CudnnBuild
 from cudnn_resolve.resolution.candidate import Candidate, Kind, Need, PipCandidate, impossible, slot_need
-from cudnn_resolve.resolution.channel import component_package, folder_serves, system_serves, wheels_serve
+from cudnn_resolve.resolution.channel import component_package, folder_serves, serves_cudnn, system_serves, wheels_serve
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.framework_bounds import bounds_of_installed
 from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.version import CudnnVersion
 
 _COMPILED_AGAINST = frozenset({"numpy"})
 """Packages whose C interface frameworks are compiled against, so that the declared requirement is exact."""
@@ -276,18 +275,10 @@ def _cudnn_hold(context: Context, build: Build, who: str) -> Iterator[Hold]:
         return
     package = component_package(context.book, "cudnn", build.cuda.major)
     built = build.cudnn
-    if package is None:
-        return
-
-    def test(version: Version) -> bool:
-        try:
-            return CudnnVersion(str(version)).serves(built)
-        except ValueError:
-            return False
-
-    because = f"{who} is built with cuDNN {built.major}.{built.minor}"
-    text = f"{package}>={built.major}.{built.minor},<{built.major + 1}"
-    yield Hold(package=package, test=test, text=text, because=because, library=True)
+    if package is not None:
+        because = f"{who} is built with cuDNN {built.major}.{built.minor}"
+        text = f"{package}>={built.major}.{built.minor},<{built.major + 1}"
+        yield Hold(package=package, test=lambda version: serves_cudnn(str(version), built), text=text, because=because, library=True)
 
 
 def _bound_holds(context: Context, framework: str, package: str) -> Iterator[Hold]:
