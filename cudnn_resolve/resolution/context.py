@@ -57,7 +57,6 @@ class Context:
         """Choices of the running search; used only to order candidates."""
         self.constraints = constraints(request)
         """Package to the text and the specifier of each of its constraints (`-c`)."""
-        self._unwanted: dict[tuple[str, str], bool] = {}
 
     @property
     def cuda(self) -> CudaCandidate | None:
@@ -133,13 +132,7 @@ class Context:
 
     def is_unwanted(self, release: Release) -> bool:
         """True if an advisory rejects the release on this machine or it is yanked; never with --strict-pins."""
-        if self.request.strict_pins:
-            return False
-        key = (release.package, release.text)
-        answer = self._unwanted.get(key)
-        if answer is None:
-            answer = self._unwanted[key] = self.is_avoided(release.package, release.version) or release.yanked
-        return answer
+        return not self.request.strict_pins and (self.is_avoided(release.package, release.version) or release.yanked)
 
     def is_avoided(self, package: str, version: Version) -> bool:
         """True if an advisory says to avoid this version of a package on this machine.

@@ -33,8 +33,6 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
     def __init__(self, context: Context) -> None:
         super().__init__()
         self.context = context
-        self._pins: dict[int, bool] = {}
-        self._orders: dict[tuple[object, ...], list[CudaCandidate]] = {}
 
     def make(self, key: CudaKey) -> Iterator[CudaCandidate]:
         """Every CUDA line of the allowed channels; for that of the system: installed toolkits and apt.
@@ -92,14 +90,6 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
 
     def ordered(self, key: CudaKey, needs: Sequence[Need]) -> Iterable[CudaCandidate]:
         """CUDA lines, best first: preferred channel, installed, oldest if a build pins libraries, newest that the driver supports."""
-        chosen = self.context.cuda
-        cache_key = (key, chosen.version if chosen is not None else None, *map(id, needs))
-        found = self._orders.get(cache_key)
-        if found is None:
-            found = self._orders[cache_key] = self._sort(key, needs)
-        return found
-
-    def _sort(self, key: CudaKey, needs: Sequence[Need]) -> list[CudaCandidate]:
         rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
         is_pinned = any(self._pins_libraries(need.build) for need in needs if need.build is not None and need.build.cuda is not None)
         installed = self._installed_line()
@@ -120,13 +110,10 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
 
     def _pins_libraries(self, build: Build) -> bool:
         """True if the wheel of a build, or its extra, pins CUDA libraries exactly: then CUDA stays as close as possible."""
-        answer = self._pins.get(id(build))
-        if answer is None:
-            answer = self._pins[id(build)] = any(
-                is_exact(requirement.specifier) and self.context.book.component(canonicalize_name(requirement.name)) is not None
-                for requirement, _ in self.context.requirements_of(build)
-            )
-        return answer
+        return any(
+            is_exact(requirement.specifier) and self.context.book.component(canonicalize_name(requirement.name)) is not None
+            for requirement, _ in self.context.requirements_of(build)
+        )
 
     def _installed_line(self) -> str | None:
         """CUDA line of the installed runtime wheel, if installed versions are preferred."""

@@ -18,7 +18,6 @@ from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import (
     CudnnCandidate,
     Kind,
-    LazyList,
     Need,
     PipCandidate,
     WheelCandidate,
@@ -70,7 +69,6 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         super().__init__()
         self.context = context
         self._of_release: dict[tuple[int, PipKey], PipCandidate] = {}
-        self._orders: dict[tuple[object, ...], LazyList[PipCandidate]] = {}
 
     def make(self, key: PipKey) -> Iterator[PipCandidate]:
         """Releases of a pip package, newest first; a candidate without a version for a package whose releases are unknown."""
@@ -113,14 +111,6 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         A library wheel that overrides a pin exceeds it as little as possible; an unpinned one comes from the CUDA release that the
         search has chosen.
         """
-        cuda = self.context.cuda
-        cache_key = (key, cuda.version if cuda is not None else None, *map(id, needs))
-        found = self._orders.get(cache_key)
-        if found is None:
-            found = self._orders[cache_key] = LazyList(iter(self._sort(key, needs)))
-        return found
-
-    def _sort(self, key: PipKey, needs: Sequence[Need]) -> Iterable[PipCandidate]:
         context, package = self.context, key.name
         candidates = self.candidates(key, needs)
         first = next(iter(candidates), None)
