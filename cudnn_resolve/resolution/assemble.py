@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
-from cudnn_resolve.requirement.source import File, Offer
+from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import EXTRA_LIBRARIES, apt_patterns, extra_apt_package
 from cudnn_resolve.resolution.compatibility import LIBRARIES
@@ -85,9 +85,9 @@ def _wheel_pin(universe: Universe, name: str, version: str, reasons: tuple[Reaso
     release = next((release for release in universe.context.releases.of(name) if release.text == version), None)
     if release is None:
         return None
-    offer = _offer(universe, release, {})
     index = None if release.index == "default" else release.index
-    return PipPin(name=release.package, version=release.text, index=index, reasons=reasons, file=_file(universe, offer))
+    file = universe.context.offers.file(_offer(universe, release, {}))
+    return PipPin(name=release.package, version=release.text, index=index, reasons=reasons, file=file)
 
 
 def versions_after(book: Book, found: Resolution) -> dict[str, str]:
@@ -291,7 +291,7 @@ def _pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> tuple[list[PipPin]
                 reasons=reasons[name],
                 build=release.build,
                 offer=offer,
-                file=_file(universe, offer),
+                file=universe.context.offers.file(offer),
                 requires=tuple(sorted(requires.get(name, ()))),
                 direct=universe.request.direct.get(name),
             )
@@ -305,10 +305,6 @@ def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> O
     except IndexUnavailableError as error:
         unreached[release.package] = error.message
         return None
-
-
-def _file(universe: Universe, offer: Offer | None) -> File | None:
-    return universe.context.offers.file(offer) if offer is not None else None
 
 
 def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:

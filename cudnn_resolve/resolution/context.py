@@ -100,10 +100,6 @@ class Context:
         slot = self.book.slot(package, version)
         return slot if slot is not None and self.book.owners(slot) > 1 else None
 
-    def release_of(self, build: Build) -> Release | None:
-        """The release of a framework's build."""
-        return self.releases.of_build(build)
-
     def requirements_of(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
         """Requirements of a build's wheel, each with the extra for CUDA libraries that adds it; none if there is no wheel."""
         release = self.releases.alone(build) or self.releases.of_build(build)

@@ -92,7 +92,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         """CUDA lines, best first: preferred channel, installed, oldest if a build pins libraries, newest that the driver supports."""
         rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
         is_pinned = any(self._pins_libraries(need.build) for need in needs if need.build is not None and need.build.cuda is not None)
-        installed = self._installed_line()
+        installed = next(self._installed(), None) if self.context.request.prefer == "installed" else None
         native = self.context.machine.native_cuda
 
         def order(candidate: CudaCandidate) -> CudaOrder:
@@ -101,7 +101,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             is_oldest_first = is_pinned or is_beyond or native is None
             return CudaOrder(
                 channel=rank.get(candidate.channel, 9),
-                is_not_installed=cuda.line != installed,
+                is_not_installed=installed is None or cuda.line != installed.line,
                 is_beyond_driver=not is_pinned and is_beyond,
                 line=(cuda.major, cuda.minor) if is_oldest_first else (-cuda.major, -cuda.minor),
             )
@@ -114,11 +114,6 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             is_exact(requirement.specifier) and self.context.book.component(canonicalize_name(requirement.name)) is not None
             for requirement, _ in self.context.requirements_of(build)
         )
-
-    def _installed_line(self) -> str | None:
-        """CUDA line of the installed runtime wheel, if installed versions are preferred."""
-        installed = next(self._installed(), None) if self.context.request.prefer == "installed" else None
-        return installed.line if installed is not None else None
 
     def _installed(self) -> Iterator[CudaVersion]:
         """CUDA of each installed runtime wheel."""
@@ -153,7 +148,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         assert build.cuda is not None
         book = self.context.book
         line = CudaVersion(build.cuda.line)
-        release = self.context.release_of(build)
+        release = self.context.releases.of_build(build)
         package = component_package(book, "cudart", build.cuda.major)
         if release is None or package is None:
             return line

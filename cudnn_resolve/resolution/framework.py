@@ -114,7 +114,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
 
         Of several builds of the installed version, the one with the fewest is taken for the installed one.
         """
-        if self._context.release_of(build) is None:
+        if self._context.releases.of_build(build) is None:
             return 99
         book, installed = self._context.book, self._context.machine.pip
         count = 0

@@ -217,7 +217,7 @@ def installed_build(context: Context, framework: str, package: str, version: str
         and build.version in names
         and build.cuda is not None
         and (not build.arch or context.machine.arch in build.arch)
-        and _has_code(context, build)
+        and all(_is_met(context, requirement) for requirement in context.plugins_of(build))  # its GPU code may come from an extra
     ]
     exact = [build for build in builds if build.wheel_version == version or build.variant == parsed.local]
     with_libraries = [build for build in exact or builds if _library_channel(context, build) != "none"]
@@ -241,11 +241,6 @@ def is_frozen(context: Context) -> bool:
         if others and not others & packages.keys():
             return False
     return True
-
-
-def _has_code(context: Context, build: Build) -> bool:
-    """False for a build whose GPU code comes from an extra (JAX's plugins, jaxlib's variants) that is not installed."""
-    return all(_is_met(context, requirement) for requirement in context.plugins_of(build))
 
 
 def _library_channel(context: Context, build: Build) -> str:

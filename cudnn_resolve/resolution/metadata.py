@@ -42,7 +42,7 @@ class ReleaseMetadata:
         key = id(release)
         if key not in self._known:
             direct = self._direct.get(release.package)
-            file = self._offers.file(release.offer) if release.offer is not None else None
+            file = self._offers.file(release.offer)
             if direct is not None:
                 self._known[key] = direct.metadata
             elif file is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.book import Book
@@ -28,7 +26,10 @@ class Offers:
     def accepted(self, package: str, offer: Offer) -> Offer:
         """Keep only the files whose hashes the user accepts."""
         hashes = self._hashes.get(package)
-        return offer if hashes is None else with_hashes(offer, hashes)
+        if hashes is None:
+            return offer
+        files = (file for file in offer.files if any(f"{name}:{digest}" in hashes for name, digest in file.hashes.items()))
+        return Offer(version=offer.version, files=tuple(files))
 
     def at(self, package: str, index: str) -> Listing | None:
         """Listing of a package on an index of the matrix; None if no index is queried."""
@@ -53,9 +54,9 @@ class Offers:
         offer = next((offer for offer in listing.offers if offer.version == release.text), None) if listing is not None else None
         return self.accepted(release.package, offer) if offer is not None else None
 
-    def file(self, offer: Offer) -> File | None:
+    def file(self, offer: Offer | None) -> File | None:
         """The file of an offer that fits the target best; None if none does."""
-        return best_file(offer.files, self._target)
+        return best_file(offer.files, self._target) if offer is not None else None
 
     def is_answered(self, package: str) -> bool:
         """True if the indexes were queried for a package, so that what they lack does not exist."""
@@ -97,9 +98,3 @@ def accepted_hashes(request: Request, book: Book) -> dict[str, frozenset[str]]:
         if target.hashes:
             hashes.update(dict.fromkeys(book.framework(target.framework).packages, frozenset(target.hashes)))
     return hashes
-
-
-def with_hashes(offer: Offer, accepted: Collection[str]) -> Offer:
-    """The offer with its accepted files only, possibly none."""
-    files = tuple(file for file in offer.files if any(f"{name}:{digest}" in accepted for name, digest in file.hashes.items()))
-    return Offer(version=offer.version, files=files)

@@ -101,7 +101,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
 
     def wheel_of(self, build: Build) -> WheelCandidate | None:
         """The wheel of a framework's build."""
-        release = self.context.release_of(build)
+        release = self.context.releases.of_build(build)
         candidate = self.candidate_of(release) if release is not None else None
         return candidate if isinstance(candidate, WheelCandidate) else None
 
