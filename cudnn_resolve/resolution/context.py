@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.candidate import Candidate, CudaCandidate
 from cudnn_resolve.resolution.evidence import is_idle
 from cudnn_resolve.resolution.key import CUDA, Key
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import SDIST, Release, extras_of, parse_requirement, parse_specifier
+from cudnn_resolve.resolution.release import SDIST, Release, extras_of
 from cudnn_resolve.resolution.release_catalog import catalog_of
 
 _CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
@@ -143,11 +143,7 @@ class Context:
     def _avoiding(self, package: str, version: Version) -> tuple[Advisory, ...]:
         """Advisories to avoid this version, each possibly on some GPUs only."""
         rows = (row for row in self.book.advisories(package) if row.action == "avoid")
-        return tuple(
-            row
-            for row in rows
-            if (specifier := parse_specifier(row.versions)) is not None and specifier.contains(version, prereleases=True)
-        )
+        return tuple(row for row in rows if SpecifierSet(row.versions).contains(version, prereleases=True))
 
     @cached_property
     def _limit_leaves_only_avoided_cudnn(self) -> bool:
@@ -155,7 +151,7 @@ class Context:
         limit = self.request.cudnn
         allowed = [row.version for row in self.book.cudnn_builds() if limit is None or limit.specifier.contains(str(row.version))]
         rows = (row for name in _CUDNN_NAMES for row in self.book.advisories(name) if row.action == "avoid")
-        avoided = [specifier for row in rows if (specifier := parse_specifier(row.versions)) is not None]
+        avoided = [SpecifierSet(row.versions) for row in rows]
         return bool(allowed) and all(
             any(specifier.contains(str(version), prereleases=True) for specifier in avoided) for version in allowed
         )
@@ -165,8 +161,6 @@ def constraints(request: Request) -> dict[str, tuple[tuple[str, SpecifierSet], .
     """Constraints of a request by package, each with its text and origin."""
     found: dict[str, tuple[tuple[str, SpecifierSet], ...]] = {}
     for line in request.requirements:
-        requirement = parse_requirement(line.text) if line.constraint else None
-        if requirement is not None:
-            name = canonicalize_name(requirement.name)
-            found[name] = (*found.get(name, ()), (f"{line.text} ({line.origin})", requirement.specifier))
+        if line.constraint:
+            found[line.name] = (*found.get(line.name, ()), (f"{line.text} ({line.origin})", line.requirement.specifier))
     return found

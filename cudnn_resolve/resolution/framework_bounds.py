@@ -21,7 +21,7 @@ from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
 from cudnn_resolve.resolution.model import Pin, Reason
 from cudnn_resolve.resolution.pin_override import within
-from cudnn_resolve.resolution.release import Release, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import Release, parse_version
 
 
 class FrameworkBound(NamedTuple):
@@ -83,10 +83,7 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
     # setuptools is always present: a requirement of frameworks (tensorboard) installs it if nothing else does.
     present: set[str] = {"setuptools", *context.machine.pip}
     present.update(canonicalize_name(requirement.name) for requirement, _ in context.metadata.requirements(release))
-    for line in context.request.requirements:
-        requested = parse_requirement(line.text)
-        if requested is not None:
-            present.add(canonicalize_name(requested.name))
+    present.update(line.name for line in context.request.requirements)
     for bound in _bounds_about(context.book, release.package):
         if bound.package in present and bound.applies_to(context.book, release):
             yield bound.plain_need(context, release)

@@ -116,8 +116,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
         if any(target.framework == framework for target in request.targets):
             return True
         names = {*book.distributions(framework), *map(canonicalize_name, book.head(framework).companions)}
-        requirements = (parse_requirement(line.text) for line in request.requirements if not line.constraint)
-        return any(requirement is not None and canonicalize_name(requirement.name) in names for requirement in requirements)
+        return any(line.name in names for line in request.requirements if not line.constraint)
 
     @cached_property
     def protected(self) -> tuple[UnrequestedFramework, ...]:
@@ -261,7 +260,7 @@ def _requires(context: Context, package: str, version: str) -> Iterator[Requirem
         lines = context.metadata.requires(release) if release is not None and release.requires is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
-        if requirement is not None and str(requirement.specifier) and context.metadata.applies(line):
+        if requirement is not None and str(requirement.specifier) and context.metadata.applies(requirement):
             yield requirement
 
 

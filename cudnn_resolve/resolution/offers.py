@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from packaging.utils import canonicalize_name
-
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Offer
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.tag import TargetPython, best_file
 
 
@@ -89,11 +87,7 @@ class Offers:
 
 def accepted_hashes(request: Request, book: Book) -> dict[str, frozenset[str]]:
     """Package to the `sha256:…` of its accepted files, for packages with --hash; a framework's hashes apply to all its packages."""
-    hashes: dict[str, frozenset[str]] = {}
-    for line in request.requirements:
-        requirement = parse_requirement(line.text) if line.hashes else None
-        if requirement is not None:
-            hashes[canonicalize_name(requirement.name)] = frozenset(line.hashes)
+    hashes = {line.name: frozenset(line.hashes) for line in request.requirements if line.hashes}
     for target in request.targets:
         if target.hashes:
             hashes.update(dict.fromkeys(book.framework(target.framework).packages, frozenset(target.hashes)))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -373,10 +372,9 @@ def _is_build(other: CudnnCandidate, release: Release) -> bool:
 
 def line_need(line: RequirementLine, context: Context) -> Need:
     """Need of a requirement line; an installed pre-release meets it, as it does for pip."""
-    requirement = Requirement(line.text)
-    specifier = requirement.specifier
+    specifier = line.requirement.specifier
     is_pin = is_exact(specifier)
-    key = pip_key(requirement.name, requirement.extras)
+    key = pip_key(line.name, line.requirement.extras)
     installed = context.machine.pip.get(key.name)
 
     def test(candidate: PipCandidate) -> bool:

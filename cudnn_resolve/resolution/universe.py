@@ -138,7 +138,7 @@ class Universe:
 
     def root_needs(self, companions: Iterable[str]) -> list[Need]:
         """Needs of the request, and of installed companions that move along."""
-        lines = (line for line in self.request.requirements if not line.constraint and self.context.metadata.applies(line.text))
+        lines = (line for line in self.request.requirements if not line.constraint and self.context.metadata.applies(line.requirement))
         return [
             *(target_need(target, self.book) for target in self.request.targets),
             *(line_need(line, self.context) for line in lines),
