@@ -21,7 +21,7 @@ from cudnn_resolve.resolution.key import ARCH, UPLOAD_LIMIT, InstalledKey
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request, plain_request
 from cudnn_resolve.resolution.relaxation import contradicts, has_build, is_cpu_only, relaxations
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import row_version
 from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
 
@@ -132,7 +132,7 @@ def _unknown_target(book: Book, request: OpenRequest) -> str | None:
 
 def _not_released(book: Book, request: OpenRequest, target: Target) -> str:
     """No such release exists; or, if no index was queried for exactly that version, the tables have none."""
-    versions = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
+    versions = [row_version(build.version) for build in book.framework(target.framework).builds]
     is_offline = request.source is None or request.source.offline
     if is_offline or not is_exact(target.specifier):
         span = f", only {min(versions)} to {max(versions)}" if versions else ""
@@ -157,8 +157,7 @@ def _without_known_build(book: Book, target: Target) -> str | None:
 
 def _yanked_versions(book: Book, target: Target) -> list[Version]:
     """Yanked versions that a target matches."""
-    yanked = (build.version for build in book.framework(target.framework).builds if build.yanked)
-    versions = {version for text in yanked if (version := parse_version(text)) is not None}
+    versions = {row_version(build.version) for build in book.framework(target.framework).builds if build.yanked}
     return sorted(version for version in versions if target.specifier.contains(version, prereleases=True))
 
 
