@@ -22,7 +22,7 @@ from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import apply_markers
 from cudnn_resolve.resolution.model import Failure, Reason, Resolution
-from cudnn_resolve.resolution.open_request import Budget, OpenRequest, open_request
+from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 
@@ -36,30 +36,22 @@ CACHED_ROUNDS_OF_RELAXATION = 200
 
 
 def attempt(
-    book: Book,
-    machine: Machine,
-    request: Request,
-    nearest_to: dict[str, str] | None = None,
-    rounds: int = ROUNDS,
-    *,
-    budget: Budget | None = None,
+    book: Book, machine: Machine, request: Request, nearest_to: dict[str, str] | None = None, rounds: int = ROUNDS
 ) -> Resolution | Failure:
     """The resolution, or an unexplained failure.
 
     Installed packages that are built for one version of a framework move along; one without a matching release is left behind and named. If
-    the Python is unknown, each one is tried. `rounds` limits each search, `budget` all of them together.
+    the Python is unknown, each one is tried. `rounds` limits each search, a budget of the request all of them together.
 
     An answer that honours everything an installed framework declares comes first; then one that overrides pins that it can do without; and
     last one that breaks the frameworks that the user gives up.
     """
-    request = open_request(request)
-    budget = budget or request.budget
-    *stricter, last = _by_strictness(book, machine, request)
+    *stricter, last = _by_strictness(book, machine, open_request(request))
     for variant in stricter:
-        found = _attempt_cached_first(book, machine, variant, nearest_to, min(rounds, CACHED_ROUNDS), budget)
+        found = _attempt_cached_first(book, machine, variant, nearest_to, min(rounds, CACHED_ROUNDS))
         if isinstance(found, Resolution):
             return found
-    return _attempt_cached_first(book, machine, last, nearest_to, rounds, budget)
+    return _attempt_cached_first(book, machine, last, nearest_to, rounds)
 
 
 def _by_strictness(book: Book, machine: Machine, request: OpenRequest) -> Iterator[OpenRequest]:
@@ -75,7 +67,7 @@ def _by_strictness(book: Book, machine: Machine, request: OpenRequest) -> Iterat
 
 
 def _attempt_cached_first(
-    book: Book, machine: Machine, request: OpenRequest, nearest_to: dict[str, str] | None, rounds: int, budget: Budget | None
+    book: Book, machine: Machine, request: OpenRequest, nearest_to: dict[str, str] | None, rounds: int
 ) -> Resolution | Failure:
     """One search; offline two, because a partly filled cache must not hide an answer that the tables have.
 
@@ -86,13 +78,13 @@ def _attempt_cached_first(
 
     def make(machine: Machine, request: OpenRequest, *, only_cached: bool) -> Universe:
         context = Context(book, machine, request, nearest_to=nearest_to, only_cached=only_cached)
-        universes.append(Universe(context, budget))
+        universes.append(Universe(context))
         return universes[-1]
 
     make_cached, make_any = partial(make, only_cached=True), partial(make, only_cached=False)
     if request.source is None or not request.source.offline:
         return _attempt_pythons(machine, request, rounds, make_any)
-    cached_rounds = min(rounds, CACHED_ROUNDS if budget is None else CACHED_ROUNDS_OF_RELAXATION)
+    cached_rounds = min(rounds, CACHED_ROUNDS if request.budget is None else CACHED_ROUNDS_OF_RELAXATION)
     cached = _attempt_pythons(machine, request, cached_rounds, make_cached)
     is_restricted = any(universe.context.is_restricted for universe in universes)
     is_complete = not is_restricted and not (isinstance(cached, Failure) and cached.exhausted)
@@ -190,7 +182,7 @@ def with_late_pins(universe: Universe, found: Solved, companions: Sequence[str],
         return universe, found
     old = universe.context
     context = Context(old.book, old.machine, old.request, nearest_to=old.nearest_to, late_pins=late_pins, only_cached=old.only_cached)
-    other = Universe(context, universe.budget)
+    other = Universe(context)
     answer = solve_families(other, other.root_needs(companions), rounds)
     if isinstance(answer, Failure) or _frameworks(answer) != _frameworks(found) or _count_overridden(answer) >= _count_overridden(found):
         return universe, found

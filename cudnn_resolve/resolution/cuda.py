@@ -153,7 +153,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         if release is None or package is None:
             return line
         extras = extras_of(build)
-        for declaring in (release, *self._plugins(release, extras)):
+        for declaring in (release, *self._plugins(build)):
             for requirement, _ in self.context.metadata.requirements(declaring, (*extras, "with-cuda")):
                 if canonicalize_name(requirement.name) != package or is_exact(requirement.specifier):
                     continue
@@ -163,13 +163,11 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
                         return min(line, CudaVersion(bound.line))
         return line
 
-    def _plugins(self, release: Release, extras: tuple[str, ...]) -> Iterator[Release]:
+    def _plugins(self, build: Build) -> Iterator[Release]:
         """Newest accepted release of each package with framework code that an extra adds."""
         context = self.context
-        for requirement, extra in context.metadata.requirements(release, extras):
+        for requirement in context.plugins_of(build):
             name = canonicalize_name(requirement.name)
-            if extra is None or context.book.component(name) is not None:
-                continue
             if context.request.source is not None and context.book.package(name) is None:
                 continue  # a package outside the matrix says nothing about CUDA, and its metadata would cost a download
             for plugin in context.releases.of(name):
