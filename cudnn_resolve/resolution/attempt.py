@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -76,45 +75,36 @@ def _attempt_cached_first(
     """
     universes: list[Universe] = []
 
-    def make(machine: Machine, request: OpenRequest, *, only_cached: bool) -> Universe:
-        context = Context(book, machine, request, nearest_to=nearest_to, only_cached=only_cached)
-        universes.append(Universe(context))
-        return universes[-1]
+    def search(rounds: int, dropped: Sequence[str] = (), *, only_cached: bool) -> Resolution | Failure:
+        """The answer on the machine's Python; if that is unknown, on the first Python with an answer."""
+        failures: list[Failure] = []
+        for candidate, evaluated in on_each_python(machine, request):
+            universes.append(Universe(Context(book, candidate, evaluated, nearest_to=nearest_to, only_cached=only_cached)))
+            found = _attempt_once(universes[-1], rounds, dropped)
+            if isinstance(found, Resolution):
+                return found
+            failures.append(found)
+        return failures[0]
 
-    make_cached, make_any = partial(make, only_cached=True), partial(make, only_cached=False)
     if request.source is None or not request.source.offline:
-        return _attempt_pythons(machine, request, rounds, make_any)
+        return search(rounds, only_cached=False)
     cached_rounds = min(rounds, CACHED_ROUNDS if request.budget is None else CACHED_ROUNDS_OF_RELAXATION)
-    cached = _attempt_pythons(machine, request, cached_rounds, make_cached)
+    cached = search(cached_rounds, only_cached=True)
     is_restricted = any(universe.context.is_restricted for universe in universes)
     is_complete = not is_restricted and not (isinstance(cached, Failure) and cached.exhausted)
     if is_complete or (isinstance(cached, Resolution) and _is_best(universes[-1], cached)):
         return cached
-    found = _attempt_pythons(machine, request, rounds, make_any)
+    found = search(rounds, only_cached=False)
     if isinstance(found, Failure):
         return cached if isinstance(cached, Resolution) else found
     if found.dropped and isinstance(cached, Failure):
-        cached = _attempt_pythons(machine, request, cached_rounds, make_cached, found.dropped)
+        cached = search(cached_rounds, found.dropped, only_cached=True)
     return cached if isinstance(cached, Resolution) and cached.builds == found.builds else found
 
 
 def _is_best(universe: Universe, found: Resolution) -> bool:
     """True if every target has the first build that it accepts and the machine allows."""
     return all(universe.newest(target) is build for target, build in zip(found.request.targets, found.builds, strict=True))
-
-
-def _attempt_pythons(
-    machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe], dropped: Sequence[str] = ()
-) -> Resolution | Failure:
-    """The answer on the machine's Python; if that is unknown, on the first Python with an answer."""
-    failure: Failure | None = None
-    for candidate, evaluated in on_each_python(machine, request):
-        found = _attempt_once(make(candidate, evaluated), rounds, dropped)
-        if isinstance(found, Resolution):
-            return found
-        failure = failure or found
-    assert failure is not None
-    return failure
 
 
 def on_each_python(machine: Machine, request: OpenRequest) -> Iterator[tuple[Machine, OpenRequest]]:
