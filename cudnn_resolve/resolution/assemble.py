@@ -12,7 +12,7 @@ from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCand
 from cudnn_resolve.resolution.channel import EXTRA_LIBRARIES, apt_patterns, extra_apt_package
 from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
-from cudnn_resolve.resolution.framework_bounds import with_bounds
+from cudnn_resolve.resolution.framework_bounds import bounds_about
 from cudnn_resolve.resolution.key import (
     CUDA,
     CUDA_OF_SYSTEM,
@@ -23,6 +23,7 @@ from cudnn_resolve.resolution.key import (
     Key,
     LibrariesKey,
     PipKey,
+    pip_key,
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import plain_request
@@ -34,7 +35,7 @@ from cudnn_resolve.version import DriverVersion
 
 def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
     """The resolution of a solved search."""
-    pins = with_bounds(universe.book, solved.pins)
+    pins = _with_bounds(universe.book, solved.pins)
     builds = tuple(build_of(pins, target.framework) for target in universe.request.targets)
     # The shared libraries, otherwise those of an installed framework.
     runtime = cuda_of(pins, CUDA) or cuda_of(pins, CUDA_OF_SYSTEM)
@@ -68,6 +69,23 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         guessed=guessed,
         in_folder=_wheel_pin(universe, in_folder.build.wheel or "", in_folder.version, pins[in_folder.key].reasons) if in_folder else None,
     )
+
+
+def _with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
+    """Add the bounds that apply to each pin to its reasons."""
+    found = dict(pins)
+    for pin in pins.values():
+        owner = pin.candidate
+        if not isinstance(owner, PipCandidate) or owner.release is None or owner.key.extras:
+            continue
+        for bound in bounds_about(book, owner.key.name):
+            key, because = pip_key(bound.package), bound.because(owner.release)
+            bounded = found.get(key)
+            if bounded is None or not bound.applies_to(book, owner.release) or any(reason.because == because for reason in bounded.reasons):
+                continue
+            reason = Reason(text=str(bound.requirement), because=because, parent=str(owner), parent_key=owner.key, key=key)
+            found[key] = Pin(candidate=bounded.candidate, reasons=(*bounded.reasons, reason))
+    return found
 
 
 def _installed_cudnn_pin(universe: Universe, in_folder: CudnnCandidate, pins: Sequence[PipPin]) -> Iterator[PipPin]:

@@ -16,10 +16,9 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Bound
-from cudnn_resolve.resolution.candidate import Need, PipCandidate, slot_need
+from cudnn_resolve.resolution.candidate import Need, slot_need
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
-from cudnn_resolve.resolution.model import Pin, Reason
+from cudnn_resolve.resolution.key import SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import within
 from cudnn_resolve.resolution.release import Release, parse_version
 
@@ -68,7 +67,7 @@ def bound_needs(context: Context, release: Release) -> Iterator[Need]:
     A bound of a companion is a plain requirement: the companion is decided before the bounded package, so that the latter gives way.
     """
     book = context.book
-    for bound in _bounds_about(book, release.package):
+    for bound in bounds_about(book, release.package):
         if bound.applies_to(book, release) and book.framework_of(release.package) is None:
             yield bound.plain_need(context, release)
         elif bound.applies_to(book, release):
@@ -84,26 +83,9 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
     present: set[str] = {"setuptools", *context.machine.pip}
     present.update(canonicalize_name(requirement.name) for requirement, _ in context.metadata.requirements(release))
     present.update(line.name for line in context.request.requirements)
-    for bound in _bounds_about(context.book, release.package):
+    for bound in bounds_about(context.book, release.package):
         if bound.package in present and bound.applies_to(context.book, release):
             yield bound.plain_need(context, release)
-
-
-def with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
-    """Add the bounds that apply to each pin to its reasons."""
-    found = dict(pins)
-    for pin in pins.values():
-        owner = pin.candidate
-        if not isinstance(owner, PipCandidate) or owner.release is None or owner.key.extras:
-            continue
-        for bound in _bounds_about(book, owner.key.name):
-            key, because = pip_key(bound.package), bound.because(owner.release)
-            bounded = found.get(key)
-            if bounded is None or not bound.applies_to(book, owner.release) or any(reason.because == because for reason in bounded.reasons):
-                continue
-            reason = Reason(text=str(bound.requirement), because=because, parent=str(owner), parent_key=owner.key, key=key)
-            found[key] = Pin(candidate=bounded.candidate, reasons=(*bounded.reasons, reason))
-    return found
 
 
 def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapping[str, str]) -> Iterator[tuple[str, FrameworkBound]]:
@@ -115,7 +97,7 @@ def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapp
             yield f"{owner} {versions[owner]}", bound
 
 
-def _bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
+def bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
     """Bounds that a package has or that limit it."""
 
     def answer() -> tuple[FrameworkBound, ...]:
