@@ -37,26 +37,19 @@ def system_channels(context: Context) -> tuple[Channel, ...]:
     return ("system", "apt") if "apt" in allowed_channels(context) else ("system",)
 
 
-def preferred_channels(context: Context, build: Build | None = None) -> tuple[Channel, ...]:
-    """Allowed channels for a build, best first.
+def channels_of_build(context: Context, build: Build) -> tuple[Channel, ...]:
+    """Channels for a build, best first, including the folder: first if the build uses it now, last if it could.
 
     An installed build keeps the channel that it uses now; otherwise the documented order holds.
     """
-    allowed = allowed_channels(context)
-    if build is not None and build.delivery == "system" and context.selects_build_by_extra(build.framework):
-        return tuple(sorted(allowed, key=lambda channel: channel == "pip"))  # extras such as cuda12-local request the system's libraries
-    if build is None or "pip" not in allowed or "system" not in allowed or not is_installed(context, build):
-        return allowed
-    if uses_system(context, build):
-        return ("system", *(channel for channel in allowed if channel != "system"))
-    return allowed
-
-
-def channels_of_build(context: Context, build: Build) -> tuple[Channel, ...]:
-    """Channels for a build, best first, including the folder: first if the build uses it now, last if it could."""
+    channels = allowed_channels(context)
+    if build.delivery == "system" and context.selects_build_by_extra(build.framework):
+        channels = tuple(sorted(channels, key=lambda channel: channel == "pip"))  # extras such as cuda12-local request the system's
+    elif "pip" in channels and "system" in channels and uses_system(context, build):
+        channels = ("system", *(channel for channel in channels if channel != "system"))
     if is_installed(context, build) and folder_serves(context, build):
-        return ("folder", *preferred_channels(context, build))
-    return (*preferred_channels(context, build), *(("folder",) if _can_use_folder(context, build) else ()))
+        return ("folder", *channels)
+    return (*channels, *(("folder",) if _can_use_folder(context, build) else ()))
 
 
 def _can_use_folder(context: Context, build: Build) -> bool:

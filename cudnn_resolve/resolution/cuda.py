@@ -11,7 +11,7 @@ from cudnn_resolve.matrix.row import Build, CudaRelease
 from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
-from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, preferred_channels, system_channels
+from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, system_channels
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, ROOT, CudaKey
 from cudnn_resolve.resolution.release import Release, extras_of
@@ -90,7 +90,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
 
     def ordered(self, key: CudaKey, needs: Sequence[Need]) -> Iterable[CudaCandidate]:
         """CUDA lines, best first: preferred channel, installed, oldest if a build pins libraries, newest that the driver supports."""
-        rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
+        rank = {channel: number for number, channel in enumerate(allowed_channels(self.context))}
         is_pinned = any(self._pins_libraries(need.build) for need in needs if need.build is not None and need.build.cuda is not None)
         installed = next(self._installed(), None) if self.context.request.prefer == "installed" else None
         native = self.context.machine.native_cuda

@@ -12,7 +12,6 @@ from cudnn_resolve.resolution.channel import (
     allowed_channels,
     enclosing_framework,
     folder_versions,
-    preferred_channels,
     system_channels,
 )
 from cudnn_resolve.resolution.context import Context
@@ -93,7 +92,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
 
     def ordered(self, key: CudnnKey, needs: Sequence[Need]) -> Iterable[CudnnCandidate]:
         """Builds of cuDNN, best first: the preferred channel, the one in the folder, then the newest."""
-        rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
+        rank = {channel: number for number, channel in enumerate(allowed_channels(self.context))}
         in_folder = folder_versions(self.context) if key.in_folder else ()
 
         def order(candidate: CudnnCandidate) -> tuple[int, ...]:
