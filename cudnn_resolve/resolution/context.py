@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.candidate import Candidate, CudaCandidate
 from cudnn_resolve.resolution.evidence import is_idle
 from cudnn_resolve.resolution.key import CUDA, Key
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import SDIST, Release, extras_of
+from cudnn_resolve.resolution.release import SDIST, Release, extras_of, row_specifier
 from cudnn_resolve.resolution.release_catalog import catalog_of
 
 _CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
@@ -143,7 +143,7 @@ class Context:
     def _avoiding(self, package: str, version: Version) -> tuple[Advisory, ...]:
         """Advisories to avoid this version, each possibly on some GPUs only."""
         rows = (row for row in self.book.advisories(package) if row.action == "avoid")
-        return tuple(row for row in rows if SpecifierSet(row.versions).contains(version, prereleases=True))
+        return tuple(row for row in rows if row_specifier(row.versions).contains(version, prereleases=True))
 
     @cached_property
     def _limit_leaves_only_avoided_cudnn(self) -> bool:
@@ -151,7 +151,7 @@ class Context:
         limit = self.request.cudnn
         allowed = [row.version for row in self.book.cudnn_builds() if limit is None or limit.specifier.contains(str(row.version))]
         rows = (row for name in _CUDNN_NAMES for row in self.book.advisories(name) if row.action == "avoid")
-        avoided = [SpecifierSet(row.versions) for row in rows]
+        avoided = [row_specifier(row.versions) for row in rows]
         return bool(allowed) and all(
             any(specifier.contains(str(version), prereleases=True) for specifier in avoided) for version in allowed
         )

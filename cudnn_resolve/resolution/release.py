@@ -135,6 +135,12 @@ def row_version(text: str) -> Version:
 
 
 @lru_cache(maxsize=4096)
+def row_specifier(text: str) -> SpecifierSet:
+    """Parse the specifier of a row, which the tables have checked."""
+    return SpecifierSet(text)
+
+
+@lru_cache(maxsize=4096)
 def parse_specifier(text: str) -> SpecifierSet | None:
     """Parse a PEP 440 specifier; None if it is invalid."""
     try:
