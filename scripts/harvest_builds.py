@@ -171,7 +171,6 @@ def _code(file: RemoteFile, pattern: str) -> dict[str, Any]:
                 "code": [str(target) for target in binary.code if target not in binary.strays],
                 "cuda": str(binary.cuda) if binary.cuda else None,
                 "needed": list(binary.needed),
-                "opens": list(binary.opens),
             }
     print(f"  {file.name}: {len(found)} libraries", file=sys.stderr)
     return {"libraries": found}

@@ -136,10 +136,16 @@ def _verdict(match: Match, ignored: str) -> tuple[str, float, str] | None:
         return _PYTHON, 92, f"{requirement} requires another Python"
     if ".dev" in requirement and any(".dev" in version for version in offered):
         return _PIN, 84, f"the configured index no longer has {requirement}: nightly builds are removed after some weeks"
-    posts = [text for numbers, text in versions if numbers == key[0] and ".post" in text]
+    return _by_range(wanted, requirement, versions)
+
+
+def _by_range(wanted: Wanted, requirement: str, versions: list[_Key]) -> tuple[str, float, str]:
+    """Cause, weight and summary by where a requested version is among those of a list."""
+    low, high = versions[0][1], versions[-1][1]
+    least, most = _bounds(wanted)
+    posts = [text for numbers, text in versions if least is not None and numbers == least[0] and ".post" in text]
     if wanted.is_pin and posts:
         return _PIN, 86, f"the configured index has {posts[-1]} in place of {requirement}"
-    least, most = _bounds(wanted)
     what = f"{requirement} is" if wanted.is_pin else f"{requirement} asks for a release"
     if least is not None and least[0] >= versions[-1][0]:
         return _PYTHON, 90, f"{what} newer than the last release for this Python, {high}"

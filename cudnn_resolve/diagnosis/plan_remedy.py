@@ -125,13 +125,13 @@ def _found(request: Request | None, facts: Facts, book: Book) -> Resolution | Fa
     from cudnn_resolve.requirement.machine import machine_of
     from cudnn_resolve.resolution.attempt import attempt
     from cudnn_resolve.resolution.model import Resolution
-    from cudnn_resolve.resolution.open_request import Budget
+    from cudnn_resolve.resolution.open_request import Budget, open_request
 
     if request is None:
         return None
     try:
         budget = Budget(_ALL_ROUNDS)
-        found = attempt(book, machine_of(facts, book), request, rounds=_ROUNDS, budget=budget)
+        found = attempt(book, machine_of(facts, book), replace(open_request(request), budget=budget), rounds=_ROUNDS)
     except CudnnResolveError:
         return None
     is_long = not isinstance(found, Resolution) and (found.exhausted or found.rounds > _EXPLAINED)

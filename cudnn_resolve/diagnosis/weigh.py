@@ -30,7 +30,8 @@ _OF_ANOTHER = (
 )
 """Errors found by a working compiler, and failed requests to a server."""
 _OWN_FAULT = (
-    r"(?:[\w.]{0,80}\.)?(?:AttributeError: (?!'NoneType')|(?:NameError|KeyError|IndexError|SyntaxError|IndentationError|UnboundLocalError"
+    r"(?:.{0,200}: )?(?:[\w.]{0,80}\.)?(?:AttributeError: (?!'NoneType')"
+    r"|(?:NameError|KeyError|IndexError|SyntaxError|IndentationError|UnboundLocalError"
     r"|ZeroDivisionError|TypeError|ModuleNotFoundError|FileNotFoundError|JSONDecodeError|UnicodeDecodeError|RecursionError): )"
 )
 """Errors of the program's own code, unrelated to earlier messages; not those that an earlier failure may leave behind."""

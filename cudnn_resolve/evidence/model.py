@@ -14,8 +14,6 @@ class Binary(Struct, frozen=True, kw_only=True):
     """Relative to site-packages."""
     needed: tuple[str, ...] = ()
     """DT_NEEDED, in the order of the file."""
-    opens: tuple[str, ...] = ()
-    """Names of CUDA libraries in its read-only data, which it may `dlopen`."""
     code: tuple[CodeTarget, ...] = ()
     """GPU code in its fat binaries."""
     strays: tuple[CodeTarget, ...] = ()

@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat as modes
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +20,7 @@ from cudnn_resolve.host.tablecache import SHIPPED, Copies, checksum, user_copies
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import AptPackage, CudnnBuild
 from cudnn_resolve.matrix.row_fault import Fault
-from cudnn_resolve.matrix.table import TABLES, PartT, Table, arrays_of, decode_part, decode_table, encode
+from cudnn_resolve.matrix.table import TABLES, PartT, Table, arrays_of, decode_part, encode, table_type
 from cudnn_resolve.matrix.toml import decode
 
 LARGEST_FILE_BYTES = 32 * 1024 * 1024
@@ -32,7 +30,6 @@ ROOT_FOLDER = "apt/"
 """Tables whose rows are acted on as root: repositories, their keys, and packages of the system."""
 
 _Path = str | os.PathLike[str]
-_T = TypeVar("_T")
 _READ_DAY = re.compile(rb"\nread = (\d{4}-\d\d-\d\d)")
 
 
@@ -160,7 +157,7 @@ class DirectoryTables:
 
     def part(self, name: str, part: type[PartT]) -> PartT | None:
         """The fields of a table that a struct has; None if there is no copy to read them from, or the whole table is loaded."""
-        return self._from_copy(name, partial(decode_part, part)) if name not in self._loaded else None
+        return self._from_copy(name, part) if name not in self._loaded else None
 
     def faults(self) -> list[Fault]:
         """Faults of all files of the directory; empty if all can be used."""
@@ -216,19 +213,20 @@ class DirectoryTables:
             self._files = files
         return self._files
 
-    def _from_copy(self, name: str, decode_copy: Callable[[bytes], _T]) -> _T | None:
-        """Decode the compiled copy of a table; None if there is no usable one."""
+    def _from_copy(self, name: str, part: type[PartT]) -> PartT | None:
+        """Decode the compiled copy of a table, or a part of it; None if there is no usable one."""
         try:
             if name not in self._compiled:
                 self._compiled[name] = self._copies.load(name, self._read(name)) if self._copies is not None else None
             copy = self._compiled[name]
-            return decode_copy(copy) if copy is not None else None
+            return decode_part(part, copy) if copy is not None else None
         except (OSError, ValueError, RecursionError):
             return None
 
     def _read_table(self, name: str) -> tuple[Table, tuple[Fault, ...]]:
         """A table, from its copy or else from its file, and the faults of the file."""
-        table = self._from_copy(name, lambda copy: decode_table(name, copy))
+        kind = table_type(name)
+        table = self._from_copy(name, kind) if kind is not None else None
         if table is not None:
             return table, ()
         from cudnn_resolve.matrix.parse import compile_table

@@ -157,7 +157,7 @@ class Book:
 
     def release(self, package: str, version: str) -> row.WheelRelease | None:
         """One release of a pip package; None if it was not harvested."""
-        return next((release for release in self.releases(package) if release.version == version), None)
+        return self._releases_by_version(package).get(version)
 
     def requires(self, package: str, version: str) -> Mapping[str, tuple[str, ...]]:
         """Requires-Dist lines of a release by architecture; empty if it was not harvested."""
@@ -220,6 +220,10 @@ class Book:
 
             releases = tuple(sorted(releases, key=lambda release: Version(release.version)))
         return row.Package(name=name, releases=releases)
+
+    @_once
+    def _releases_by_version(self, package: str) -> dict[str, row.WheelRelease]:
+        return {release.version: release for release in self.releases(package)}
 
     @_once
     def _extras(self, name: str) -> frozenset[str]:

@@ -51,10 +51,7 @@ def digest(book: Book, name: str, versions: SpecifierSet | None = None) -> Diges
     framework = book.framework(name)
     builds = [build for build in framework.builds if versions is None or versions.contains(build.version, prereleases=True)]
     companions = _companions(book, framework, {build.version for build in builds})
-    releases = {
-        package: {release.version: release for release in book.releases(package)} for package in {build.package for build in builds}
-    }
-    entries = [_entry(book, build, releases[build.package], companions[build.version]) for build in builds]
+    entries = [_entry(book, build, companions[build.version]) for build in builds]
     # Stable: rows of one version keep the order of the table, which is the order of preference.
     entries.sort(key=lambda entry: Version(entry.build.version), reverse=True)
     return Digest(framework=framework, entries=tuple(entries))
@@ -137,9 +134,9 @@ def _from_requires_python(pythons: tuple[str, ...], release: WheelRelease | None
     return tuple(f"{least[1]}+" if python == "3.0+" else python for python in pythons if python != "2.0+")
 
 
-def _entry(book: Book, build: Build, releases: Mapping[str, WheelRelease], companions: tuple[tuple[str, str], ...]) -> Entry:
-    release = releases.get(build.wheel_version)
-    dated = release or releases.get(build.version)
+def _entry(book: Book, build: Build, companions: tuple[tuple[str, str], ...]) -> Entry:
+    release = book.release(build.package, build.wheel_version)
+    dated = release or book.release(build.package, build.version)
     harvested = release if build.index == "default" else None
     given = tuple(filter(None, (_python(tag, tag) for tag in build.pythons)))
     strict = book.toolkit_driver(build.cuda) if build.cuda else None

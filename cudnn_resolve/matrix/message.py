@@ -76,7 +76,7 @@ class FieldKind(Struct, frozen=True, kw_only=True):
     """Kind of field: its regular expression, and the function that parses a match (ValueError if it is not a value)."""
 
     pattern: str
-    take: Callable[[str], Any]
+    take: Callable[[str], Any] = str
 
 
 def _cudnn(text: str) -> CudnnVersion:
@@ -129,87 +129,74 @@ KINDS: dict[str, FieldKind] = {
     "driverlib": FieldKind(pattern=rf"(?:libcuda{_SO}|libnvidia-ml{_SO}|nvcuda\.dll|nvml\.dll)", take=_library),
     "trtlib": FieldKind(pattern=r"(?:lib)?nv(?:infer|onnxparser|parsers)[\w]{0,30}(?:\.so(?:\.\d{1,3}){0,3}|\.dll)", take=_library),
     "cublasltlib": FieldKind(pattern=rf"libcublasLt{_SO}", take=_library),
-    "cudnnsymbol": FieldKind(pattern=r"(?:cudnn[A-Z]\w{1,60}|_ZN\w{0,6}5cudnn\w{1,120})", take=str),
-    "jitsymbol": FieldKind(pattern=r"_{0,2}nvJitLink\w{1,60}", take=str),
-    "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)", take=str),
-    "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}", take=str),
-    "tick": FieldKind(pattern=r"[`']", take=str),
-    "mangled": FieldKind(pattern=r"\w{1,400}", take=str),
+    "cudnnsymbol": FieldKind(pattern=r"(?:cudnn[A-Z]\w{1,60}|_ZN\w{0,6}5cudnn\w{1,120})"),
+    "jitsymbol": FieldKind(pattern=r"_{0,2}nvJitLink\w{1,60}"),
+    "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)"),
+    "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}"),
+    "tick": FieldKind(pattern=r"[`']"),
+    "mangled": FieldKind(pattern=r"\w{1,400}"),
     "torchsymbol": FieldKind(
         pattern=(
             r"(?:_Z(?:T[ISVC])?N[KRO]{0,2}(?:2at|3c10|5torch|St\w{1,20}torch)\w{1,200}|\w{0,20}(?:caffe2|THCState|PyThread_tss)\w{0,60}"
             r"|(?:aoti_torch|torch_(?:library|dispatcher|call|get|new|delete|exception|list|set|string|dtype))_\w{1,80}|THPVariable\w{1,60})"
         ),
-        take=str,
     ),
-    "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}", take=str),
+    "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}"),
     "numpyalias": FieldKind(
         pattern=r"(?:bool|object|int|float|complex|str|typeDict|long|unicode|bool8|float_|complex_|unicode_|string_|product|cumproduct|"
         r"sometrue|alltrue|in1d|asscalar|Inf|Infinity|NaN|infty|PINF|NINF|cast|asfarray|issctype|trapz|row_stack|sctypes|find_common_type|obj2sctype)",
-        take=str,
     ),
-    "numpyname": FieldKind(pattern=r"\w{1,40}", take=str),
+    "numpyname": FieldKind(pattern=r"\w{1,40}"),
     "nvidiarequirement": FieldKind(
         pattern=r"(?:nvidia-[\w.-]{1,60}|tensorrt[\w.-]{0,40})(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?",
-        take=str,
     ),
-    "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}", take=str),
+    "condaspec": FieldKind(pattern=r"[\w.-]{1,60}(?:[ =<>*][^\s,]{1,40}){0,2}"),
     "wheelfile": FieldKind(pattern=r"(?:[\w.+-]|%2[Bb]){1,200}\.whl", take=lambda text: re.sub("%2[Bb]", "+", text)),
-    "keyid": FieldKind(pattern=r"[0-9A-Fa-f]{8,40}", take=str),
-    "debname": FieldKind(pattern=r"[a-z0-9][a-z0-9.+-]{1,80}(?::\w{1,10})?", take=str),
-    "gpudebname": FieldKind(pattern=r"(?:lib)?(?:cuda|cudnn|nvidia|nccl|nvinfer|tensorrt|cublas)[a-z0-9.+-]{0,60}", take=str),
-    "debversion": FieldKind(pattern=r"[0-9][\w.+~:-]{0,60}", take=str),
+    "keyid": FieldKind(pattern=r"[0-9A-Fa-f]{8,40}"),
+    "debname": FieldKind(pattern=r"[a-z0-9][a-z0-9.+-]{1,80}(?::\w{1,10})?"),
+    "gpudebname": FieldKind(pattern=r"(?:lib)?(?:cuda|cudnn|nvidia|nccl|nvinfer|tensorrt|cublas)[a-z0-9.+-]{0,60}"),
+    "debversion": FieldKind(pattern=r"[0-9][\w.+~:-]{0,60}"),
     "decimal": FieldKind(pattern=r"\d{1,2}\.\d", take=CodeTarget.parse),
     "cudnndotted": FieldKind(pattern=r"\d{1,2}(?:\.\d{1,3}){1,3}", take=CudnnVersion),
-    "pep": FieldKind(pattern=r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[.\w+-]{0,30})", take=str),
-    "versionlist": FieldKind(pattern=r"\d[\w., +-]{0,9000}", take=str),
+    "pep": FieldKind(pattern=r"\d{1,4}(?:\.\d{1,6}){1,3}(?:[.\w+-]{0,30})"),
+    "versionlist": FieldKind(pattern=r"\d[\w., +-]{0,9000}"),
     "glibctag": FieldKind(pattern=r"2_\d{1,2}", take=lambda text: Dotted(text.replace("_", "."))),
-    "tags": FieldKind(pattern=r"`?(?:cp\d{2,3}t?[`, ]{0,4}){1,30}", take=str),
-    "specifier": FieldKind(pattern=r"[<>=!~][\w.,<>=!~* ]{0,80}", take=str),
-    "path": FieldKind(pattern=r"[^\s'\"`,;:()<>|]{0,300}", take=str),
-    "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}", take=str),
-    "word": FieldKind(pattern=r"[\w.+-]{1,80}", take=str),
-    "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}", take=str),
-    "requirement": FieldKind(
-        pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?", take=str
-    ),
-    "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}", take=str),
+    "tags": FieldKind(pattern=r"`?(?:cp\d{2,3}t?[`, ]{0,4}){1,30}"),
+    "specifier": FieldKind(pattern=r"[<>=!~][\w.,<>=!~* ]{0,80}"),
+    "path": FieldKind(pattern=r"[^\s'\"`,;:()<>|]{0,300}"),
+    "winpath": FieldKind(pattern=r"(?:[A-Za-z]:)?[\\/][^'\"`,;:<>|\n]{0,300}"),
+    "word": FieldKind(pattern=r"[\w.+-]{1,80}"),
+    "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}"),
+    "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?"),
+    "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}"),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
-    "absent": FieldKind(pattern=_ABSENT, take=str),
-    "cannotopen": FieldKind(pattern=_CANNOT_OPEN, take=str),
-    "dllabsent": FieldKind(pattern=_DLL_ABSENT, take=str),
-    "dllinit": FieldKind(pattern=_DLL_INIT, take=str),
-    "wanted": FieldKind(
-        pattern=r"\b(?:no(?: valid| usable| compatible| supported| system| working)?|(?:re)?install(?: the| a)?)", take=str
-    ),
+    "absent": FieldKind(pattern=_ABSENT),
+    "cannotopen": FieldKind(pattern=_CANNOT_OPEN),
+    "dllabsent": FieldKind(pattern=_DLL_ABSENT),
+    "dllinit": FieldKind(pattern=_DLL_INIT),
+    "wanted": FieldKind(pattern=r"\b(?:no(?: valid| usable| compatible| supported| system| working)?|(?:re)?install(?: the| a)?)"),
     "oldversion": FieldKind(
         pattern=r"(?:version.{0,30}(?:mismatch|not supported|unsupported|incompatible)|too old\b|outdated|out of date"
         r"|or (?:newer|higher|later)\b)",
-        take=str,
     ),
     "wrongversion": FieldKind(
         pattern=r"\b(?:unsupported|incompatible|mismatched|outdated|update (?:your|the)|upgrade (?:your|the)|(?:requires?|needs?) a newer)",
-        take=str,
     ),
     "drivername": FieldKind(
         pattern=r"(?<![A-Za-z])(?:libcuda\b|nvcuda|lib?nvml|nvml|libnvidia-ml|nvidia[- ]smi"
         r"|nvidia (?:gpu |graphics |display )?driver|cuda driver|nvidia gpu|cuda(?:-capable|-enabled)? (?:gpu|device)|gpu device)",
-        take=str,
     ),
     "cudaword": FieldKind(
         pattern=r"(?<![A-Za-z\[])(?:lib)?(?:cudart|cublas|cufft|curand|cusolver|cusparse|nvrtc|nvjitlink|nvvm|nccl|cupti|nvtoolsext|nvjpeg"
         r"|nvshmem|cudadevrt|cufile|cutensor|nvinfer|nvonnxparser|tensorrt|libnpp[a-z]{1,6}|nvcc(?! (?:fatal|error|warning)\b)"
         r"|cuda[_ -](?:runtime|toolkit|home|path|libraries|library|compiler)|cuda\.h|cuda_runtime\.h)\w{0,40}",
-        take=str,
     ),
-    "cudafailed": FieldKind(pattern=_CUDA_FAILED, take=str),
-    "codeend": FieldKind(
-        pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b))""", take=str
-    ),
-    "cudasays": FieldKind(pattern=_CUDA_SAYS, take=str),
+    "cudafailed": FieldKind(pattern=_CUDA_FAILED),
+    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b))"""),
+    "cudasays": FieldKind(pattern=_CUDA_SAYS),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
-    "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?", take=str),
-    "text": FieldKind(pattern=r".{0,400}?", take=str),
+    "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?"),
+    "text": FieldKind(pattern=r".{0,400}?"),
 }
 LONGEST_PATTERN = 6000
 """Most characters of a regular expression with its fields expanded."""

@@ -16,7 +16,7 @@ from cudnn_resolve.matrix.wheel_content import MeasuredBuild, WheelEvidence
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
 
 PartT = TypeVar("PartT", bound=Struct)
-"""Part of a table: a struct with some of its fields."""
+"""A table, or a part of it: a struct with some of its fields."""
 Arrays = dict[str, type[row.Plain]]
 """Array of a table to the type of its rows."""
 TABLES: dict[str, Arrays] = {
@@ -133,16 +133,15 @@ def encode(table: Table) -> bytes:
     return msgspec.msgpack.encode(table, enc_hook=str)
 
 
-def decode_table(name: str, content: bytes) -> Table:
-    """Read a table written by `encode`; ValueError for anything else."""
-    table: Table = _decoded(table_type(name), content)
-    return table
-
-
 def decode_part(part: type[PartT], content: bytes) -> PartT:
-    """Read only some fields of a table written by `encode`; skipping a field costs a thirtieth of reading it. ValueError as above."""
-    found: PartT = _decoded(part, content)
-    return found
+    """Read a table written by `encode`, or only some of its fields: skipping one costs a thirtieth of reading it.
+
+    ValueError for anything else.
+    """
+    try:
+        return _decoder(part).decode(content)  # type: ignore[no-any-return]
+    except msgspec.DecodeError as error:  # no ValueError before msgspec 0.20
+        raise ValueError(str(error)) from None
 
 
 @cache
@@ -209,13 +208,6 @@ def _kind(name: str) -> str:
 def _struct(kind: str) -> type[Table]:
     fields = [(array, tuple[row_type, ...], ()) for array, row_type in TABLES[kind].items()]  # type: ignore[valid-type]
     return defstruct("Table", fields, bases=(Table,), frozen=True, kw_only=True, omit_defaults=True)  # type: ignore[return-value]
-
-
-def _decoded(type_: Any, content: bytes) -> Any:
-    try:
-        return _decoder(type_).decode(content)
-    except msgspec.DecodeError as error:  # no ValueError before msgspec 0.20
-        raise ValueError(str(error)) from None
 
 
 @cache

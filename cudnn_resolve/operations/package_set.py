@@ -392,7 +392,7 @@ class _Installer:
             extras = target_extras.get(build.package, ())
             if not self.book.extras(build.package).issuperset(extras):  # the contents of these extras are unknown
                 return {name for name in versions if self._decides(name)}
-            release = context.release_of(build)
+            release = context.releases.of_build(build)
             if release is not None:
                 waiting += [requirement for requirement, _ in context.metadata.requirements(release, extras)]
             of_build = list(context.requirements_of(build))

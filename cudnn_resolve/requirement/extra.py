@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
-    from cudnn_resolve.matrix.row import Build, WheelRelease
+    from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Target
 
 CPU = "cpu"
@@ -89,11 +89,7 @@ def _without_markers(lines: Iterable[str]) -> frozenset[str]:
 
 def _requires_dist(book: Book, package: str, version: str) -> tuple[str, ...] | None:
     """Requires-Dist lines of a release on all architectures; None if they were not harvested."""
-    release = _releases(book, package).get(version)
+    release = book.release(package, version)
     if release is None or release.requires is None:
         return None
     return tuple(dict.fromkeys(line for lines in release.requires.values() for line in lines))
-
-
-def _releases(book: Book, package: str) -> dict[str, WheelRelease]:
-    return book.remember("releases by version", package, lambda: {release.version: release for release in book.releases(package)})

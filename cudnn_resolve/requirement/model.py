@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct, field
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.requirement.source import Direct
 
@@ -44,6 +47,19 @@ class RequirementLine(Struct, frozen=True, kw_only=True):
     """True if it only limits a package and does not request it."""
     hashes: tuple[str, ...] = ()
     """`sha256:…` of the only accepted files; empty = any file."""
+
+    @property
+    def requirement(self) -> Requirement:
+        """The text, parsed."""
+        return _parse(self.text)
+
+    @property
+    def name(self) -> str:
+        """Normalized name of the package."""
+        return canonicalize_name(self.requirement.name)
+
+
+_parse = lru_cache(maxsize=1024)(Requirement)
 
 
 class Limit(Struct, frozen=True, kw_only=True):

@@ -95,14 +95,13 @@ def _newest_upload(source: Source, name: str, python: str | None) -> date | None
 def _limited_dates(context: Context) -> Iterator[date]:
     """Dates of the newest releases that the user allows, of packages with a newer one."""
     for line in context.request.requirements:
-        requirement = parse_requirement(line.text)
-        if requirement is None or not requirement.specifier or not context.metadata.applies(line.text):
+        specifier = line.requirement.specifier
+        if not specifier or not context.metadata.applies(line.requirement):
             continue
-        name = canonicalize_name(requirement.name)
-        if name in context.request.direct or context.book.framework_of(name) is not None:
+        if line.name in context.request.direct or context.book.framework_of(line.name) is not None:
             continue
-        releases = list(_final_releases(context, name))
-        newest = next((release for release in releases if requirement.specifier.contains(release.version)), None)
+        releases = list(_final_releases(context, line.name))
+        newest = next((release for release in releases if specifier.contains(release.version)), None)
         released = _release_date(context.book, newest) if newest is not None and newest is not releases[0] else None
         if released is not None:
             yield released
@@ -136,10 +135,8 @@ def _bare_names(context: Context) -> Iterator[str]:
         return
     is_bare: dict[str, bool] = {}
     for line in context.request.requirements:
-        requirement = parse_requirement(line.text)
-        if requirement is not None and context.metadata.applies(line.text):
-            name = canonicalize_name(requirement.name)
-            is_bare[name] = is_bare.get(name, True) and not requirement.specifier and not requirement.url
+        if context.metadata.applies(line.requirement):
+            is_bare[line.name] = is_bare.get(line.name, True) and not line.requirement.specifier and not line.requirement.url
     yield from (name for name, bare in is_bare.items() if bare and name not in fixed and context.book.framework_of(name) is None)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from cudnn_resolve.errors import IndexUnavailableError
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import AptPattern, Build, CudnnBuild
-from cudnn_resolve.requirement.source import File, Offer
+from cudnn_resolve.requirement.source import Offer
 from cudnn_resolve.resolution.candidate import Channel, CudaCandidate, CudnnCandidate, LibrariesCandidate, PipCandidate
 from cudnn_resolve.resolution.channel import EXTRA_LIBRARIES, apt_patterns, extra_apt_package
 from cudnn_resolve.resolution.compatibility import LIBRARIES
 from cudnn_resolve.resolution.cuda import repositories
-from cudnn_resolve.resolution.framework_bounds import with_bounds
+from cudnn_resolve.resolution.framework_bounds import bounds_about
 from cudnn_resolve.resolution.key import (
     CUDA,
     CUDA_OF_SYSTEM,
@@ -25,6 +23,7 @@ from cudnn_resolve.resolution.key import (
     Key,
     LibrariesKey,
     PipKey,
+    pip_key,
 )
 from cudnn_resolve.resolution.model import AptPin, Override, Pin, PipPin, Reason, Resolution
 from cudnn_resolve.resolution.open_request import plain_request
@@ -36,7 +35,7 @@ from cudnn_resolve.version import DriverVersion
 
 def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Resolution:
     """The resolution of a solved search."""
-    pins = with_bounds(universe.book, solved.pins)
+    pins = _with_bounds(universe.book, solved.pins)
     builds = tuple(build_of(pins, target.framework) for target in universe.request.targets)
     # The shared libraries, otherwise those of an installed framework.
     runtime = cuda_of(pins, CUDA) or cuda_of(pins, CUDA_OF_SYSTEM)
@@ -45,13 +44,15 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
     cudnn_build = cudnn.build if cudnn is not None else None
     cudnn_text, soname = _cudnn_of_stack(cudnn_build, builds)
     minimum, because = _oldest_driver(pins)
-    pip = pip_pins(pins, universe)
+    pip, unreached, guessed = _pip_pins(pins, universe)
+    if in_folder is not None:
+        pip += _installed_cudnn_pin(universe, in_folder, pip)
     return Resolution(
         request=plain_request(universe.request),
         machine=universe.machine,
         pins=pins,
         builds=builds,
-        pip=(*pip.pins, *_installed_cudnn_pin(universe, in_folder, pip.pins)) if in_folder is not None else pip.pins,
+        pip=tuple(pip),
         apt=_apt_pins(universe, pins),
         overrides=tuple(_overrides(universe, pins)),
         cuda=_cuda_of_stack(universe, pins, runtime, builds),
@@ -64,10 +65,27 @@ def assemble(universe: Universe, solved: Solved, dropped: Sequence[str]) -> Reso
         unrequested=universe.installed.unrequested,
         dropped=tuple(dropped),
         rounds=solved.rounds,
-        unreached=pip.unreached,
-        guessed=pip.guessed,
+        unreached=unreached,
+        guessed=guessed,
         in_folder=_wheel_pin(universe, in_folder.build.wheel or "", in_folder.version, pins[in_folder.key].reasons) if in_folder else None,
     )
+
+
+def _with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
+    """Add the bounds that apply to each pin to its reasons."""
+    found = dict(pins)
+    for pin in pins.values():
+        owner = pin.candidate
+        if not isinstance(owner, PipCandidate) or owner.release is None or owner.key.extras:
+            continue
+        for bound in bounds_about(book, owner.key.name):
+            key, because = pip_key(bound.package), bound.because(owner.release)
+            bounded = found.get(key)
+            if bounded is None or not bound.applies_to(book, owner.release) or any(reason.because == because for reason in bounded.reasons):
+                continue
+            reason = Reason(text=str(bound.requirement), because=because, parent=str(owner), parent_key=owner.key, key=key)
+            found[key] = Pin(candidate=bounded.candidate, reasons=(*bounded.reasons, reason))
+    return found
 
 
 def _installed_cudnn_pin(universe: Universe, in_folder: CudnnCandidate, pins: Sequence[PipPin]) -> Iterator[PipPin]:
@@ -85,9 +103,9 @@ def _wheel_pin(universe: Universe, name: str, version: str, reasons: tuple[Reaso
     release = next((release for release in universe.context.releases.of(name) if release.text == version), None)
     if release is None:
         return None
-    offer = _offer(universe, release, {})
     index = None if release.index == "default" else release.index
-    return PipPin(name=release.package, version=release.text, index=index, reasons=reasons, file=_file(universe, offer))
+    file = universe.context.offers.file(_offer(universe, release, {}))
+    return PipPin(name=release.package, version=release.text, index=index, reasons=reasons, file=file)
 
 
 def versions_after(book: Book, found: Resolution) -> dict[str, str]:
@@ -252,18 +270,12 @@ def _because(pin: Pin) -> tuple[str, ...]:
     return tuple(f"{reason.text}: {reason.because}" for reason in pin.reasons)
 
 
-class Pins(Struct, frozen=True, kw_only=True):
-    """The pip packages of a resolution."""
+def _pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> tuple[list[PipPin], dict[str, str], dict[str, str]]:
+    """The pip packages of a resolution: the stack first, then the rest by name.
 
-    pins: tuple[PipPin, ...]
-    unreached: dict[str, str]
-    """Package to the error of the index that the matrix names for its variant."""
-    guessed: dict[str, str]
-    """Package to why its requirements may be incomplete: the build of a source archive could add some."""
-
-
-def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
-    """The pip packages of a resolution: the stack first, then the rest by name."""
+    With them, package to the error of the index that the matrix names for its variant, and package to why its requirements may be
+    incomplete: the build of a source archive could add some.
+    """
     reasons: dict[str, tuple[Reason, ...]] = {}
     releases: dict[str, Release | None] = {}
     for pin in pins.values():
@@ -297,12 +309,12 @@ def pip_pins(pins: Mapping[Key, Pin], universe: Universe) -> Pins:
                 reasons=reasons[name],
                 build=release.build,
                 offer=offer,
-                file=_file(universe, offer),
+                file=universe.context.offers.file(offer),
                 requires=tuple(sorted(requires.get(name, ()))),
                 direct=universe.request.direct.get(name),
             )
         )
-    return Pins(pins=tuple(sorted(found, key=lambda pin: _rank(pin, universe))), unreached=unreached, guessed=guessed)
+    return sorted(found, key=lambda pin: _rank(pin, universe)), unreached, guessed
 
 
 def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> Offer | None:
@@ -311,10 +323,6 @@ def _offer(universe: Universe, release: Release, unreached: dict[str, str]) -> O
     except IndexUnavailableError as error:
         unreached[release.package] = error.message
         return None
-
-
-def _file(universe: Universe, offer: Offer | None) -> File | None:
-    return universe.context.offers.file(offer) if offer is not None else None
 
 
 def kept_version(universe: Universe, name: str, reasons: Iterable[Reason]) -> str | None:

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -22,7 +21,7 @@ from cudnn_resolve.resolution.family import solve_families
 from cudnn_resolve.resolution.key import FrameworkKey, PipKey
 from cudnn_resolve.resolution.marker import apply_markers
 from cudnn_resolve.resolution.model import Failure, Reason, Resolution
-from cudnn_resolve.resolution.open_request import Budget, OpenRequest, open_request
+from cudnn_resolve.resolution.open_request import OpenRequest, open_request
 from cudnn_resolve.resolution.solve import ROUNDS, Solved
 from cudnn_resolve.resolution.universe import Universe
 
@@ -36,30 +35,22 @@ CACHED_ROUNDS_OF_RELAXATION = 200
 
 
 def attempt(
-    book: Book,
-    machine: Machine,
-    request: Request,
-    nearest_to: dict[str, str] | None = None,
-    rounds: int = ROUNDS,
-    *,
-    budget: Budget | None = None,
+    book: Book, machine: Machine, request: Request, nearest_to: dict[str, str] | None = None, rounds: int = ROUNDS
 ) -> Resolution | Failure:
     """The resolution, or an unexplained failure.
 
     Installed packages that are built for one version of a framework move along; one without a matching release is left behind and named. If
-    the Python is unknown, each one is tried. `rounds` limits each search, `budget` all of them together.
+    the Python is unknown, each one is tried. `rounds` limits each search, a budget of the request all of them together.
 
     An answer that honours everything an installed framework declares comes first; then one that overrides pins that it can do without; and
     last one that breaks the frameworks that the user gives up.
     """
-    request = open_request(request)
-    budget = budget or request.budget
-    *stricter, last = _by_strictness(book, machine, request)
+    *stricter, last = _by_strictness(book, machine, open_request(request))
     for variant in stricter:
-        found = _attempt_cached_first(book, machine, variant, nearest_to, min(rounds, CACHED_ROUNDS), budget)
+        found = _attempt_cached_first(book, machine, variant, nearest_to, min(rounds, CACHED_ROUNDS))
         if isinstance(found, Resolution):
             return found
-    return _attempt_cached_first(book, machine, last, nearest_to, rounds, budget)
+    return _attempt_cached_first(book, machine, last, nearest_to, rounds)
 
 
 def _by_strictness(book: Book, machine: Machine, request: OpenRequest) -> Iterator[OpenRequest]:
@@ -75,7 +66,7 @@ def _by_strictness(book: Book, machine: Machine, request: OpenRequest) -> Iterat
 
 
 def _attempt_cached_first(
-    book: Book, machine: Machine, request: OpenRequest, nearest_to: dict[str, str] | None, rounds: int, budget: Budget | None
+    book: Book, machine: Machine, request: OpenRequest, nearest_to: dict[str, str] | None, rounds: int
 ) -> Resolution | Failure:
     """One search; offline two, because a partly filled cache must not hide an answer that the tables have.
 
@@ -84,45 +75,36 @@ def _attempt_cached_first(
     """
     universes: list[Universe] = []
 
-    def make(machine: Machine, request: OpenRequest, *, only_cached: bool) -> Universe:
-        context = Context(book, machine, request, nearest_to=nearest_to, only_cached=only_cached)
-        universes.append(Universe(context, budget))
-        return universes[-1]
+    def search(rounds: int, dropped: Sequence[str] = (), *, only_cached: bool) -> Resolution | Failure:
+        """The answer on the machine's Python; if that is unknown, on the first Python with an answer."""
+        failures: list[Failure] = []
+        for candidate, evaluated in on_each_python(machine, request):
+            universes.append(Universe(Context(book, candidate, evaluated, nearest_to=nearest_to, only_cached=only_cached)))
+            found = _attempt_once(universes[-1], rounds, dropped)
+            if isinstance(found, Resolution):
+                return found
+            failures.append(found)
+        return failures[0]
 
-    make_cached, make_any = partial(make, only_cached=True), partial(make, only_cached=False)
     if request.source is None or not request.source.offline:
-        return _attempt_pythons(machine, request, rounds, make_any)
-    cached_rounds = min(rounds, CACHED_ROUNDS if budget is None else CACHED_ROUNDS_OF_RELAXATION)
-    cached = _attempt_pythons(machine, request, cached_rounds, make_cached)
+        return search(rounds, only_cached=False)
+    cached_rounds = min(rounds, CACHED_ROUNDS if request.budget is None else CACHED_ROUNDS_OF_RELAXATION)
+    cached = search(cached_rounds, only_cached=True)
     is_restricted = any(universe.context.is_restricted for universe in universes)
     is_complete = not is_restricted and not (isinstance(cached, Failure) and cached.exhausted)
     if is_complete or (isinstance(cached, Resolution) and _is_best(universes[-1], cached)):
         return cached
-    found = _attempt_pythons(machine, request, rounds, make_any)
+    found = search(rounds, only_cached=False)
     if isinstance(found, Failure):
         return cached if isinstance(cached, Resolution) else found
     if found.dropped and isinstance(cached, Failure):
-        cached = _attempt_pythons(machine, request, cached_rounds, make_cached, found.dropped)
+        cached = search(cached_rounds, found.dropped, only_cached=True)
     return cached if isinstance(cached, Resolution) and cached.builds == found.builds else found
 
 
 def _is_best(universe: Universe, found: Resolution) -> bool:
     """True if every target has the first build that it accepts and the machine allows."""
     return all(universe.newest(target) is build for target, build in zip(found.request.targets, found.builds, strict=True))
-
-
-def _attempt_pythons(
-    machine: Machine, request: OpenRequest, rounds: int, make: Callable[[Machine, OpenRequest], Universe], dropped: Sequence[str] = ()
-) -> Resolution | Failure:
-    """The answer on the machine's Python; if that is unknown, on the first Python with an answer."""
-    failure: Failure | None = None
-    for candidate, evaluated in on_each_python(machine, request):
-        found = _attempt_once(make(candidate, evaluated), rounds, dropped)
-        if isinstance(found, Resolution):
-            return found
-        failure = failure or found
-    assert failure is not None
-    return failure
 
 
 def on_each_python(machine: Machine, request: OpenRequest) -> Iterator[tuple[Machine, OpenRequest]]:
@@ -190,7 +172,7 @@ def with_late_pins(universe: Universe, found: Solved, companions: Sequence[str],
         return universe, found
     old = universe.context
     context = Context(old.book, old.machine, old.request, nearest_to=old.nearest_to, late_pins=late_pins, only_cached=old.only_cached)
-    other = Universe(context, universe.budget)
+    other = Universe(context)
     answer = solve_families(other, other.root_needs(companions), rounds)
     if isinstance(answer, Failure) or _frameworks(answer) != _frameworks(found) or _count_overridden(answer) >= _count_overridden(found):
         return universe, found

@@ -164,7 +164,7 @@ class Builds:
             return build.delivery == "system"
         if uses_system(self.context, build):
             return True
-        if not extras_of(build) or self.context.release_of(build) is None:
+        if not extras_of(build) or self.context.releases.of_build(build) is None:
             return False
         return next(self.context.plugins_of(build), None) is None
 
@@ -219,37 +219,25 @@ class Builds:
         floor = self.runtimes.oldest_line(build)
         libraries = tuple(name for name in (build.loads or compatibility.LIBRARIES) if name in compatibility.LIBRARIES)
         accepts_older = is_installed(self.context, build)
-        answers: dict[tuple[str, str], bool] = {}
+        book, loaded = self.context.book, [library for library in EXTRA_LIBRARIES if library in build.loads]
 
-        def serves(cuda: CudaVersion, channel: str) -> bool:
-            if cuda.major != built.major:
+        def test(other: CudaCandidate) -> bool:
+            cuda, channel = other.cuda, other.channel
+            if channel not in allowed or cuda.major != built.major:
                 return False
             if cuda < floor and not (accepts_older and channel == "system" and built.major >= 11):
                 return False
-            if channel == "apt" and self._is_missing_in_apt(build, cuda):
+            if channel == "apt" and any(extra_apt_package(book, library, cuda) is None for library in loaded):
                 return False
-            return compatibility.soname_mismatch(self.context.book, built, cuda, libraries) is None
-
-        def test(other: CudaCandidate) -> bool:
-            if other.channel not in allowed:
-                return False
-            cache_key = (other.channel, other.version)
-            if cache_key not in answers:
-                answers[cache_key] = serves(other.cuda, other.channel)
-            return answers[cache_key]
+            return compatibility.soname_mismatch(book, built, cuda, libraries) is None
 
         end, mismatch = self._first_mismatch(built, libraries)
         lines = f">= {floor}, < {end}" if built.major >= 11 else built.line
         because = f"{who} is built with CUDA {built}{mismatch}"
-        if built.major < 11 and built < (first := self.context.book.first_cuda()):
+        if built.major < 11 and built < (first := book.first_cuda()):
             return Need(key, test, f"CUDA {lines}", f"{because}, and the oldest supported one is {first}", build=build)
         through = _THROUGH[allowed[0]] if len(allowed) == 1 else ""
         return Need(key, test, f"CUDA {lines}{through}", because, build=build)
-
-    def _is_missing_in_apt(self, build: Build, cuda: CudaVersion) -> bool:
-        """True if a build loads a library that has no apt package for a CUDA line."""
-        wanted = (library for library in EXTRA_LIBRARIES if library in build.loads)
-        return any(extra_apt_package(self.context.book, library, cuda) is None for library in wanted)
 
     def _first_mismatch(self, built: CudaVersion, libraries: tuple[str, ...]) -> tuple[str, str]:
         """First CUDA line in which a library has another soname, and a description; otherwise the next major and no text."""
@@ -363,7 +351,7 @@ class Libraries(Kind[LibrariesKey, LibrariesCandidate]):
     def _extra_needs(self, build: Build, who: str, *, except_library: str | None) -> Iterator[Need]:
         """Needs for the library wheels of a build's extra."""
         context = self._builds.context
-        release = context.release_of(build)
+        release = context.releases.of_build(build)
         if not build.extra or release is None:
             return
         is_requested = not context.requested_extras(build.framework).isdisjoint(extras_of(build))

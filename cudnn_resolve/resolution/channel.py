@@ -37,26 +37,19 @@ def system_channels(context: Context) -> tuple[Channel, ...]:
     return ("system", "apt") if "apt" in allowed_channels(context) else ("system",)
 
 
-def preferred_channels(context: Context, build: Build | None = None) -> tuple[Channel, ...]:
-    """Allowed channels for a build, best first.
+def channels_of_build(context: Context, build: Build) -> tuple[Channel, ...]:
+    """Channels for a build, best first, including the folder: first if the build uses it now, last if it could.
 
     An installed build keeps the channel that it uses now; otherwise the documented order holds.
     """
-    allowed = allowed_channels(context)
-    if build is not None and build.delivery == "system" and context.selects_build_by_extra(build.framework):
-        return tuple(sorted(allowed, key=lambda channel: channel == "pip"))  # extras such as cuda12-local request the system's libraries
-    if build is None or "pip" not in allowed or "system" not in allowed or not is_installed(context, build):
-        return allowed
-    if uses_system(context, build):
-        return ("system", *(channel for channel in allowed if channel != "system"))
-    return allowed
-
-
-def channels_of_build(context: Context, build: Build) -> tuple[Channel, ...]:
-    """Channels for a build, best first, including the folder: first if the build uses it now, last if it could."""
+    channels = allowed_channels(context)
+    if build.delivery == "system" and context.selects_build_by_extra(build.framework):
+        channels = tuple(sorted(channels, key=lambda channel: channel == "pip"))  # extras such as cuda12-local request the system's
+    elif "pip" in channels and "system" in channels and uses_system(context, build):
+        channels = ("system", *(channel for channel in channels if channel != "system"))
     if is_installed(context, build) and folder_serves(context, build):
-        return ("folder", *preferred_channels(context, build))
-    return (*preferred_channels(context, build), *(("folder",) if _can_use_folder(context, build) else ()))
+        return ("folder", *channels)
+    return (*channels, *(("folder",) if _can_use_folder(context, build) else ()))
 
 
 def _can_use_folder(context: Context, build: Build) -> bool:
@@ -71,7 +64,7 @@ def _can_use_folder(context: Context, build: Build) -> bool:
 
 def folder_serves(context: Context, build: Build) -> bool:
     """True if the folder holds a cuDNN that works for the build."""
-    return build.cudnn is not None and any(_serves_cudnn(version, build) for version in folder_versions(context))
+    return build.cudnn is not None and any(serves_cudnn(version, build.cudnn) for version in folder_versions(context))
 
 
 def folder_versions(context: Context) -> tuple[str, ...]:
@@ -120,7 +113,7 @@ def wheels_serve(context: Context, build: Build) -> bool:
         return False
     if folder_serves(context, build):
         return True
-    return build.cudnn is None or _serves_cudnn(installed, build)
+    return build.cudnn is None or serves_cudnn(installed, build.cudnn)
 
 
 def finds_wheel(context: Context, build: Build) -> bool:
@@ -153,7 +146,7 @@ def system_serves(context: Context, build: Build) -> bool:
     if build.cudnn is None:
         return True
     copies = (copy for copy in context.machine.cudnn if copy.source != "pip" and copy.complete is not False)
-    return any(copy.version and _serves_cudnn(copy.version, build) for copy in copies if _can_find(context, build, copy))
+    return any(copy.version and serves_cudnn(copy.version, build.cudnn) for copy in copies if _can_find(context, build, copy))
 
 
 def describe_copies(context: Context, build: Build) -> list[str]:
@@ -174,9 +167,10 @@ def enclosing_framework(context: Context, copy: CudnnCopy) -> str | None:
     return context.book.framework_of(owner) if owner is not None else None
 
 
-def _serves_cudnn(version: str, build: Build) -> bool:
+def serves_cudnn(version: str, built: CudnnVersion) -> bool:
+    """True if a cuDNN of some version works for code that was built with another."""
     try:
-        return build.cudnn is None or CudnnVersion(version).serves(build.cudnn)
+        return CudnnVersion(version).serves(built)
     except ValueError:
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 from packaging.version import Version
@@ -21,7 +21,7 @@ from cudnn_resolve.resolution.key import ARCH, UPLOAD_LIMIT, InstalledKey
 from cudnn_resolve.resolution.model import Cause, Conflict, Failure
 from cudnn_resolve.resolution.open_request import OpenRequest, open_request, plain_request
 from cudnn_resolve.resolution.relaxation import contradicts, has_build, is_cpu_only, relaxations
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import row_version
 from cudnn_resolve.resolution.trials import Trials
 from cudnn_resolve.resolution.universe import Universe
 
@@ -37,7 +37,7 @@ _USUAL_ARCH = "x86_64"
 def explain(book: Book, machine: Machine, request: Request, found: Failure | None = None) -> Conflict:
     """The conflict of a request without a resolution; `found` is the failure of its search."""
     machine, opened = next(on_each_python(machine, replace(open_request(request), any_answer=True)))
-    core, core_machine, core_request, failure = minimize(book, machine, opened, found)
+    core, core_machine, core_request, failure = _minimize(book, machine, opened, found)
     failure = failure or _failure(book, core_machine, core_request)
     causes = [Cause(what=condition.what, because=condition.because) for condition in core]
     universe = Universe(Context(book, core_machine, core_request))
@@ -58,8 +58,8 @@ def explain(book: Book, machine: Machine, request: Request, found: Failure | Non
     )
 
 
-def minimize(
-    book: Book, machine: Machine, request: OpenRequest, found: Failure | None = None
+def _minimize(
+    book: Book, machine: Machine, request: OpenRequest, found: Failure | None
 ) -> tuple[list[Condition], Machine, OpenRequest, Failure | None]:
     """Conditions none of which can be dropped, found by dropping others and solving again, and the last failure.
 
@@ -132,7 +132,7 @@ def _unknown_target(book: Book, request: OpenRequest) -> str | None:
 
 def _not_released(book: Book, request: OpenRequest, target: Target) -> str:
     """No such release exists; or, if no index was queried for exactly that version, the tables have none."""
-    versions = [version for build in book.framework(target.framework).builds if (version := parse_version(build.version)) is not None]
+    versions = [row_version(build.version) for build in book.framework(target.framework).builds]
     is_offline = request.source is None or request.source.offline
     if is_offline or not is_exact(target.specifier):
         span = f", only {min(versions)} to {max(versions)}" if versions else ""
@@ -157,8 +157,7 @@ def _without_known_build(book: Book, target: Target) -> str | None:
 
 def _yanked_versions(book: Book, target: Target) -> list[Version]:
     """Yanked versions that a target matches."""
-    yanked = (build.version for build in book.framework(target.framework).builds if build.yanked)
-    versions = {version for text in yanked if (version := parse_version(text)) is not None}
+    versions = {row_version(build.version) for build in book.framework(target.framework).builds if build.yanked}
     return sorted(version for version in versions if target.specifier.contains(version, prereleases=True))
 
 
@@ -177,7 +176,7 @@ def _releases_with_extras(book: Book, target: Target) -> str:
 
 def _message(core: Sequence[Condition], *, is_given_up: bool, is_upload_limited: bool) -> str:
     if is_upload_limited and all(isinstance(condition.about, Target) for condition in core):
-        text = f"{_join(condition.what for condition in core)} cannot be satisfied with --exclude-newer"
+        text = f"{' and '.join(condition.what for condition in core)} cannot be satisfied with --exclude-newer"
     else:
         text = _core_message(core)
     return f"no answer was found within {ROUNDS} steps, although there may be one: {text}" if is_given_up else text
@@ -189,16 +188,12 @@ def _core_message(core: Sequence[Condition]) -> str:
     # Another architecture might have other builds, but the usual one explains nothing next to other conditions.
     rest = [condition for condition in rest if condition.about != ARCH or condition.what != _USUAL_ARCH or len(rest) == 1]
     others = [condition.what for condition in rest]
-    wishes = _join(targets)
+    wishes = " and ".join(targets)
     if others and not targets:
-        return f"{_join(others)} cannot share one environment" if len(others) > 1 else f"{others[0]} cannot be satisfied"
+        return f"{' and '.join(others)} cannot share one environment" if len(others) > 1 else f"{others[0]} cannot be satisfied"
     if others:
         are_installed = all(isinstance(condition.about, InstalledKey) for condition in rest)
         return f"{wishes} cannot be satisfied {'alongside' if are_installed else 'with'} {', '.join(others)}"
     if len(targets) > 1:
         return f"{wishes} cannot share one environment"
     return f"{wishes} cannot be satisfied on any machine in the tables" if targets else "the request cannot be satisfied"
-
-
-def _join(texts: Iterable[str]) -> str:
-    return " and ".join(texts)

@@ -19,7 +19,7 @@ from cudnn_resolve.resolution.candidate import Candidate, CudaCandidate
 from cudnn_resolve.resolution.evidence import is_idle
 from cudnn_resolve.resolution.key import CUDA, Key
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import SDIST, Release, extras_of, parse_requirement, parse_specifier
+from cudnn_resolve.resolution.release import SDIST, Release, extras_of, row_specifier
 from cudnn_resolve.resolution.release_catalog import catalog_of
 
 _CUDNN_NAMES = ("cudnn", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13")
@@ -57,7 +57,6 @@ class Context:
         """Choices of the running search; used only to order candidates."""
         self.constraints = constraints(request)
         """Package to the text and the specifier of each of its constraints (`-c`)."""
-        self._unwanted: dict[tuple[str, str], bool] = {}
 
     @property
     def cuda(self) -> CudaCandidate | None:
@@ -101,10 +100,6 @@ class Context:
         slot = self.book.slot(package, version)
         return slot if slot is not None and self.book.owners(slot) > 1 else None
 
-    def release_of(self, build: Build) -> Release | None:
-        """The release of a framework's build."""
-        return self.releases.of_build(build)
-
     def requirements_of(self, build: Build) -> Iterator[tuple[Requirement, str | None]]:
         """Requirements of a build's wheel, each with the extra for CUDA libraries that adds it; none if there is no wheel."""
         release = self.releases.alone(build) or self.releases.of_build(build)
@@ -133,13 +128,7 @@ class Context:
 
     def is_unwanted(self, release: Release) -> bool:
         """True if an advisory rejects the release on this machine or it is yanked; never with --strict-pins."""
-        if self.request.strict_pins:
-            return False
-        key = (release.package, release.text)
-        answer = self._unwanted.get(key)
-        if answer is None:
-            answer = self._unwanted[key] = self.is_avoided(release.package, release.version) or release.yanked
-        return answer
+        return not self.request.strict_pins and (self.is_avoided(release.package, release.version) or release.yanked)
 
     def is_avoided(self, package: str, version: Version) -> bool:
         """True if an advisory says to avoid this version of a package on this machine.
@@ -154,11 +143,7 @@ class Context:
     def _avoiding(self, package: str, version: Version) -> tuple[Advisory, ...]:
         """Advisories to avoid this version, each possibly on some GPUs only."""
         rows = (row for row in self.book.advisories(package) if row.action == "avoid")
-        return tuple(
-            row
-            for row in rows
-            if (specifier := parse_specifier(row.versions)) is not None and specifier.contains(version, prereleases=True)
-        )
+        return tuple(row for row in rows if row_specifier(row.versions).contains(version, prereleases=True))
 
     @cached_property
     def _limit_leaves_only_avoided_cudnn(self) -> bool:
@@ -166,7 +151,7 @@ class Context:
         limit = self.request.cudnn
         allowed = [row.version for row in self.book.cudnn_builds() if limit is None or limit.specifier.contains(str(row.version))]
         rows = (row for name in _CUDNN_NAMES for row in self.book.advisories(name) if row.action == "avoid")
-        avoided = [specifier for row in rows if (specifier := parse_specifier(row.versions)) is not None]
+        avoided = [row_specifier(row.versions) for row in rows]
         return bool(allowed) and all(
             any(specifier.contains(str(version), prereleases=True) for specifier in avoided) for version in allowed
         )
@@ -176,8 +161,6 @@ def constraints(request: Request) -> dict[str, tuple[tuple[str, SpecifierSet], .
     """Constraints of a request by package, each with its text and origin."""
     found: dict[str, tuple[tuple[str, SpecifierSet], ...]] = {}
     for line in request.requirements:
-        requirement = parse_requirement(line.text) if line.constraint else None
-        if requirement is not None:
-            name = canonicalize_name(requirement.name)
-            found[name] = (*found.get(name, ()), (f"{line.text} ({line.origin})", requirement.specifier))
+        if line.constraint:
+            found[line.name] = (*found.get(line.name, ()), (f"{line.text} ({line.origin})", line.requirement.specifier))
     return found

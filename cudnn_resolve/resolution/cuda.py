@@ -11,7 +11,7 @@ from cudnn_resolve.matrix.row import Build, CudaRelease
 from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import CudaCandidate, Kind, Need
-from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, preferred_channels, system_channels
+from cudnn_resolve.resolution.channel import CUDA_MAJORS, allowed_channels, component_package, system_channels
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import CUDA, ROOT, CudaKey
 from cudnn_resolve.resolution.release import Release, extras_of
@@ -33,8 +33,6 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
     def __init__(self, context: Context) -> None:
         super().__init__()
         self.context = context
-        self._pins: dict[int, bool] = {}
-        self._orders: dict[tuple[object, ...], list[CudaCandidate]] = {}
 
     def make(self, key: CudaKey) -> Iterator[CudaCandidate]:
         """Every CUDA line of the allowed channels; for that of the system: installed toolkits and apt.
@@ -92,17 +90,9 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
 
     def ordered(self, key: CudaKey, needs: Sequence[Need]) -> Iterable[CudaCandidate]:
         """CUDA lines, best first: preferred channel, installed, oldest if a build pins libraries, newest that the driver supports."""
-        chosen = self.context.cuda
-        cache_key = (key, chosen.version if chosen is not None else None, *map(id, needs))
-        found = self._orders.get(cache_key)
-        if found is None:
-            found = self._orders[cache_key] = self._sort(key, needs)
-        return found
-
-    def _sort(self, key: CudaKey, needs: Sequence[Need]) -> list[CudaCandidate]:
-        rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
+        rank = {channel: number for number, channel in enumerate(allowed_channels(self.context))}
         is_pinned = any(self._pins_libraries(need.build) for need in needs if need.build is not None and need.build.cuda is not None)
-        installed = self._installed_line()
+        installed = next(self._installed(), None) if self.context.request.prefer == "installed" else None
         native = self.context.machine.native_cuda
 
         def order(candidate: CudaCandidate) -> CudaOrder:
@@ -111,7 +101,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             is_oldest_first = is_pinned or is_beyond or native is None
             return CudaOrder(
                 channel=rank.get(candidate.channel, 9),
-                is_not_installed=cuda.line != installed,
+                is_not_installed=installed is None or cuda.line != installed.line,
                 is_beyond_driver=not is_pinned and is_beyond,
                 line=(cuda.major, cuda.minor) if is_oldest_first else (-cuda.major, -cuda.minor),
             )
@@ -120,18 +110,10 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
 
     def _pins_libraries(self, build: Build) -> bool:
         """True if the wheel of a build, or its extra, pins CUDA libraries exactly: then CUDA stays as close as possible."""
-        answer = self._pins.get(id(build))
-        if answer is None:
-            answer = self._pins[id(build)] = any(
-                is_exact(requirement.specifier) and self.context.book.component(canonicalize_name(requirement.name)) is not None
-                for requirement, _ in self.context.requirements_of(build)
-            )
-        return answer
-
-    def _installed_line(self) -> str | None:
-        """CUDA line of the installed runtime wheel, if installed versions are preferred."""
-        installed = next(self._installed(), None) if self.context.request.prefer == "installed" else None
-        return installed.line if installed is not None else None
+        return any(
+            is_exact(requirement.specifier) and self.context.book.component(canonicalize_name(requirement.name)) is not None
+            for requirement, _ in self.context.requirements_of(build)
+        )
 
     def _installed(self) -> Iterator[CudaVersion]:
         """CUDA of each installed runtime wheel."""
@@ -166,12 +148,12 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
         assert build.cuda is not None
         book = self.context.book
         line = CudaVersion(build.cuda.line)
-        release = self.context.release_of(build)
+        release = self.context.releases.of_build(build)
         package = component_package(book, "cudart", build.cuda.major)
         if release is None or package is None:
             return line
         extras = extras_of(build)
-        for declaring in (release, *self._plugins(release, extras)):
+        for declaring in (release, *self._plugins(build)):
             for requirement, _ in self.context.metadata.requirements(declaring, (*extras, "with-cuda")):
                 if canonicalize_name(requirement.name) != package or is_exact(requirement.specifier):
                     continue
@@ -181,13 +163,11 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
                         return min(line, CudaVersion(bound.line))
         return line
 
-    def _plugins(self, release: Release, extras: tuple[str, ...]) -> Iterator[Release]:
+    def _plugins(self, build: Build) -> Iterator[Release]:
         """Newest accepted release of each package with framework code that an extra adds."""
         context = self.context
-        for requirement, extra in context.metadata.requirements(release, extras):
+        for requirement in context.plugins_of(build):
             name = canonicalize_name(requirement.name)
-            if extra is None or context.book.component(name) is not None:
-                continue
             if context.request.source is not None and context.book.package(name) is None:
                 continue  # a package outside the matrix says nothing about CUDA, and its metadata would cost a download
             for plugin in context.releases.of(name):

@@ -12,7 +12,6 @@ from cudnn_resolve.resolution.channel import (
     allowed_channels,
     enclosing_framework,
     folder_versions,
-    preferred_channels,
     system_channels,
 )
 from cudnn_resolve.resolution.context import Context
@@ -38,7 +37,6 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         self.context = context
         self.installed = installed
         self._versions_of: Callable[[str], set[str]] = cache(lambda wheel: {release.text for release in context.releases.of(wheel)})
-        self._orders: dict[CudnnKey, list[CudnnCandidate]] = {}
 
     def make(self, key: CudnnKey) -> Iterator[CudnnCandidate]:
         """Every cuDNN build of the allowed channels; for that of the system: installed copies and apt."""
@@ -94,16 +92,15 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
 
     def ordered(self, key: CudnnKey, needs: Sequence[Need]) -> Iterable[CudnnCandidate]:
         """Builds of cuDNN, best first: the preferred channel, the one in the folder, then the newest."""
-        if key not in self._orders:
-            rank = {channel: number for number, channel in enumerate(preferred_channels(self.context))}
-            in_folder = folder_versions(self.context) if key.in_folder else ()
+        rank = {channel: number for number, channel in enumerate(allowed_channels(self.context))}
+        in_folder = folder_versions(self.context) if key.in_folder else ()
 
-            def order(candidate: CudnnCandidate) -> tuple[int, ...]:
-                is_in_folder = any(candidate.version.startswith(version) for version in in_folder)
-                return rank.get(candidate.channel, 9), not is_in_folder, *_newest_first(candidate.build)
+        def order(candidate: CudnnCandidate) -> tuple[int, ...]:
+            is_in_folder = any(candidate.version.startswith(version) for version in in_folder)
+            parts = (*candidate.build.version.parts, 0, 0, 0)[:4]
+            return rank.get(candidate.channel, 9), not is_in_folder, *(-part for part in parts), -candidate.build.cuda_major
 
-            self._orders[key] = sorted(self.candidates(key, needs), key=order)
-        return self._orders[key]
+        return sorted(self.candidates(key, needs), key=order)
 
     def needs(self, candidate: CudnnCandidate) -> Iterator[Need]:
         """What a cuDNN needs: supported GPUs, a matching CUDA, a driver, and a limit that allows it."""
@@ -138,8 +135,3 @@ def _cuda_need(candidate: CudnnCandidate, who: str) -> Need:
 
     span = f"CUDA {first.line if first else build.cuda_major}" + (f" to {last.line}" if last else " or later of that major")
     return Need(CUDA_OF_SYSTEM if candidate.key.of_system else CUDA, test, span, f"{who} supports it")
-
-
-def _newest_first(build: CudnnBuild) -> tuple[int, ...]:
-    parts = (*build.version.parts, 0, 0, 0)[:4]
-    return (*(-part for part in parts), -build.cuda_major)

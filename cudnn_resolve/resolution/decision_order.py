@@ -10,7 +10,7 @@ from cudnn_resolve.requirement.target import is_exact
 from cudnn_resolve.resolution.candidate import BuildCandidate, Candidate, Need, PipCandidate
 from cudnn_resolve.resolution.key import CudaKey, CudnnKey, FrameworkKey, Key, LibrariesKey, PipKey, SlotKey, pip_key
 from cudnn_resolve.resolution.package import has_wheel
-from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.universe import Universe
 
 _STAGE: dict[type[Key], int] = {FrameworkKey: 1, LibrariesKey: 4, CudaKey: 5, SlotKey: 8}
@@ -101,6 +101,5 @@ def is_decided_late(book: Book, name: str) -> bool:
 def _pinned(request: Request) -> Iterator[Key]:
     """Packages that the user pins to one version; like facts, they leave no choice."""
     for line in request.requirements:
-        requirement = None if line.constraint else parse_requirement(line.text)
-        if requirement is not None and is_exact(requirement.specifier):
-            yield pip_key(requirement.name, requirement.extras)
+        if not line.constraint and is_exact(line.requirement.specifier):
+            yield pip_key(line.name, line.requirement.extras)

@@ -71,11 +71,11 @@ def _variant_needs(book: Book, release: Release, who: str) -> Iterator[Need]:
     if line is not None:
         yield _framework_need(framework, frozenset({line.major}), line, f"{who} is built with CUDA {line}")
     elif release.text.endswith("+cpu"):
-        yield Need(pip_key(framework), _is_cpu_build, f"a CPU build of {framework}", f"{who} is a CPU build")
 
+        def is_for_cpu(other: PipCandidate) -> bool:
+            return not isinstance(other, WheelCandidate) or other.build.cuda is None
 
-def _is_cpu_build(other: PipCandidate) -> bool:
-    return not isinstance(other, WheelCandidate) or other.build.cuda is None
+        yield Need(pip_key(framework), is_for_cpu, f"a CPU build of {framework}", f"{who} is a CPU build")
 
 
 def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:

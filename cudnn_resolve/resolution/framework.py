@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
@@ -17,7 +18,7 @@ from cudnn_resolve.resolution.channel import component_package, is_installed
 from cudnn_resolve.resolution.key import INDEX, FrameworkKey, pip_key
 from cudnn_resolve.resolution.package import file_needs
 from cudnn_resolve.resolution.pin_override import abi_range
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import parse_version, row_version
 
 _UNUSED_WHEELS = 5
 """Unmet requirements that installed library wheels count as for a build that does not use them."""
@@ -69,7 +70,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         context = self._context
         framework = context.book.framework(key.name)
         vendors = [build for package in framework.packages if (build := context.releases.vendor(package)) is not None]
-        builds = [build for build in (*vendors, *framework.builds) if self._is_wanted(build) and parse_version(build.version) is not None]
+        builds = [build for build in (*vendors, *framework.builds) if self._is_wanted(build)]
         nearest_to = context.nearest_to.get(key.name)
         for build in self._sort(builds) if nearest_to is None else _sort_by_distance(builds, nearest_to):
             yield BuildCandidate(key=key, version=build.wheel_version, build=build)
@@ -85,8 +86,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
         context, machine = self._context, self._context.machine
         native = machine.native_cuda
         read = {build.version for build in builds if not is_vague(build)}
-        versions = {text: version for text in {build.version for build in builds} if (version := parse_version(text)) is not None}
-        rank = {version: number for number, version in enumerate(sorted(set(versions.values()), reverse=True))}
+        rank = {version: number for number, version in enumerate(sorted({row_version(build.version) for build in builds}, reverse=True))}
         self_contained = {(build.version, build.index) for build in builds if build.delivery == "wheel"}
 
         def order(place: int, build: Build) -> BuildOrder:
@@ -98,7 +98,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
                 unmet=self.unmet(build) if installed else 0,
                 is_not_locked=context.request.preferences.get(build.package) != build.wheel_version,
                 is_vague=build.version in read and is_vague(build),
-                version=rank[versions[build.version]],
+                version=rank[row_version(build.version)],
                 is_elsewhere=is_elsewhere,
                 is_beyond_driver=is_elsewhere and native is not None and build.cuda is not None and build.cuda > native,
                 uses_system=build.delivery == "system" and (build.version, build.index) in self_contained,
@@ -114,7 +114,7 @@ class Frameworks(Kind[FrameworkKey, BuildCandidate]):
 
         Of several builds of the installed version, the one with the fewest is taken for the installed one.
         """
-        if self._context.release_of(build) is None:
+        if self._context.releases.of_build(build) is None:
             return 99
         book, installed = self._context.book, self._context.machine.pip
         count = 0
@@ -169,16 +169,12 @@ def is_vague(build: Build) -> bool:
 
 def _sort_by_distance(builds: list[Build], text: str) -> list[Build]:
     """Sort builds by the number of releases between them and a version; of two equally far the newer first."""
-    parsed = {build.version: version for build in builds if (version := parse_version(build.version)) is not None}
-    center = parse_version(text)
-    if center is None:
-        return builds
-    versions = sorted(set(parsed.values()))
+    center, versions = Version(text), sorted({row_version(build.version) for build in builds})
     place = sum(version < center for version in versions)
     distances = {version: number - place for number, version in enumerate(versions)}
 
     def order(build: Build) -> NearestOrder:
-        distance = distances[parsed[build.version]]
+        distance = distances[row_version(build.version)]
         return NearestOrder(abs(distance), -distance, build.index != "default", _newest_cuda(build))
 
     return sorted(builds, key=order)

@@ -7,7 +7,7 @@ itself, that are installed or that the user names, the bound is a plain requirem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -16,12 +16,11 @@ from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Bound
-from cudnn_resolve.resolution.candidate import Need, PipCandidate, slot_need
+from cudnn_resolve.resolution.candidate import Need, slot_need
 from cudnn_resolve.resolution.context import Context
-from cudnn_resolve.resolution.key import Key, SlotKey, pip_key
-from cudnn_resolve.resolution.model import Pin, Reason
+from cudnn_resolve.resolution.key import SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import within
-from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.release import Release, parse_version
 
 
 class FrameworkBound(NamedTuple):
@@ -68,7 +67,7 @@ def bound_needs(context: Context, release: Release) -> Iterator[Need]:
     A bound of a companion is a plain requirement: the companion is decided before the bounded package, so that the latter gives way.
     """
     book = context.book
-    for bound in _bounds_about(book, release.package):
+    for bound in bounds_about(book, release.package):
         if bound.applies_to(book, release) and book.framework_of(release.package) is None:
             yield bound.plain_need(context, release)
         elif bound.applies_to(book, release):
@@ -83,52 +82,34 @@ def direct_needs(context: Context, release: Release) -> Iterator[Need]:
     # setuptools is always present: a requirement of frameworks (tensorboard) installs it if nothing else does.
     present: set[str] = {"setuptools", *context.machine.pip}
     present.update(canonicalize_name(requirement.name) for requirement, _ in context.metadata.requirements(release))
-    for line in context.request.requirements:
-        requested = parse_requirement(line.text)
-        if requested is not None:
-            present.add(canonicalize_name(requested.name))
-    for bound in _bounds_about(context.book, release.package):
+    present.update(line.name for line in context.request.requirements)
+    for bound in bounds_about(context.book, release.package):
         if bound.package in present and bound.applies_to(context.book, release):
             yield bound.plain_need(context, release)
 
 
-def with_bounds(book: Book, pins: dict[Key, Pin]) -> dict[Key, Pin]:
-    """Add the bounds that apply to each pin to its reasons."""
-    found = dict(pins)
-    for pin in pins.values():
-        framework = pin.candidate
-        if not isinstance(framework, PipCandidate) or framework.release is None or framework.key.extras:
-            continue
-        for bound in _bounds_about(book, framework.key.name):
-            key = pip_key(bound.package)
-            if key in found and bound.applies_to(book, framework.release):
-                found[key] = _with_reason(found[key], bound, framework, framework.release)
-    return found
+def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapping[str, str]) -> Iterator[tuple[str, FrameworkBound]]:
+    """Bounds of a framework in an environment, each with its owner: `torch 2.6.0`, or an installed companion."""
+    for bound in _bounds(book):
+        owner = bound.row.package or package
+        version = parse_version(versions.get(owner, "")) if bound.framework == framework else None
+        if version is not None and bound.versions.contains(version.base_version, prereleases=True):
+            yield f"{owner} {versions[owner]}", bound
 
 
-def _with_reason(pin: Pin, bound: FrameworkBound, framework: PipCandidate, release: Release) -> Pin:
-    because = bound.because(release)
-    if any(reason.because == because for reason in pin.reasons):
-        return pin
-    text = str(bound.requirement)
-    reason = Reason(text=text, because=because, parent=str(framework), parent_key=framework.key, key=pin.candidate.key)
-    return Pin(candidate=pin.candidate, reasons=(*pin.reasons, reason))
-
-
-def _bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
+def bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
     """Bounds that a package has or that limit it."""
 
     def answer() -> tuple[FrameworkBound, ...]:
         framework = book.framework_of(package)
-        bounds: tuple[FrameworkBound, ...] = book.remember("bounds", None, lambda: tuple(_parse_bounds(book)))
-        return tuple(bound for bound in bounds if bound.framework == framework or package in (bound.package, bound.row.package))
+        return tuple(bound for bound in _bounds(book) if bound.framework == framework or package in (bound.package, bound.row.package))
 
     return book.remember("bounds about", package, answer)
 
 
-def _parse_bounds(book: Book) -> Iterator[FrameworkBound]:
-    for framework in book.frameworks():
-        for bound in book.bounds(framework):
-            requirement = parse_requirement(bound.requirement)
-            if requirement is not None:
-                yield FrameworkBound(framework, bound, SpecifierSet(bound.versions), requirement)
+def _bounds(book: Book) -> list[FrameworkBound]:
+    def answer() -> list[FrameworkBound]:
+        rows = ((framework, row) for framework in book.frameworks() for row in book.bounds(framework))
+        return [FrameworkBound(framework, row, SpecifierSet(row.versions), Requirement(row.requirement)) for framework, row in rows]
+
+    return book.remember("bounds", None, answer)

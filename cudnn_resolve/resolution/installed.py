@@ -17,15 +17,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.matrix.row import Bound, Build, CudnnBuild
+from cudnn_resolve.matrix.row import Build, CudnnBuild
 from cudnn_resolve.resolution.candidate import Candidate, Kind, Need, PipCandidate, impossible, slot_need
-from cudnn_resolve.resolution.channel import component_package, folder_serves, system_serves, wheels_serve
+from cudnn_resolve.resolution.channel import component_package, folder_serves, serves_cudnn, system_serves, wheels_serve
 from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.framework_bounds import bounds_of_installed
 from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
-from cudnn_resolve.version import CudnnVersion
 
 _COMPILED_AGAINST = frozenset({"numpy"})
 """Packages whose C interface frameworks are compiled against, so that the declared requirement is exact."""
@@ -117,8 +116,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
         if any(target.framework == framework for target in request.targets):
             return True
         names = {*book.distributions(framework), *map(canonicalize_name, book.head(framework).companions)}
-        requirements = (parse_requirement(line.text) for line in request.requirements if not line.constraint)
-        return any(requirement is not None and canonicalize_name(requirement.name) in names for requirement in requirements)
+        return any(line.name in names for line in request.requirements if not line.constraint)
 
     @cached_property
     def protected(self) -> tuple[UnrequestedFramework, ...]:
@@ -218,7 +216,7 @@ def installed_build(context: Context, framework: str, package: str, version: str
         and build.version in names
         and build.cuda is not None
         and (not build.arch or context.machine.arch in build.arch)
-        and _has_code(context, build)
+        and all(_is_met(context, requirement) for requirement in context.plugins_of(build))  # its GPU code may come from an extra
     ]
     exact = [build for build in builds if build.wheel_version == version or build.variant == parsed.local]
     with_libraries = [build for build in exact or builds if _library_channel(context, build) != "none"]
@@ -244,11 +242,6 @@ def is_frozen(context: Context) -> bool:
     return True
 
 
-def _has_code(context: Context, build: Build) -> bool:
-    """False for a build whose GPU code comes from an extra (JAX's plugins, jaxlib's variants) that is not installed."""
-    return all(_is_met(context, requirement) for requirement in context.plugins_of(build))
-
-
 def _library_channel(context: Context, build: Build) -> str:
     """Where an installed build finds its CUDA libraries: `bundled`, `pip`, `system` or `none`."""
     if build.delivery == "bundled":
@@ -267,7 +260,7 @@ def _requires(context: Context, package: str, version: str) -> Iterator[Requirem
         lines = context.metadata.requires(release) if release is not None and release.requires is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
-        if requirement is not None and str(requirement.specifier) and context.metadata.applies(line):
+        if requirement is not None and str(requirement.specifier) and context.metadata.applies(requirement):
             yield requirement
 
 
@@ -276,39 +269,19 @@ def _cudnn_hold(context: Context, build: Build, who: str) -> Iterator[Hold]:
         return
     package = component_package(context.book, "cudnn", build.cuda.major)
     built = build.cudnn
-    if package is None:
-        return
-
-    def test(version: Version) -> bool:
-        try:
-            return CudnnVersion(str(version)).serves(built)
-        except ValueError:
-            return False
-
-    because = f"{who} is built with cuDNN {built.major}.{built.minor}"
-    text = f"{package}>={built.major}.{built.minor},<{built.major + 1}"
-    yield Hold(package=package, test=test, text=text, because=because, library=True)
+    if package is not None:
+        because = f"{who} is built with cuDNN {built.major}.{built.minor}"
+        text = f"{package}>={built.major}.{built.minor},<{built.major + 1}"
+        yield Hold(package=package, test=lambda version: serves_cudnn(str(version), built), text=text, because=because, library=True)
 
 
 def _bound_holds(context: Context, framework: str, package: str) -> Iterator[Hold]:
     """Bounds of the matrix on packages that meet them now or are not installed."""
-    for who, bound, requirement in bounds_of_installed(context.book, framework, package, context.machine.pip):
-        name = canonicalize_name(requirement.name)
-        met = _is_met(context, requirement)
-        if met or name not in context.machine.pip:
-            because = f"{who}: {bound.reason}"
-            yield Hold(package=name, test=contains(requirement.specifier), text=bound.requirement, because=because, met=met)
-
-
-def bounds_of_installed(book: Book, framework: str, package: str, versions: Mapping[str, str]) -> Iterator[tuple[str, Bound, Requirement]]:
-    """Bounds of a framework in an environment, each with its owner: `torch 2.6.0`, or an installed companion."""
-    for bound in book.bounds(framework):
-        owner = bound.package or package
-        version, requirement = parse_version(versions.get(owner, "")), parse_requirement(bound.requirement)
-        if version is None or requirement is None:
-            continue
-        if SpecifierSet(bound.versions).contains(version.base_version, prereleases=True):
-            yield f"{owner} {versions[owner]}", bound, requirement
+    for who, bound in bounds_of_installed(context.book, framework, package, context.machine.pip):
+        met = _is_met(context, bound.requirement)
+        if met or bound.package not in context.machine.pip:
+            test, text = contains(bound.requirement.specifier), bound.row.requirement
+            yield Hold(package=bound.package, test=test, text=text, because=f"{who}: {bound.row.reason}", met=met)
 
 
 def _requirement_hold(context: Context, requirement: Requirement, who: str) -> Hold | None:

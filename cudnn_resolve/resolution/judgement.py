@@ -7,8 +7,6 @@ reported, not only the first one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -43,7 +41,8 @@ from cudnn_resolve.resolution.fault import (
     merge_faults,
     unmet_need_fault,
 )
-from cudnn_resolve.resolution.installed import OTHER_DEVICES, bounds_of_installed, installed_build
+from cudnn_resolve.resolution.framework_bounds import bounds_of_installed
+from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
 from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, parse_requirement, parse_version, unlisted_release
@@ -52,8 +51,6 @@ from cudnn_resolve.version import DriverVersion
 
 _CACHED_SETS = 32
 """Judged sets kept for machines that differ only in their driver, as in a fleet."""
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
-"""An empty environment; one object, so that machines share the catalog of releases."""
 
 
 def judge(
@@ -71,10 +68,10 @@ def judge(
     be incomplete, so that a missing package is not a fault.
     """
     without_driver = replace(
-        machine, driver=None, driver_absent=False, native_cuda=None, compat=None, pip=packages, requires=requires or _EMPTY
+        machine, driver=None, driver_absent=False, native_cuda=None, compat=None, pip=packages, requires=requires or {}
     )
     cached: list[_PackageSet] = book.remember("judged sets", None, list)
-    found = next((known for known in cached if known.is_of(without_driver, live=live, partial=partial)), None)
+    found = next((known for known in cached if (known.machine, known.live, known.partial) == (without_driver, live, partial)), None)
     if found is None:
         found = _PackageSet(book, without_driver, live=live, partial=partial)
         cached[:] = [*cached[1 - _CACHED_SETS :], found]
@@ -90,17 +87,15 @@ class _FixedContext(Context):
 
 
 def _as_listed(book: Book, packages: Mapping[str, str]) -> Mapping[str, str]:
-    """Spell the versions of frameworks like the tables, `2.6.0` for `2.6`; the same object if they are."""
-    found = {name: _listed_version(book, name, version) for name, version in packages.items()}
-    return packages if found == packages else found
-
-
-def _listed_version(book: Book, name: str, version: str) -> str:
-    framework, parsed = book.framework_of(name), parse_version(version)
-    if framework is None or parsed is None:
-        return version
-    listed = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
-    return version if version in listed else next((other for other in listed if parse_version(other) == parsed), version)
+    """Spell the versions of frameworks like the tables, `2.6.0` for `2.6`."""
+    found = dict(packages)
+    for name, version in packages.items():
+        framework, parsed = book.framework_of(name), parse_version(version)
+        if framework is not None and parsed is not None:
+            listed = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
+            if version not in listed:
+                found[name] = next((other for other in listed if parse_version(other) == parsed), version)
+    return found
 
 
 class _PackageSet:
@@ -114,7 +109,7 @@ class _PackageSet:
         self.packages = _as_listed(book, machine.pip)
         self.installed = Context(book, replace(machine, pip=self.packages), request)
         """The set as an environment, to identify its builds."""
-        self.universe = Universe(_FixedContext(book, replace(machine, pip=_EMPTY, requires=_EMPTY), request))
+        self.universe = Universe(_FixedContext(book, replace(machine, pip={}, requires={}), request))
         """The same machine with nothing installed: no package is excused for being installed."""
         self.owners: dict[SlotKey, dict[str, tuple[Need, str]]] = {}
         """Slot to its owners, each with a need for it and the package that has that need; two owners exclude each other."""
@@ -124,12 +119,6 @@ class _PackageSet:
         self.frameworks = tuple(self._identify_frameworks())
         self.faults = [fault for framework in self.frameworks for fault in self._framework_faults(framework)]
         self.faults += (*self._library_faults(), *self._companion_faults(), *self._slot_faults(), *self._advisory_faults())
-
-    def is_of(self, machine: Machine, *, live: bool, partial: bool) -> bool:
-        """True if this is the set of a machine without driver."""
-        own = self.machine
-        is_same = own.pip is machine.pip and own.requires is machine.requires  # long dicts, and the same object for a fleet
-        return is_same and (self.live, self.partial) == (live, partial) and own == machine
 
     def judgement(self, driver: Candidate) -> Judgement:
         """The faults with a driver."""
@@ -179,7 +168,8 @@ class _PackageSet:
         if build is None:
             yield self._fault_without_build(framework)
             return
-        needs = list(self._needs_of(framework, build))
+        wheel = self.universe.packages.wheel_of(build)
+        needs = list(self.universe.needs(wheel) if wheel is not None else self.universe.builds.machine_needs(build, framework.who))
         channel = next((need for need in needs if isinstance(need.key, LibrariesKey)), None)
         if channel is not None:
             uses_system = system_serves(self.installed, build)
@@ -203,10 +193,6 @@ class _PackageSet:
         if build.provisional:
             text = f"{framework.who} is newer than the tables: judged by its metadata alone"
             yield framework_fault(framework, "unknown", "warning", text, "its GPU code was not read")
-
-    def _needs_of(self, framework: JudgedFramework, build: Build) -> Iterator[Need]:
-        wheel = self.universe.packages.wheel_of(build)
-        return self.universe.needs(wheel) if wheel is not None else self.universe.builds.machine_needs(build, framework.who)
 
     def _has_libraries(self, build: Build) -> bool:
         """True if the set has wheels of CUDA libraries for a build, sufficient or not."""
@@ -391,13 +377,13 @@ class _PackageSet:
 
     def _bound_faults(self, framework: JudgedFramework) -> Iterator[Fault]:
         """Bounds of the matrix that other packages violate."""
-        for who, bound, requirement in bounds_of_installed(self.book, framework.framework, framework.package, self.packages):
-            name = canonicalize_name(requirement.name)
+        for who, bound in bounds_of_installed(self.book, framework.framework, framework.package, self.packages):
+            row, name, specifier = bound.row, bound.package, bound.requirement.specifier
             version = parse_version(self.packages.get(name, ""))
-            if version is not None and not requirement.specifier.contains(version, prereleases=True):
-                text = f"{who} needs {bound.requirement}; there is {name} {self.packages[name]}"
-                fault = framework_fault(framework, "bound", "warning" if bound.harm == "part" else "error", text, bound.reason, name)
-                yield replace(fault, wants=str(requirement.specifier))
+            if version is not None and not specifier.contains(version, prereleases=True):
+                text = f"{who} needs {row.requirement}; there is {name} {self.packages[name]}"
+                fault = framework_fault(framework, "bound", "warning" if row.harm == "part" else "error", text, row.reason, name)
+                yield replace(fault, wants=str(specifier))
 
     def _library_faults(self) -> Iterator[Fault]:
         """Faults of the CUDA libraries themselves: unsupported GPUs, too old linkers, shared files."""

@@ -42,7 +42,7 @@ class ReleaseMetadata:
         key = id(release)
         if key not in self._known:
             direct = self._direct.get(release.package)
-            file = self._offers.file(release.offer) if release.offer is not None else None
+            file = self._offers.file(release.offer)
             if direct is not None:
                 self._known[key] = direct.metadata
             elif file is None:
@@ -94,10 +94,9 @@ class ReleaseMetadata:
                     yield requirement, extra
                     break
 
-    def applies(self, text: str) -> bool:
+    def applies(self, requirement: Requirement) -> bool:
         """True if a requirement applies to the target without an extra."""
-        requirement = parse_requirement(text)
-        return requirement is None or requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
+        return requirement.marker is None or self._holds(requirement, str(requirement.marker), "")
 
     def _holds(self, requirement: Requirement, marker: str, extra: str) -> bool:
         key = (marker, extra)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from packaging.utils import canonicalize_name
-
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request
 from cudnn_resolve.requirement.source import File, IndexLocation, Listing, Offer
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import Release, parse_requirement
+from cudnn_resolve.resolution.release import Release
 from cudnn_resolve.resolution.tag import TargetPython, best_file
 
 
@@ -28,7 +24,10 @@ class Offers:
     def accepted(self, package: str, offer: Offer) -> Offer:
         """Keep only the files whose hashes the user accepts."""
         hashes = self._hashes.get(package)
-        return offer if hashes is None else with_hashes(offer, hashes)
+        if hashes is None:
+            return offer
+        files = (file for file in offer.files if any(f"{name}:{digest}" in hashes for name, digest in file.hashes.items()))
+        return Offer(version=offer.version, files=tuple(files))
 
     def at(self, package: str, index: str) -> Listing | None:
         """Listing of a package on an index of the matrix; None if no index is queried."""
@@ -53,9 +52,9 @@ class Offers:
         offer = next((offer for offer in listing.offers if offer.version == release.text), None) if listing is not None else None
         return self.accepted(release.package, offer) if offer is not None else None
 
-    def file(self, offer: Offer) -> File | None:
+    def file(self, offer: Offer | None) -> File | None:
         """The file of an offer that fits the target best; None if none does."""
-        return best_file(offer.files, self._target)
+        return best_file(offer.files, self._target) if offer is not None else None
 
     def is_answered(self, package: str) -> bool:
         """True if the indexes were queried for a package, so that what they lack does not exist."""
@@ -88,18 +87,8 @@ class Offers:
 
 def accepted_hashes(request: Request, book: Book) -> dict[str, frozenset[str]]:
     """Package to the `sha256:…` of its accepted files, for packages with --hash; a framework's hashes apply to all its packages."""
-    hashes: dict[str, frozenset[str]] = {}
-    for line in request.requirements:
-        requirement = parse_requirement(line.text) if line.hashes else None
-        if requirement is not None:
-            hashes[canonicalize_name(requirement.name)] = frozenset(line.hashes)
+    hashes = {line.name: frozenset(line.hashes) for line in request.requirements if line.hashes}
     for target in request.targets:
         if target.hashes:
             hashes.update(dict.fromkeys(book.framework(target.framework).packages, frozenset(target.hashes)))
     return hashes
-
-
-def with_hashes(offer: Offer, accepted: Collection[str]) -> Offer:
-    """The offer with its accepted files only, possibly none."""
-    files = tuple(file for file in offer.files if any(f"{name}:{digest}" in accepted for name, digest in file.hashes.items()))
-    return Offer(version=offer.version, files=files)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from cudnn_resolve.requirement.model import Request
 
@@ -40,13 +42,9 @@ def open_request(request: Request, source: Source | None = None, progress: Progr
     """Attach indexes and a progress callback; an open request is returned unchanged."""
     if isinstance(request, OpenRequest):
         return request
-    return OpenRequest(**_fields(request), source=source, progress=progress)
+    return OpenRequest(**asdict(request), source=source, progress=progress)
 
 
 def plain_request(request: Request) -> Request:
     """Drop everything open, so that the request can be serialized."""
-    return Request(**_fields(request)) if isinstance(request, OpenRequest) else request
-
-
-def _fields(request: Request) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in Request.__struct_fields__}
+    return Request(**{name: getattr(request, name) for name in Request.__struct_fields__})

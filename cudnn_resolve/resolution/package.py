@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -18,7 +17,6 @@ from cudnn_resolve.resolution import compatibility
 from cudnn_resolve.resolution.candidate import (
     CudnnCandidate,
     Kind,
-    LazyList,
     Need,
     PipCandidate,
     WheelCandidate,
@@ -70,7 +68,6 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         super().__init__()
         self.context = context
         self._of_release: dict[tuple[int, PipKey], PipCandidate] = {}
-        self._orders: dict[tuple[object, ...], LazyList[PipCandidate]] = {}
 
     def make(self, key: PipKey) -> Iterator[PipCandidate]:
         """Releases of a pip package, newest first; a candidate without a version for a package whose releases are unknown."""
@@ -103,7 +100,7 @@ class PipPackages(Kind[PipKey, PipCandidate]):
 
     def wheel_of(self, build: Build) -> WheelCandidate | None:
         """The wheel of a framework's build."""
-        release = self.context.release_of(build)
+        release = self.context.releases.of_build(build)
         candidate = self.candidate_of(release) if release is not None else None
         return candidate if isinstance(candidate, WheelCandidate) else None
 
@@ -113,14 +110,6 @@ class PipPackages(Kind[PipKey, PipCandidate]):
         A library wheel that overrides a pin exceeds it as little as possible; an unpinned one comes from the CUDA release that the
         search has chosen.
         """
-        cuda = self.context.cuda
-        cache_key = (key, cuda.version if cuda is not None else None, *map(id, needs))
-        found = self._orders.get(cache_key)
-        if found is None:
-            found = self._orders[cache_key] = LazyList(iter(self._sort(key, needs)))
-        return found
-
-    def _sort(self, key: PipKey, needs: Sequence[Need]) -> Iterable[PipCandidate]:
         context, package = self.context, key.name
         candidates = self.candidates(key, needs)
         first = next(iter(candidates), None)
@@ -383,10 +372,9 @@ def _is_build(other: CudnnCandidate, release: Release) -> bool:
 
 def line_need(line: RequirementLine, context: Context) -> Need:
     """Need of a requirement line; an installed pre-release meets it, as it does for pip."""
-    requirement = Requirement(line.text)
-    specifier = requirement.specifier
+    specifier = line.requirement.specifier
     is_pin = is_exact(specifier)
-    key = pip_key(requirement.name, requirement.extras)
+    key = pip_key(line.name, line.requirement.extras)
     installed = context.machine.pip.get(key.name)
 
     def test(candidate: PipCandidate) -> bool:

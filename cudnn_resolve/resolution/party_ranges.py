@@ -114,7 +114,7 @@ def _builds(universe: Universe, target: Target) -> Iterator[Build]:
 
 def _build_needs(universe: Universe, build: Build) -> Iterator[Need]:
     """What a build needs of the machine, and of CUDA and cuDNN from any channel."""
-    release = universe.context.release_of(build)
+    release = universe.context.releases.of_build(build)
     who = describe_wheel(release, build) if release is not None else f"{build.package} {build.version}"
     if release is not None:
         yield from file_needs(universe.context, release, who)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -14,38 +14,32 @@ from cudnn_resolve.resolution.model import Resolution
 R = TypeVar("R", bound=Request)
 
 
-class RequestOption(NamedTuple):
-    """A command-line option that controls the resolution."""
-
-    field: str
-    default: object
-
-
-OPTIONS: Mapping[str, RequestOption] = {
-    "--cuda": RequestOption("cuda", None),
-    "--cudnn": RequestOption("cudnn", None),
-    "--channel": RequestOption("channel", "auto"),
-    "--driver-policy": RequestOption("driver_policy", "minor"),
-    "--device": RequestOption("device", "gpu"),
-    "--strict-pins": RequestOption("strict_pins", default=False),
-    "--no-variant-indexes": RequestOption("variant_indexes", default=True),
+OPTIONS: Mapping[str, str] = {
+    "--cuda": "cuda",
+    "--cudnn": "cudnn",
+    "--channel": "channel",
+    "--driver-policy": "driver_policy",
+    "--device": "device",
+    "--strict-pins": "strict_pins",
+    "--no-variant-indexes": "variant_indexes",
 }
+"""Command-line options that control the resolution, each with its field of a request."""
+_BARE = Request(targets=())
+"""Every option at its default."""
 _DESCRIBING = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
 
 
 def option_value(request: Request, flag: str) -> str | None:
     """Value of an option in a request, empty for a switch; None if it has its default."""
-    field, default = OPTIONS[flag]
-    value = getattr(request, field)
-    if value == default:
+    value = getattr(request, OPTIONS[flag])
+    if value == getattr(_BARE, OPTIONS[flag]):
         return None
     return value.text if isinstance(value, Limit) else value if isinstance(value, str) else ""
 
 
 def without_option(request: R, flag: str) -> R:
     """The request with the default of an option."""
-    field, default = OPTIONS[flag]
-    return replace(request, **{field: default})
+    return replace(request, **{OPTIONS[flag]: getattr(_BARE, OPTIONS[flag])})
 
 
 def command(

@@ -23,7 +23,7 @@ from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.source import Offer, Source
 from cudnn_resolve.requirement.target import is_exact, packages_of
 from cudnn_resolve.resolution.marker import applies, marker_environment
-from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version
+from cudnn_resolve.resolution.release import extras_of, parse_requirement, parse_version, row_version
 from cudnn_resolve.resolution.tag import TargetPython, best_file
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -105,7 +105,7 @@ def _new_releases(
     listing = source.listing(package)
     if listing is None or listing.is_partial:
         return
-    versions = {version for build in known if (version := parse_version(build.version)) is not None}
+    versions = {row_version(build.version) for build in known}
     newest = max((version for version in versions if not version.is_prerelease), default=max(versions))
     count = 0
     for offer in listing.offers:
@@ -148,7 +148,7 @@ def _provisional_builds(machine: Machine, known: Sequence[Build], offer: Offer, 
     """Builds of a new release: those of the nearest older release, updated from the new metadata."""
     version = parse_version(offer.version)
     assert version is not None
-    by_text = {build.version: parsed for build in known if (parsed := parse_version(build.version)) is not None}
+    by_text = {build.version: row_version(build.version) for build in known}
     older = [text for text, parsed in by_text.items() if parsed < version]
     model = max(older, key=by_text.__getitem__) if older else min(by_text, key=by_text.__getitem__)
     if not older and not any(_required_libraries(build, machine, requires)[0] for build in known if build.version == model):

@@ -22,7 +22,7 @@ from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.open_request import Budget, OpenRequest
 from cudnn_resolve.resolution.other_driver import other_drivers
 from cudnn_resolve.resolution.proposal import OPTIONS, command, new_environment, option_value, result, without_option
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import parse_version, row_version
 from cudnn_resolve.resolution.trials import Trials
 
 ALL_ROUNDS = 4000
@@ -90,7 +90,7 @@ def _without_options(trials: Trials) -> Iterator[Relaxation]:
 def wanted_version(book: Book, target: Target) -> str | None:
     """The version that a target is about: the newest release that it accepts, otherwise the one that it names."""
     builds = (build for build in book.framework(target.framework).builds if accepts(target, build, book))
-    versions = [version for build in builds if (version := parse_version(build.version)) is not None]
+    versions = [row_version(build.version) for build in builds]
     if versions:
         return str(max(versions))
     named = (part.version.removesuffix(".*") for part in target.specifier)

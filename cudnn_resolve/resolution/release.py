@@ -128,6 +128,18 @@ def parse_version(text: str) -> Version | None:
         return None
 
 
+@lru_cache(maxsize=16384)
+def row_version(text: str) -> Version:
+    """Parse the version of a row, which the tables have checked."""
+    return Version(text)
+
+
+@lru_cache(maxsize=4096)
+def row_specifier(text: str) -> SpecifierSet:
+    """Parse the specifier of a row, which the tables have checked."""
+    return SpecifierSet(text)
+
+
 @lru_cache(maxsize=4096)
 def parse_specifier(text: str) -> SpecifierSet | None:
     """Parse a PEP 440 specifier; None if it is invalid."""

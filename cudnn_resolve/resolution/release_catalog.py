@@ -28,6 +28,7 @@ from cudnn_resolve.resolution.release import (
     build_requires,
     is_too_new,
     parse_version,
+    row_version,
     sort_key,
 )
 from cudnn_resolve.resolution.tag import EVERYWHERE, Fit, TargetPython, best_file, fit, interpreters_of, tags_of
@@ -138,9 +139,8 @@ class Releases:
         listing = self._offers.listing(package)
         if listing is None:
             for row in reversed(rows):  # the table is sorted by version
-                release = self._from_row(package, row)
-                if release is not None and not is_too_new(row.date, self._upload_limit):
-                    yield release
+                if not is_too_new(row.date, self._upload_limit):
+                    yield self._from_row(package, row)
             return
         by_version = {row.version: row for row in rows}
         only_accepted = self._offers.accepts_by_hash(package)
@@ -228,18 +228,14 @@ class Releases:
         details = Details(EVERYWHERE, (), requires)
         return Release(package=package, version=version, text=text, load_details=lambda: details)
 
-    def _from_row(self, package: str, row: WheelRelease) -> Release | None:
-        version = parse_version(row.version)
-        if version is None:
-            return None
-
+    def _from_row(self, package: str, row: WheelRelease) -> Release:
         def load() -> Details:
             found = fit(row.tags, self._target) if row.tags else EVERYWHERE
             if "sdist" in row.tags and (self._predates_python(package, row) or not self._can_build(package, (), row.date, found)):
                 found = Fit(python=False, arch=True, glibc=None)
             return Details(found, row.tags, self._requires(row) or (), row.requires_python, row.yanked)
 
-        return Release(package=package, version=version, text=row.version, load_details=load)
+        return Release(package=package, version=row_version(row.version), text=row.version, load_details=load)
 
     def _from_build(self, build: Build, row: WheelRelease | None, offers: Mapping[str, Offer] | None) -> Release | None:
         if build.variant == VENDOR:

@@ -46,7 +46,8 @@ def cudnn_of(pins: Mapping[Key, Pin], key: CudnnKey) -> CudnnCandidate | None:
 def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> Solved | Failure:
     """The first consistent choice in the order of preference, or why there is none."""
     universe.context.chosen.clear()
-    limit = rounds if universe.budget is None else min(rounds, universe.budget.left)
+    budget = universe.request.budget
+    limit = rounds if budget is None else min(rounds, budget.left)
     if limit <= 0:
         return Failure(rejections=(), causes=(), rounds=0, exhausted=True)
     search = Search(universe)
@@ -59,8 +60,8 @@ def solve(universe: Universe, needs: Sequence[Need], rounds: int = ROUNDS) -> So
     except StepLimitError:
         return Failure(rejections=_rejections(universe, search), causes=(), rounds=search.rounds, exhausted=True)
     finally:
-        if universe.budget is not None:
-            universe.budget.left -= search.rounds
+        if budget is not None:
+            budget.left -= search.rounds
     needed = _needed(search)
     pins = {
         key: Pin(candidate=candidate, reasons=tuple(_reasons(_relevant(search.demands[key], needed), candidate)))

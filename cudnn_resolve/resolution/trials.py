@@ -61,5 +61,5 @@ class Trials(Struct, frozen=True):
         is_whole = (len(minimal.targets), len(minimal.requirements)) == (len(request.targets), len(request.requirements))
         if request.unevaluated is not None or is_whole:
             return False  # other targets may apply there, or the whole request is as fast to try
-        found = attempt(self.book, replace(machine, **change), replace(minimal, budget=request.budget), None, ROUNDS)
+        found = attempt(self.book, replace(machine, **change), replace(minimal, budget=request.budget), rounds=ROUNDS)
         return isinstance(found, Failure) and not found.exhausted

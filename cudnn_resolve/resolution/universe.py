@@ -50,7 +50,6 @@ from cudnn_resolve.resolution.key import (
 )
 from cudnn_resolve.resolution.memory import SearchMemory
 from cudnn_resolve.resolution.model import Failure, Rejection
-from cudnn_resolve.resolution.open_request import Budget
 from cudnn_resolve.resolution.package import PipPackages, companion_needs, file_needs, line_need
 
 
@@ -100,13 +99,11 @@ class FactCandidates(Kind[Key, Fact[Any]]):
 class Universe:
     """Candidates and needs for one request on one machine."""
 
-    def __init__(self, context: Context, budget: Budget | None = None) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
         self.book = context.book
         self.machine = context.machine
         self.request = context.request
-        self.budget = budget
-        """None = each search has its own limit only."""
         self.installed = InstalledFrameworks(context)
         self.packages = PipPackages(context)
         runtimes = CudaRuntimes(context)
@@ -138,7 +135,7 @@ class Universe:
 
     def root_needs(self, companions: Iterable[str]) -> list[Need]:
         """Needs of the request, and of installed companions that move along."""
-        lines = (line for line in self.request.requirements if not line.constraint and self.context.metadata.applies(line.text))
+        lines = (line for line in self.request.requirements if not line.constraint and self.context.metadata.applies(line.requirement))
         return [
             *(target_need(target, self.book) for target in self.request.targets),
             *(line_need(line, self.context) for line in lines),

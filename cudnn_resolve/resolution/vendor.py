@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.target import VENDOR
-from cudnn_resolve.resolution.release import parse_version
+from cudnn_resolve.resolution.release import parse_version, row_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _INDEX_LOCAL = re.compile(r"(cu|cuda|cpu|rocm|xpu)\d*(\..*)?", re.ASCII)
@@ -85,7 +85,7 @@ def _is_vendor_version(version: Version, builds: Sequence[Build], *, is_tegra: b
 
 def _similar_builds(builds: Sequence[Build], base: Version) -> list[Build]:
     """Builds of a release, otherwise those of the newest release of its minor."""
-    parsed = [(version, build) for build in builds if (version := parse_version(build.version)) is not None]
+    parsed = ((row_version(build.version), build) for build in builds)
     of_minor = [(version, build) for version, build in parsed if version.release[:2] == base.release[:2]]
     same = [build for version, build in of_minor if Version(version.base_version) == base]
     newest = max((version for version, _ in of_minor), default=None)

@@ -120,6 +120,12 @@ def plan(book: Book, of: Facts, asked: Request) -> Plan:
     return make_plan(of, outcome(book, of, asked), book)
 
 
+def pins(found: Resolution | Conflict) -> dict[str, str | None]:
+    """Version of each package of a resolution."""
+    assert isinstance(found, Resolution), found
+    return {pin.name: pin.version for pin in found.pip}
+
+
 def versions(found: Plan) -> dict[str, str]:
     """What the environment holds of the plan's packages once it is carried out."""
     return {one.name: one.version for one in found.pip if one.action != "remove"}

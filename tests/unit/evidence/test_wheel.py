@@ -51,7 +51,6 @@ def test_a_library_as_readelf_sees_it(libraries: dict[str, bytes], tmp_path: Pat
     (tmp_path / "_C.so").write_bytes(libraries["_C.so"])
     told = subprocess.run(["readelf", "-dVW", tmp_path / "_C.so"], check=True, capture_output=True, text=True).stdout
     assert found.needed == tuple(re.findall(r"\(NEEDED\).*\[(.*)\]", told))
-    assert found.opens == ("libcudnn.so.9",)
 
 
 def test_a_wheel_brings_what_it_holds_under_the_name_that_is_searched(libraries: dict[str, bytes]) -> None:

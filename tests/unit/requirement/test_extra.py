@@ -11,7 +11,7 @@ from cudnn_resolve.requirement import extra
 from cudnn_resolve.requirement.target import accepts, parse_target
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import FakeSource, Published, index_of
-from tests.worlds.load import changed, facts, outcome, request, texts
+from tests.worlds.load import changed, facts, outcome, pins, request, texts
 
 SOUTH = texts()["wheel/south"].replace(
     'nvidia-cudnn-cu12==9.3.0.75; extra == \'cuda\'"], extras = ["cuda"]',
@@ -64,11 +64,6 @@ def test_the_extras_that_a_line_names(line: str, names: set[str]) -> None:
 
 def answer(text: str, source: FakeSource | None = None, extras: tuple[str, ...] = (), **options: Any) -> Resolution | Conflict:
     return outcome(BOOK, facts(**options), request(BOOK, text, extras=extras), source)
-
-
-def pins(found: Resolution | Conflict) -> dict[str, str | None]:
-    assert isinstance(found, Resolution), found
-    return {pin.name: pin.version for pin in found.pip}
 
 
 def test_an_extra_brings_its_packages() -> None:

@@ -8,6 +8,7 @@ from cudnn_resolve.planning.make_plan import make_plan
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
 from tests.worlds.load import changed, facts, outcome, request
+from tests.worlds.load import pins as pins_of
 
 EVIDENCE = """
 origin = "harvested"
@@ -35,9 +36,7 @@ BOOK = changed({"evidence/sight": EVIDENCE, "evidence/kernels": ALONE, "evidence
 
 
 def pins(target: str, *extras: str, driver: str = "580.65.06", **packages: dict[str, Published]) -> dict[str, str | None]:
-    found = answer(target, *extras, driver=driver, **packages)
-    assert isinstance(found, Resolution), found
-    return {pin.name: pin.version for pin in found.pip}
+    return pins_of(answer(target, *extras, driver=driver, **packages))
 
 
 def answer(target: str, *extras: str, driver: str = "580.65.06", **packages: dict[str, Published]) -> Resolution | Conflict:
@@ -131,9 +130,7 @@ def cards(gpu: str, installed: str, *versions: str) -> str | None:
     packages = {"pip": {"cards": installed} if installed else {}, "apt": {}}
     here = facts(driver={"version": "580.65.06"}, gpus=[{"name": "a card", "compute_capability": gpu}], packages=packages)
     source = index_of(BOOK, {"cards": {version: Published() for version in versions}})
-    found = outcome(BOOK, here, request(BOOK, "north==2.0", extras=("cards",)), source)
-    assert isinstance(found, Resolution), found
-    return {pin.name: pin.version for pin in found.pip}["cards"]
+    return pins_of(outcome(BOOK, here, request(BOOK, "north==2.0", extras=("cards",)), source))["cards"]
 
 
 def test_kernels_for_other_gpus_are_named() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
-from tests.worlds.load import changed, facts, outcome, request, texts
+from tests.worlds.load import changed, facts, outcome, pins, request, texts
 
 BOUND = """
 [[bound]]
@@ -24,11 +24,6 @@ LIB = {"1.0": Published(), "2.0": Published()}
 def answer(*extras: str, target: str = "north==2.0", **packages: dict[str, Published]) -> Resolution | Conflict:
     source = index_of(BOOK, {"lib": LIB, **packages})
     return outcome(BOOK, facts(**NEW), request(BOOK, target, extras=extras), source)
-
-
-def pins(found: Resolution | Conflict) -> dict[str, str | None]:
-    assert isinstance(found, Resolution), found
-    return {pin.name: pin.version for pin in found.pip}
 
 
 def app(*requires: str) -> dict[str, Any]:

@@ -97,11 +97,11 @@ def test_the_search_offline_of_what_the_cache_knows_leaves_steps_for_the_other_o
     here = machine_of(facts(python={"version": "3.10.9"}), BOOK)
     budget = Budget(1000)
 
-    assert isinstance(attempt.attempt(BOOK, here, asked, budget=budget), Resolution)
+    assert isinstance(attempt.attempt(BOOK, here, replace(asked, budget=budget)), Resolution)
     used = 1000 - budget.left
     assert 0 < used <= attempt.CACHED_ROUNDS_OF_RELAXATION
-    assert isinstance(attempt.attempt(BOOK, here, asked, budget=Budget(used - 1)), Failure)
+    assert isinstance(attempt.attempt(BOOK, here, replace(asked, budget=Budget(used - 1))), Failure)
     monkeypatch.setattr(attempt, "CACHED_ROUNDS_OF_RELAXATION", 1)
     exhausted = Budget(1000)
-    attempt.attempt(BOOK, here, asked, budget=exhausted)
+    attempt.attempt(BOOK, here, replace(asked, budget=exhausted))
     assert exhausted.left >= 999 - used

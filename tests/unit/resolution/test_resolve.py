@@ -10,7 +10,7 @@ from cudnn_resolve.requirement.source import Source
 from cudnn_resolve.resolution.chain import chain
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
-from tests.worlds.load import facts, gpu, outcome, request, world
+from tests.worlds.load import facts, gpu, outcome, pins, request, world
 
 BOOK = world()
 
@@ -27,10 +27,6 @@ def refused(*targets: str, extras: tuple[str, ...] = (), options: dict[str, Any]
     found = outcome(BOOK, facts(**parts), request(BOOK, *targets, extras=extras, **(options or {})))
     assert isinstance(found, Conflict), {pin.name: pin.version for pin in found.pip}
     return found
-
-
-def pins(found: Resolution) -> dict[str, str | None]:
-    return {pin.name: pin.version for pin in found.pip}
 
 
 def ways(found: Conflict) -> list[str]:

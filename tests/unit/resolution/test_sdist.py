@@ -7,7 +7,7 @@ import pytest
 from cudnn_resolve.resolution import release_catalog
 from cudnn_resolve.resolution.model import Conflict, Resolution
 from tests.fake_source import Published, index_of
-from tests.worlds.load import changed, facts, outcome, request, world
+from tests.worlds.load import changed, facts, outcome, pins, request, world
 
 BOOK = world()
 COMPILED = ("cp311-cp311-manylinux_2_17_x86_64",)
@@ -16,11 +16,6 @@ OLD, NEW = "2015-01-01T10:00:00Z", "2025-01-01T10:00:00Z"
 
 def answer(*extras: str, **packages: dict[str, Published]) -> Resolution | Conflict:
     return outcome(BOOK, facts(), request(BOOK, "north==2.0", extras=extras), index_of(BOOK, packages))
-
-
-def pins(found: Resolution | Conflict) -> dict[str, str | None]:
-    assert isinstance(found, Resolution), found
-    return {pin.name: pin.version for pin in found.pip}
 
 
 def archive(uploaded: str | None, *requires: str) -> Published:
