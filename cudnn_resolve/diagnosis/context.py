@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched
 from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
@@ -242,6 +242,9 @@ _IMPLIED = (
 """Features, of which each implies the one beside them, in this order."""
 
 
+_STARTS = "context-container-start"
+
+
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
     matches = list(matches)
@@ -255,6 +258,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     # Neither runs in a container of compose: the prefix is that of another program.
     if not features & {"windows", "hosted-notebook"} and any(re.match(_COMPOSED, match.text) for match in matches):
         features.add("composed")
+    if _is_test_apart(matches, features):
+        features -= {"docker-gpus", "smi-table"} | ({"container-start"} if _is_tested(_STARTS, matches) else set())
     for some, implied in _IMPLIED:
         if features & some:
             features.add(implied)
@@ -265,6 +270,18 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
         features.add("other-framework-works")
     return frozenset(features)
+
+
+def _is_tested(name: str, matches: Iterable[Match]) -> bool:
+    """True if all matches of a symptom are commands that run nvidia-smi in a container."""
+    found = [match for match in matches if match.symptom.id == name]
+    return bool(found) and all({"tested", "tested2"} & match.fields.keys() for match in found)
+
+
+def _is_test_apart(matches: list[Match], features: Collection[str]) -> bool:
+    """True if the GPU was only given to a container that ran nvidia-smi, which worked, while the program's container is another."""
+    is_only_test = _is_tested("context-docker-gpus", matches) and "smi-table" in features
+    return is_only_test and not (_is_tested("context-docker", matches) and _is_tested(_STARTS, matches))
 
 
 def _of_facts(facts: Facts) -> Iterable[str]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import GPU_THERE, NO_CARD, context_of, contradictions, features_of, speaking
 from cudnn_resolve.diagnosis.derive import derive
 from cudnn_resolve.diagnosis.library_path import missing
+from cudnn_resolve.diagnosis.log_stack import driver_of
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answered
@@ -257,7 +258,11 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
     cause = causes[findings[0].cause]
     if not cause.confused or is_answered(cause.id, case):
         return findings
-    text = f"it may also be that {' or '.join(causes[name].title for name in cause.confused[:2] if name in causes)}"
+    is_driver_there = driver_of(case) is not None and "no-driver" not in case.features
+    others = [causes[name].title for name in cause.confused[:2] if name in causes and not (is_driver_there and name == "driver_not_loaded")]
+    if not others:
+        return findings
+    text = f"it may also be that {' or '.join(others)}"
     doctor = "`cudnn-resolve doctor LOG` on the machine itself"
     command = question(cause, case.features, windows=runs_on_windows(case.features))
     if command and case.facts is None and findings[0].confidence < WEAK:

@@ -26,8 +26,12 @@ _SHORTENED = r"\.\.\.|…|\*"
 """How people leave out, or mask, a part of a path."""
 _TOOL = r"/(?:pypoetry/venv|pipx/venvs/(?:poetry|pdm|pip|virtualenv|pipenv|hatch)|uv/tools/(?:poetry|pdm|hatch))$"
 """Environment of a tool that installs into others."""
-_LINE = re.compile(r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/|^Python (\d)\.(\d{1,2})\.\d{1,2}\S{0,8} (?:\(|\|)")
-"""The same without the interpreter's place, and what the interpreter prints at its start."""
+_BUILD = r"/pip-build-env-[^/]+/(?:overlay|normal)$|/builds-v0/[^/]+$|^/tmp/tmp\w+/\.venv$"
+"""Environment in which pip, uv or Poetry builds a package, removed afterwards."""
+_LINE = re.compile(
+    r"/lib(?:64)?/python(\d)\.(\d{1,2})/(?:site|dist)-packages/|^Python (?:version: )?(\d)\.(\d{1,2})\.\d{1,2}\S{0,8} (?:\(|\|)"
+)
+"""The same without the interpreter's place, and what the interpreter prints at its start, or PyTorch of it."""
 _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """Folder names of Python for Windows, and of pip's user packages."""
 _WINDOWS = r"(?i)([A-Za-z]:[\\/][^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
@@ -49,7 +53,7 @@ _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interac
 _FAR = 80
 """Characters of a path before the directory of a Python that name the tool which it is of."""
 _OLDEST_PYTHON = (3, 6)
-_FIRST_IN_CONDA = CudaVersion("11.3")
+FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
 _CUDNN_IN_CONDA = frozenset({"5.1", "6.0", "7.0", "7.1", "7.3", "7.6"})
 """Releases of cuDNN 7 and older in conda's channels."""
@@ -90,7 +94,7 @@ def interpreter(case: Case) -> str | None:
     for lines in (frames, every):
         posix = [found for line in lines for found in re.finditer(_POSIX, line)]
         # System and per-user packages belong to an interpreter elsewhere.
-        own = [hit for hit in posix if not re.search(rf"^/usr|^/nix/store/|/\.local$|{_TOOL}", hit[1]) and hit[4] == "site"]
+        own = [hit for hit in posix if not re.search(rf"^/usr|^/nix/store/|/\.local$|{_TOOL}|{_BUILD}", hit[1]) and hit[4] == "site"]
         if own:
             # A shortened path is no command, but the log may have the whole one elsewhere.
             folder, tail = own[-1][1], re.split(_SHORTENED, own[-1][1])[-1]
@@ -102,11 +106,11 @@ def interpreter(case: Case) -> str | None:
                 folder = max(whole, key=len)
             place = f"{folder}/bin/python"
             return place if place.startswith("~") and shlex.quote(place[1:]) == place[1:] else shlex.quote(place)
-        found = [hit[1] for text in lines for hit in re.finditer(_WINDOWS, text)]
+        found = [hit[1] for text in lines for hit in re.finditer(_WINDOWS, text) if "\\pip-build-env-" not in hit[1]]
         if found:
             place = _of_windows(found[-1])
             return f'"{place}"' if " " in place else place
-    line = python_line(case)
+    line = python_line(case) if "windows" not in case.features or case.features & {"wsl", "docker"} else None
     return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, text) or "\\" in text for text in every) else None
 
 
@@ -328,7 +332,7 @@ def version_features(matches: Sequence[Match], majors: Collection[int], python: 
         yield "bare-name"
     if any(match.fields["kernel"] > match.fields["dso"] for match in matches if "dso" in match.fields):
         yield "library-older"
-    if any(isinstance(match.fields.get("built"), CudaVersion) and match.fields["built"] < _FIRST_IN_CONDA for match in matches):
+    if any(isinstance(match.fields.get("built"), CudaVersion) and match.fields["built"] < FIRST_IN_CONDA for match in matches):
         yield "old-toolkit"
     if has_part_of_system(matches):
         yield "part-of-system"

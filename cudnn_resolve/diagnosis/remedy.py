@@ -155,10 +155,7 @@ class Remedies:
                 there = in_shell(command, self.case.features, windows=self.is_windows)
                 if there != command and not self.is_windows:
                     remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
-                command = there
-                if (told := in_service(command, self.case.matches)) is not None and not self.is_windows:
-                    remedy, command = replace(remedy, text=f"{remedy.text} ({told[0]})"), told[1]
-                command = command.replace("'", '"') if self.is_windows else command  # cmd.exe knows no other quotes
+                command = there.replace("'", '"') if self.is_windows else there  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
                 tool = self.fields.done.feature
@@ -203,6 +200,8 @@ class Remedies:
                 stays = same != command and is_possible(same, self.facts, self.book, self.case.wishes)
                 command = same if stays else command
                 brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else brings
+            told = in_service(command, matches) if command is not None and self.case.facts is None and not self.is_windows else None
+            text, command = (f"{text} ({told[0]})", told[1]) if told is not None else (text, command)
             yield from self._adapted(Remedy(text=text, command=command), tried=tried, brings=brings)
         if is_open and not is_mended and not finding.remedy:
             text = "the log does not show which framework is used: run this in the program's environment, where it is detected"
@@ -220,7 +219,7 @@ class Remedies:
             yield without
         if limited is None:
             return
-        plan = limited
+        bare, plan = plan, limited
         if self.is_windows:
             # Plans are for Linux only, but the indexes of some frameworks also have wheels for Windows.
             is_install = (plan.command or "").startswith(_OURS[0])
@@ -237,7 +236,7 @@ class Remedies:
                 known = (
                     "of a CUDA that the driver supports (the heading of nvidia-smi shows the newest; GPUs of the RTX 50 series need 12.8)"
                 )
-                plan = replace(plan, text=f"{plan.text}, from the index {known}")
+                plan = replace(plan, text=f"{bare.text}, from the index {known}")
             plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
@@ -285,8 +284,8 @@ class Remedies:
         return Remedy(text=f"{text}: use NVIDIA's container, compile it on this machine, or change one of these")
 
     def _is_open(self) -> bool:
-        """True if the log shows neither Python, driver, GPU nor CUDA, so that pip has to choose the release."""
-        known = (python_line(self.case), driver_of(self.case), cuda_of_driver(self.case), self.case.context.capabilities, self.stack.majors)
+        """True if the log shows neither Python, driver nor CUDA, so that pip has to choose the release."""
+        known = (python_line(self.case), driver_of(self.case), cuda_of_driver(self.case), self.stack.majors)
         return not any(known)
 
     def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
@@ -296,12 +295,19 @@ class Remedies:
         builds = [build for build in builds if build.cuda and build.cuda.major in self.stack.majors] or builds
         wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
         version = wanted[1] if wanted else builds[0].version if builds else ""
-        is_free = framework == "torch" and not wanted and cudnn is None and self._is_open()
-        if is_free:  # older drivers and GPUs are served by the CUDA before the newest one
+        every = [build for build in builds if build.index != "default"]
+        # For an older GPU a release is pinned, since pip keeps a newer one.
+        is_open = self._is_open() and (machine_code or not self.case.context.capabilities)
+        if is_free := framework == "torch" and not wanted and cudnn is None and is_open:
+            # Older drivers and GPUs are served by the CUDA before the newest one.
             newest = max((build.cuda.major for build in builds if build.cuda), default=0)
-            builds = [build for build in builds if build.cuda and build.cuda.major < newest and build.index != "default"] or builds
-            version = builds[0].version if builds else ""
-        build = next((build for build in builds if build.version == version and build.index != "default"), None)
+            older = [build for build in every if build.cuda and build.cuda.major < newest] or every
+            served_by = {one.version for one in every if older and one.index == older[0].index}
+            rows = (one for one in self.book.framework(framework).builds if older and one.index == older[0].index)
+            # With an index of their own, pip chooses one of them by its Python.
+            is_free = all(one.version in served_by and self.book.index(one.index).kind == "simple" for one in rows)
+            version, every = (older[0].version, older) if is_free and older else (version, every)
+        build = next((build for build in every if build.version == version), None)
         if build is None:
             return None
         index = self.book.index(build.index)

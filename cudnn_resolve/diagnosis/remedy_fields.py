@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_p
 from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
+    FIRST_IN_CONDA,
     cuda_named,
     cuda_of_driver,
     cudnn_beside,
@@ -27,7 +28,7 @@ from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_fe
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
-from cudnn_resolve.diagnosis.torch_package import is_of_pair, pair_command, release_for, torch_version
+from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
@@ -42,7 +43,7 @@ _CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorfl
 """Packages of conda-forge that bring a CUDA build of a framework."""
 _FROM_CLUES = (
     *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
-    "extra_package",
+    *("extra_package", "force_build"),
 )
 """Fields that the words of a line fill."""
 _REQUIRED_BY = re.compile(
@@ -51,6 +52,8 @@ _REQUIRED_BY = re.compile(
 """File of a package, other than a framework, that wants a newer C library."""
 _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
+_BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked")
+"""Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
@@ -89,17 +92,12 @@ class RemedyFields:
             "conda-torch": values["framework"] == "torch",
             "python-found": bool({"line", "old_line"} & values.keys()),
             "log-alone": self.case.facts is None,
-            "other-index": "other_index" in values,
-            "only-index": "only_index" in values,
             "index-known": "index" in values,
             "arch-asked": "arch_first" in values and not self.is_windows,
-            "importer": "importer" in values,
-            "conda-python": "conda_python" in values,
             "ptx-before-12": "ptx_cuda" in values,
             "system-known": bool({"system_package", "python_library"} & values.keys()),
             "name-removed": "removed_name" in values,
             "program-named": "cuda_build" in values,
-            "torch-asked": "torch_asked" in values,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "pin-of-linux": wanted is not None and self._is_pin_of_linux(wanted, matches),
@@ -107,8 +105,11 @@ class RemedyFields:
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
             "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
+            "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
+            "torch-elsewhere": self.is_windows or "jetson" in self.case.features,
         }
         holds["other-system"] = holds["arm-lacks"]
+        holds |= {name: name.replace("-", "_") in values for name in _BY_FIELD}
         return found | {feature for feature, is_held in holds.items() if is_held}
 
     def _is_machine_open(self, matches: Sequence[Match]) -> bool:
@@ -229,9 +230,8 @@ class RemedyFields:
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
         torch = torch_version(matches, self.stack.frameworks)
-        pair = pair_command(torch, self.case, self.stack.python, is_windows=self.is_windows)
         is_pair = self.case.facts is None and is_of_pair(matches)
-        holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None, "torch-pair-done": is_pair and pair is not None}
+        holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None}
         return {feature for feature, is_held in holds.items() if feature is not None and is_held}
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
@@ -239,11 +239,11 @@ class RemedyFields:
         for clue in self.book.clues():
             if clue.tells != tells or (clue.symptoms and match.symptom.id not in clue.symptoms):
                 continue
-            if clue.field is None:
+            if not clue.field:
                 folded = match.text.casefold()
                 yield from (value for word, value in clue.values.items() if word in folded or word == "*")
-            elif clue.field in match.fields:
-                text = str(match.fields[clue.field]).casefold()
+            for name in match.fields.keys() & set(clue.field):
+                text = str(match.fields[name]).casefold()
                 yield from (value for word, value in clue.values.items() if word in (text, "*"))
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
@@ -294,6 +294,9 @@ class RemedyFields:
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
         values |= self._told_values(matches, values["pip"])
         values["image"] = image_of(self.case.matches)
+        built = next((str(match.fields["built"]) for match in self.case.matches if match.symptom.id == "context-built"), None)
+        values |= {"built_package": shlex.quote(built)} if built else {}
+        values["build_asked"] = shlex.join(self.done.packages or (built or "PACKAGE",))
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
         setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.is_windows else "TORCH_CUDA_ARCH_LIST={} "
@@ -319,7 +322,7 @@ class RemedyFields:
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
         if toolkit is not None:
-            values["toolkit"] = toolkit
+            values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
         values |= self._target_values(finding.cause, matches)
         packages = _CONDA.get(values["framework"])
         values |= {"conda_packages": packages} if packages is not None else {}
@@ -374,7 +377,8 @@ class RemedyFields:
             major = str(part.major)
         if major is None and builds and builds[0].cudnn is not None:
             major = str(builds[0].cudnn.major)
-        cuda = f"CUDA {named}" if named else "the CUDA that it was built with"
+        compilers = (str(match.fields["nvcc"].major) for match in self.case.matches if match.symptom.id == "context-nvcc")
+        cuda = f"CUDA {shown}" if (shown := named or next(compilers, None)) else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
@@ -419,16 +423,18 @@ class RemedyFields:
         builds = self.book.framework(framework).builds if framework is not None else ()
         return any(library.family == "cudnn" for library in missing(matches)) or any(build.cudnn is not None for build in builds)
 
-    def _extension(self, matches: Iterable[Match]) -> str:
+    def _extension(self, matches: Sequence[Match]) -> str:
         """The PyTorch extension that the messages name, else the last one in the traceback; empty if none is known."""
         told = [value for match in matches for value in self._clues("extension_name", match)]
-        frames = (value for frame in self._frames(matches) for value in self._clues("extension_name", frame))
+        own = {match.line for match in matches}  # some programs print the error first
+        calls = [frame for frame in self._frames(matches) if frame.line not in own] or self.case.frames
+        frames = (value for frame in calls for value in self._clues("extension_name", frame))
         return told[0] if told else next(iter(list(frames)[-1:]), "")
 
     def _extension_values(self, matches: Sequence[Match]) -> dict[str, str]:
         """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
         name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
-        values = {"extension_told": shlex.quote(name)} if name else {}
+        values = extension_values(name, torch, self.case, self.stack.python, is_windows=self.is_windows)
         asked = next(
             (str(match.fields["asked"]) for match in matches if "asked" in match.fields and "+cu" in str(match.fields["asked"])), None
         )
@@ -439,10 +445,6 @@ class RemedyFields:
         version = self.stack.pip.get(name)
         if version is not None and is_version(version):
             values |= {"extension_name": name, "extension": shlex.quote(f"{name}=={version.partition('+')[0]}")}
-        if name and torch is not None and (release := release_for(name, torch, self.book)) is not None:
-            values["extension_release"] = release
-        if (pair := pair_command(torch, self.case, self.stack.python, is_windows=self.is_windows)) is not None:
-            values["torch_pair"] = pair
         return values
 
     def _targets(self, cause: str, matches: Sequence[Match], *, free: bool) -> list[str]:

@@ -154,7 +154,8 @@ def cuda_wanted(matches: Iterable[Match]) -> CudaVersion | None:
 
 def start_of(matches: Iterable[Match], features: Collection[str]) -> str:
     """The command that started the log's container, with the GPU; without a whole, simple one, a command for its image, or `IMAGE`."""
-    every = list(matches)
+    # Without the feature, a container that got the GPU was a test of another one.
+    every = [match for match in matches if "docker-gpus" in features or not re.search(r"--gpus\b|--runtime[ =]nvidia\b", match.text)]
     for match in every:
         if match.symptom.id != "context-container-start":
             continue

@@ -7,11 +7,15 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.matrix.evidence import evidence_of
+
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Case, Match
     from cudnn_resolve.matrix.book import Book
 
 _COMPANIONS = ("torchvision", "torchaudio")
+_PYG = ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
+_PYG_PAGE = "https://data.pyg.org/whl/torch-{}.html"
 _OTHER = "xformers-other-torch"
 """Symptom that states the version of the installed PyTorch."""
 
@@ -31,8 +35,14 @@ def release_for(name: str, torch: str, book: Book, relation: str = "==") -> str 
         for release in (package.releases if package is not None else ())
         if not release.yanked and any(wanted.match(line) for lines in (release.requires or {}).values() for line in lines)
     ]
-    index = _index(torch, name, book)
+    index = _index(torch, name, book) if made and not _is_of_default(name, made[-1], torch, book) else None
     return f"{name}=={made[-1]}" + (f" --index-url {index}" if index else "") if made else None
+
+
+def _is_of_default(name: str, version: str, torch: str, book: Book) -> bool:
+    """True if the default index is to be used for a package: its wheel there is for PyTorch's CUDA."""
+    found = evidence_of(book, name, version, "x86_64")
+    return found is not None and found.cuda is not None and f"cu{found.cuda.line.replace('.', '')}" == torch.partition("+")[2]
 
 
 def _index(version: str, package: str, book: Book) -> str | None:
@@ -69,6 +79,31 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'
     return f"""{pip} {others} $({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
+
+
+def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
+    """Fields for packages that are built for one PyTorch: the extension, its release or wheels, and the companions."""
+    release = release_for(name, torch, case.book) if name and torch is not None else None
+    found = {"extension_release": release, "pyg": _pyg_command(name, torch, case, python, is_windows=is_windows)}
+    if name and found["pyg"] is None:
+        found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
+    found["torch_pair"] = pair_command(torch, case, python, is_windows=is_windows)
+    return {field: value for field, value in found.items() if value is not None}
+
+
+def _pyg_command(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
+    """Command for PyTorch Geometric's libraries that fit the installed PyTorch; None for others, or if that is unknown on Windows."""
+    text = " ".join(match.text for match in (*case.matches, *case.frames)).replace("_", "-")
+    named = [each for each in _PYG if each in text or each == name]
+    # torch-sparse calls the operators of torch-scatter.
+    packages = " ".join(dict.fromkeys((*(["torch-scatter"] if "torch-sparse" in named else []), *named)))
+    release = torch if torch is not None and re.fullmatch(r"\d\.\d{1,2}\.\d\+(?:cu\d{2,3}|cpu)", torch) else None
+    if name not in _PYG or (release is None and is_windows):
+        return None
+    suffix = '"cu" + c.replace(".", "") if c else "cpu"'
+    shown = f'import torch; c = torch.version.cuda; print(torch.__version__.split("+")[0] + "+" + ({suffix}))'
+    page = _PYG_PAGE.format(release or f"$({python} -c '{shown}')")
+    return f"{python} -m pip install --force-reinstall --no-deps --no-index {packages} -f {page}"
 
 
 def _companions(torch: str, names: Iterable[str], book: Book) -> list[str]:

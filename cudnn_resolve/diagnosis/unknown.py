@@ -52,6 +52,9 @@ _PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](?P<package>[A-Za-z_]\w{
 _STANDARD = re.compile(
     r"[\\/]lib(?:64)?[\\/]python\d\.\d{1,2}[\\/](?!site-packages|dist-packages)|<frozen |[\\/]Lib[\\/](?!site-packages)[\w\\/]{1,80}\.py"
 )
+_QUOTED = "context-quoted-error"
+_SETUP = re.compile(r"[\\/](?:pip-(?:install|req-build|build-env)-|setuptools[\\/]|builds-v0[\\/])|(?:^|[\\/])setup\.py$")
+"""Files of a package that is being built, and of what builds it."""
 _MODULE = re.compile(
     r"No module named '?(?P<missing>[A-Za-z_]\w{0,60}\b)(?P<part>\.[\w.]{1,100})?'?"
     r"|cannot import name '?[\w.]{1,80}'? from (?:partially initialized module )?'(?P<origin>[A-Za-z_]\w{0,60})[\w.]{0,100}'"
@@ -60,6 +63,7 @@ _MODULE = re.compile(
 )
 _FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "paddle", "mxnet", "cupy", "numpy", "nvidia", "onnxruntime")
 """Beginnings of names that only a plan may change."""
+_PLANNED = ("torch", "tensorflow", "jax")
 _PLAIN_NAME = re.compile(r"(?!-)[\w./\\~-]{1,200}")
 
 
@@ -100,13 +104,11 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     if kind == "python-failure":
         asked = removed_values(text, removed, packages, _imported(last, reader))
         values, features = _of_python(text, frames, packages, clues, asked)
-    built = next((match.fields["built"] for match in (*reader.matches.get("context-built", ()),)), None)
     if kind == "build-failure":
         features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
-        if built:
-            values["built_package"] = shlex.quote(built)
-        else:
-            features.add("build-unnamed")
+        features |= set() if reader.matches.get("context-built") else {"build-unnamed"}
+    if any(file == "setup.py" or "pip-req-build-" in file for file, _, _ in frames[-1:]):  # of a directory, not of an index
+        values["build_asked"] = "."
     script = next((file for file, _, scope in frames if scope == "<module>" and is_own(file)), None)
     values["program"] = shlex.quote(script) if script and _PLAIN_NAME.fullmatch(script) else "PROGRAM"
     if any("python2" in file for file, _, _ in frames):
@@ -126,7 +128,9 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
 
 
 def _summary_of_name(values: Mapping[str, str], features: Collection[str], line: int) -> str | None:
-    """The sentence for a name that another release has; None if the failure is not of that kind."""
+    """The sentence for a name that another release has, or a module that a build needs; None if the failure is not of that kind."""
+    if "needed" in values:
+        return f"{_DENIAL}the build of a package needs {values['needed']} (line {line}), and does not find it"
     if "name-removed" not in features:
         return None
     name = values["removed_name"]
@@ -169,13 +173,13 @@ def _telling(died: Match, reader: Reader) -> Match:
     named = [match for match in before if "last" in match.fields and not re.search(_BUILD, match.text)]
     if compiler and (re.search(_BUILD, died.text) or not named):
         return compiler[0]
-    # It passes on the failure before it.
-    return (named or before or [died])[-1]
+    # It passes on the failure before it, or one that pip or uv quotes.
+    return (named or _all(reader, _QUOTED) or before or [died])[-1]
 
 
 def _kind(died: Match, last: Match, text: str, reader: Reader) -> str:
     """The kind of a failure, as a feature of remedies."""
-    if last.symptom.id == "context-compiler-error" or re.search(_BUILD, died.text):
+    if last.symptom.id == "context-compiler-error" or (re.search(_BUILD, died.text) and last.symptom.id != _QUOTED):
         return "build-failure"
     if re.search(_NATIVE, text):
         return "crash"
@@ -210,8 +214,8 @@ def _frames(reader: Reader, line: int) -> list[tuple[str, str, str]]:
 
 
 def is_own(file: str) -> bool:
-    """True for a file of the program itself: of no package, and not of Python's library."""
-    return not _PACKAGE.search(file) and not _STANDARD.search(file) and not file.startswith("<")
+    """True for a file of the program itself: of no package or its build, and not of Python's library."""
+    return not any(shape.search(file) for shape in (_PACKAGE, _STANDARD, _SETUP)) and not file.startswith("<")
 
 
 def _packages(text: str, frames: Sequence[tuple[str, str, str]]) -> list[str]:
@@ -251,23 +255,25 @@ def _of_python(
         known = {"caller": caller} if caller is not None else {}
         known |= dict(zip(("own_file", "own_at"), own[-1], strict=True)) if own else {}
         return values | known, features | ({"caller-known"} if caller is not None else set())
-    return _of_other_error(text, own, packages, names)
+    return _of_other_error(text, own, packages, names, is_build=any(_SETUP.search(file) for file, _, _ in frames))
 
 
 def _of_other_error(
-    text: str, own: Sequence[tuple[str, str]], packages: Sequence[str], names: Mapping[str, str]
+    text: str, own: Sequence[tuple[str, str]], packages: Sequence[str], names: Mapping[str, str], *, is_build: bool
 ) -> tuple[dict[str, str], set[str]]:
-    """The same for an error that asks for no name of another release."""
+    """The same for an error that asks for no name of another release; `is_build`: the code is that of a package's build."""
     values: dict[str, str] = {}
     features: set[str] = set()
     found = _MODULE.search(text)
-    if found and found["missing"] and not found["part"]:
+    if found and found["missing"] and (is_build or not found["part"]):
         known = names.get(found["missing"].casefold())
-        features.add(
-            "module-unknown" if known is None else "module-missing"
-        )  # a name of the program's own may be a stranger's on the index
-        if known is not None:
-            values["distribution"] = known
+        # A name of the program's own may be a stranger's on the index.
+        features.add(f"{'build' if is_build else 'module'}-{'unknown' if known is None else 'missing'}")
+        values |= {"needed": found["missing"]} if is_build else {}
+        values |= {"distribution": known} if known is not None else {}
+        if found["missing"] in _PLANNED and not is_build:
+            features = {"module-framework"}
+            values = {"framework": found["missing"]} | dict.fromkeys(("targets", "same_targets"), f"-f {found['missing']}")
     elif packages:
         values["packages"] = " ".join(dict.fromkeys(names.get(name.casefold(), name) for name in packages))
         features.add("package-raised")
@@ -281,7 +287,7 @@ def _of_other_error(
     if found and found["unlocated"]:
         features.add("import-unlocated")
         values["module"] = found["origin"]
-    if own and not features & {"module-missing", "module-unknown"}:
+    if own and not (found and found["missing"] and not found["part"]):
         values["own_file"], values["own_at"] = own[-1]
     if not features and not own:
         features.add("calls-untold")

@@ -107,7 +107,7 @@ class Clue(Row, frozen=True, kw_only=True):
     """`feature`, which remedies need; `framework` or `traceback`, naming the framework; else the field of remedies that it fills."""
     values: dict[Text, Text]
     """Lower-case word to its meaning; `*` matches any word. The first matching word counts."""
-    field: Identifier | None = None
-    """Field of the message that must equal the word; None = the line contains it."""
+    field: Singles = ()
+    """Fields of the message, one of which must equal the word; () = the line contains it."""
     symptoms: Singles = ()
     """Symptoms in whose lines it counts; () = all."""

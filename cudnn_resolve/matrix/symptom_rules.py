@@ -26,7 +26,7 @@ DERIVED = frozenset(
     importer calls-untold python-2 build-of-cuda build-unnamed bits-open extension-other-cuda extension-cuda-open flash-attn
     pin-of-linux no-conda arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
-    other-language nixos other-linux debian
+    other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -42,7 +42,7 @@ FIELDS = frozenset(
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda exact extension_told
     pip importer program distribution import_pair module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
-    driver_wanted
+    driver_wanted pyg torchtext_pairs toolkit_label build_asked
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

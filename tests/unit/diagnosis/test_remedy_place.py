@@ -200,6 +200,7 @@ def test_a_container_is_started_again_by_its_own_command(command: str, started: 
         ),
         ("Jan 11 15:37:50 pc jupyterhub[7]: libraries: [{}]\n", "sudo systemctl edit jupyterhub"),
         ("Discovered GPU libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
+        ("Jan 11 15:37:49 pc jupyterhub[7]: started\nDiscovered GPU libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
         ("Jan 11 15:37:50 pc evil;x[5616]: libraries: [{}]\n", "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$"),
     ],
 )

@@ -9,6 +9,14 @@ import pytest
 from cudnn_resolve.cli.main import main
 from tests.written_logs import judged, loud
 
+MISMATCH = "RuntimeError: The detected CUDA version ({}) mismatches the version that was used to compile PyTorch ({}).\n"
+CONDA = "/home/me/miniconda3/envs/e/lib/python3.8/site-packages/torch/lib/../../../../"
+NO_LINK = " not defined in file libcublasLt.so.11 with link time reference\n"
+SMI = "| NVIDIA-SMI 440.59       Driver Version: 440.59       CUDA Version: 10.2     |\n"
+TESTED = f"$ docker run --gpus all nvidia/cuda:10.0-base nvidia-smi\n{SMI}"
+NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+UNDEFINED = "ImportError: /home/me/v/lib/python3.10/site-packages/{}.so: undefined symbol: _ZN3c107WarningC1E\n"
+XFORMERS = "xFormers was built for:\n    PyTorch {} with CUDA 1201 (you have {})\n"
 JAX = "Found {} version {}, but JAX was built against version {}, which is newer.\n"
 
 
@@ -22,7 +30,11 @@ def advice(log: str) -> str:
         ("/usr/bin/ld: cannot find -lcuda: No such file or directory\n", "LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "cudnn-resolve"),
         ("/usr/bin/ld: cannot find -lcudart: No such file or directory\n", "cuda-toolkit", "cudnn-resolve"),
         ("/usr/bin/ld: cannot find -lcudnn: No such file or directory\n", "libcudnn9-dev", "cudnn-resolve"),
-        ("OSError: CUDA_HOME environment variable is not set.\ntorch==2.4.1+cu121\n", "cuda-toolkit=12.1", "cudnn-resolve"),
+        (
+            "OSError: CUDA_HOME environment variable is not set.\ntorch==2.4.1+cu121\n",
+            "-c nvidia/label/cuda-12.1.0 cuda-toolkit",
+            "cudnn-resolve",
+        ),
         ("foo.cu:1:10: fatal error: cublas_v2.h: No such file or directory\n", "cuda-toolkit", "cudnn-resolve"),
         ("ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.\n", "--dtype=half", "build"),
         ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.\n", "sdpa", "build"),
@@ -37,6 +49,23 @@ def advice(log: str) -> str:
         ("Could not find the bitsandbytes CUDA binary at PosixPath('/v/libbitsandbytes_cuda128.so')\n", "-U bitsandbytes", "cudnn-resolve"),
         ("AssertionError: Torch not compiled with CUDA enabled\nOS: macOS 14.4\n", "mps", "cudnn-resolve"),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_61'\n", "TORCH_CUDA_ARCH_LIST", "cudnn-resolve"),
+        ("'sm_120' is not a recognized processor for this target (ignoring processor)\n", "whl/cu128", "nvcc"),
+        ("torch==2.6.0+cu124\n'sm_120' is not a recognized processor for this target (ignoring processor)\n", "Triton 3.3", "XLA"),
+        ("jax==0.4.30\n'sm_120' is not a recognized processor for this target (ignoring processor)\n", "-f jax", "Triton"),
+        (
+            "THCudaCheck FAIL\n/tmp/luarocks_cunn-1/ClassNLLCriterion.cu:52: x: Assertion `t >= 0 && t < n_classes` failed.\n",
+            "1 to",
+            "0 to",
+        ),
+        ("ClassNLLCriterion.cu:52: x: Assertion `t >= 0 && t < n_classes` failed.\n", "0 to classes - 1", "Lua"),
+        ("OSError: CUDA_HOME environment variable is not set.\ntorch==1.8.1+cu102\n", "cuda-toolkit", "label"),
+        (MISMATCH.format("12.1", "11.8"), "-c nvidia/label/cuda-11.8.0 cuda-toolkit", "cuda-toolkit="),
+        (f"OSError: {CONDA}libcublas.so.11: symbol free_gemm_select version libcublasLt.so.11{NO_LINK}", "pytorch-gpu", "cudnn-resolve"),
+        (
+            f"ImportError: {CONDA}libcusparse.so.12: undefined symbol: __nvJitLinkCreate_12_1, version libnvJitLink.so.12\n",
+            "pytorch-gpu",
+            "cudnn-resolve",
+        ),
     ],
 )
 def test_a_remedy_is_one_that_can_work(log: str, has: str, lacks: str) -> None:
@@ -95,3 +124,79 @@ def test_a_row_of_an_overlay_that_names_no_cause_is_refused(tmp_path: Path, caps
 
     said = capsys.readouterr().err
     assert (code, "unknown cause 'nowhere_said'" in said, "matrix check" in said) == (2, True, True), said
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        (UNDEFINED.format("torch_sparse/_convert_cuda"), "--no-index torch-scatter torch-sparse -f https://data.pyg.org/whl/torch-$("),
+        (
+            f"torch==1.9.0+cu111\n{UNDEFINED.format('torch_cluster/_knn_cuda')}",
+            "torch-cluster -f https://data.pyg.org/whl/torch-1.9.0+cu111.html",
+        ),
+        (UNDEFINED.format("flash_attn_2_cuda"), "FLASH_ATTENTION_FORCE_BUILD=TRUE /home/me/v/bin/python -m pip install"),
+        (UNDEFINED.format("selective_scan_cuda"), "MAMBA_FORCE_BUILD=TRUE /home/me/v/bin/python -m pip install"),
+        (f"torch==1.13.1+cu117\n{UNDEFINED.format('torchtext/_torchtext')}", "--no-deps torchtext==0.14.1"),
+        (XFORMERS.format("1.13.1+cu117", "2.0.0+cu118"), "--no-deps xformers==0.0.19 None"),
+        (XFORMERS.format("2.4.0+cu121", "2.5.1+cu124"), "xformers==0.0.29.post1 --index-url https://download.pytorch.org/whl/cu124"),
+    ],
+)
+def test_an_extension_is_installed_for_the_torch_that_is_there(log: str, command: str) -> None:
+    assert command in f"{advice(log)} None"
+
+
+def test_torchtext_never_moves_a_torch_that_it_was_not_made_for() -> None:
+    log = f"torch==2.4.0+cu121\n{UNDEFINED.format('torchtext/lib/libtorchtext')}"
+    assert "for a newer PyTorch remove torchtext" in advice(log)
+    assert "cudnn-resolve" not in advice(log)
+
+
+def test_kernels_of_an_extension_do_not_replace_torch() -> None:
+    call = 'torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n  File "{}", line 7, in f\n'
+    site = "/v/lib/python3.10/site-packages"
+    assert "vllm brings kernels" in advice(call.format(f"{site}/vllm/v1/engine/core.py"))
+    assert "apply" not in advice(call.format(f"{site}/vllm/v1/engine/core.py"))
+    assert "apply" in advice(call.format(f"{site}/torch/nn/modules/module.py"))
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (f"root@4728a09607c1:/opt# python t.py\n{NO_DRIVER}{TESTED}", "container_gpu_not_passed"),
+        (f"{TESTED}$ docker run -it a/b:1 python t.py\n{NO_DRIVER}", "container_gpu_not_passed"),
+        (f"{TESTED}$ docker run --gpus all a/b:1 python t.py\n{NO_DRIVER}", "driver_not_loaded"),
+        (f"{TESTED}$ python t.py\n{NO_DRIVER}", "driver_not_loaded"),
+    ],
+)
+def test_a_test_of_one_container_says_nothing_of_another(log: str, cause: str) -> None:
+    found = judged(log).findings[0]
+    assert found.cause == cause
+    assert not any("nvidia/cuda:10.0-base" in (one.command or "") for one in found.remedy)
+
+
+def test_a_shown_driver_and_python_are_not_asked_for() -> None:
+    log = "PyTorch version: 2.0.0+cpu\nPython version: 3.10.9 | packaged by conda-forge | [MSC v.1929 64 bit (AMD64)]\n"
+    found = judged(f"{log}CUDA used to build PyTorch: Could not collect\nNvidia driver version: 528.49\n").findings[0]
+    assert found.undecided is None
+    assert len(found.remedy) == 1
+    assert (found.remedy[0].command or "").startswith("python -m pip install -U torch==2.0.0+cu117")
+
+
+def test_pip_chooses_the_release_for_an_unknown_python_on_windows_if_every_build_serves_the_gpu() -> None:
+    log = "C:\\b\\python\\lib\\site-packages\\torch\\cuda\\__init__.py:235: UserWarning: \n"
+    log += "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+    log += "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.\n"
+    assert "pip install -U torch torchvision --index-url https://download.pytorch.org/whl/cu128" in advice(log)
+    assert "uv venv" not in advice(log)
+
+
+def test_pixi_has_no_pip() -> None:
+    log = '  File "/a/.pixi/envs/default/lib/python3.10/site-packages/torchvision/_meta_registrations.py", line 18, in wrapper\n'
+    log += "RuntimeError: operator torchvision::nms does not exist\n"
+    assert "pixi list torch" in advice(log)
+    assert "pip install" not in advice(log)
+
+
+def test_cudnn_for_windows_is_that_of_the_shown_toolkit() -> None:
+    log = "Could not locate cudnn_ops_infer64_8.dll.\nCuda compilation tools, release 11.6, V11.6.55\n"
+    assert "for CUDA 11 from NVIDIA's archive" in judged(log).findings[0].remedy[0].text

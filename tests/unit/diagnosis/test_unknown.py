@@ -307,3 +307,49 @@ def test_only_known_packages_are_upgraded() -> None:
 )
 def test_what_speaks_of_the_gpu_is_not_said_to_be_of_something_else(line: str, *, is_denied: bool) -> None:
     assert ("not a failure of the GPU stack" in judged(line).findings[0].summary) == is_denied
+
+
+BUILT = """  Getting requirements to build wheel did not run successfully.
+  │ exit code: 1
+      Traceback (most recent call last):
+        File "{}", line 18, in <module>
+      ModuleNotFoundError: No module named '{}'
+      [end of output]
+error: subprocess-exited-with-error
+"""
+OLD_BUILD = "/tmp/pip-install-dn0wbgm7/xformers_52b932e5a3a54b90aba931c0fbdd03b6/setup.py"
+NEW_BUILD = "/tmp/pip-build-env-x/overlay/lib/python3.10/site-packages/setuptools/build_meta.py"
+OWN_BUILD = "Traceback (most recent call last):\n  File \"setup.py\", line 5, in <module>\nModuleNotFoundError: No module named 'numpy'\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "python", "first", "then"),
+    [
+        (BUILT.format(OLD_BUILD, "torch"), "python", "torch", "xformers"),
+        (f"$ pip install flash-attn==2.7.4\n{BUILT.format(NEW_BUILD, 'torch')}", "python3.10", "torch", "flash-attn==2.7.4"),
+        (OWN_BUILD, "python", "numpy", "."),
+    ],
+)
+def test_a_build_that_needs_a_module_gets_it_first(log: str, python: str, first: str, then: str) -> None:
+    assert f"the build of a package needs {first}" in judged(log).findings[0].summary
+    assert "ModuleNotFoundError" in quoted(log)[0]
+    assert f"{python} -m pip install {first} && {python} -m pip install --no-build-isolation {then}" in steps(log)
+
+
+def test_what_a_build_needs_is_not_installed_under_a_guessed_name() -> None:
+    assert not any("install mytool" in step for step in steps(BUILT.format(OLD_BUILD, "mytool")))
+
+
+def test_a_missing_framework_is_planned() -> None:
+    log = "Traceback (most recent call last):\n  File \"train.py\", line 5, in <module>\nModuleNotFoundError: No module named 'torch'\n"
+    assert "cudnn-resolve apply -f torch" in steps(log)
+
+
+def test_what_ends_a_build_only_passes_on_its_error() -> None:
+    log = (
+        BUILT.format(NEW_BUILD, "torch")
+        .replace("  │ exit code: 1\n", "")
+        .replace("subprocess-exited-with-error", "metadata-generation-failed")
+    )
+    assert "build of a package needs torch" in judged(log).findings[0].summary
+    assert "build of a package needs torch" in judged(f"{log}Note: This error originates from the build backend\n").findings[0].summary
