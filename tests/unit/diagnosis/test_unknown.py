@@ -307,3 +307,24 @@ def test_only_known_packages_are_upgraded() -> None:
 )
 def test_what_speaks_of_the_gpu_is_not_said_to_be_of_something_else(line: str, *, is_denied: bool) -> None:
     assert ("not a failure of the GPU stack" in judged(line).findings[0].summary) == is_denied
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "place"),
+    [
+        ("/h/onnxruntime/onnxruntime/__init__.py", "ModuleNotFoundError: No module named 'onnxruntime.capi'", "/h/onnxruntime"),
+        (
+            "/h/src/detectron2/layers/a.py",
+            "ImportError: cannot import name '_C' from 'detectron2' (/h/src/detectron2/__init__.py)",
+            "/h/src",
+        ),
+        ("/h/n/numpy/__init__.py", "ImportError: Error importing numpy: you should not try to import numpy from", "/h/n"),
+        ("C:\\s\\torch\\__init__.py", "ImportError: cannot import name '_Z' from 'torch' (C:\\s\\torch\\__init__.py)", "C:\\s"),
+        ("/h/app/app/__init__.py", "ModuleNotFoundError: No module named 'app.config'", None),
+        (f"{SITE}/onnxruntime/__init__.py", "ModuleNotFoundError: No module named 'onnxruntime.capi'", None),
+    ],
+)
+def test_a_package_imported_from_its_sources_is_left(file: str, error: str, place: str | None) -> None:
+    every = steps(f'  File "{file}", line 12, in <module>\n    x\n{error}\n')
+    assert any(f"from its sources in {place}," in step for step in every) == (place is not None)
+    assert any("cd /" in step for step in every) == (place is not None)
