@@ -16,7 +16,6 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 _REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
 """Symptoms that show the driver's version, in one of the fields `_DRIVER_FIELDS`."""
 _DRIVER_FIELDS = ("driver", "driver2", "driver3")
-_OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _DROP_OLD = r"(?i)onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|rapids|cudf|cuml"
 """Programs that most people install as a package, whose new releases have dropped old GPUs."""
 _LEAST_OF_GGML = 610
@@ -56,7 +55,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
         text = f"the driver libraries are version {driver.version}, but the loaded kernel module is {driver.kernel_module}"
         found = strengthened(found, "driver_library_mismatch", compat, 3, text)
         del found["forward_compat_hw"]
-    elif mismatch and compat and any(match.symptom.id in _OF_NVML for match in mismatch.matches):
+    elif mismatch and compat and any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
@@ -64,7 +63,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
         loader = or_none(case.facts.loader) if case.facts is not None else None
         searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
         place = next((path for path in searched if is_compat(path)), None)
-        if place is not None and not any(match.symptom.id in _OF_NVML for match in mismatch.matches):
+        if place is not None and not any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
             is_cached = place.rpartition("/")[2].startswith("lib") and ".so" in place
             setting = "the linker cache" if is_cached else "LD_LIBRARY_PATH"
             text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
@@ -143,8 +142,9 @@ def compare_driver_with_builds(found: Suspects, case: Case) -> Suspects:
     if old is None or version is None or (facts is not None and not _is_container_without_driver(case)):
         return found
     if facts is None:
-        is_bare = all(re.search(_CODE_35, match.text) for match in old.matches)
-        cudas = cudas or (_newest_cudas(old, case) if is_bare and not case.features & _OTHER_DRIVERS else [])
+        if case.features & _OTHER_DRIVERS or not all(re.search(_CODE_35, match.text) for match in old.matches):
+            return found
+        cudas = cudas or _newest_cudas(old, case)
     least = [case.book.floor(cuda.major) or case.book.toolkit_driver(cuda) for cuda in cudas]
     if not cudas or any(one is None or version < one for one in least):
         return found

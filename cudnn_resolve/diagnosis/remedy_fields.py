@@ -39,8 +39,8 @@ _WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
 """ONNX Runtime's wording for the cuDNN and CUDA that it needs."""
 _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
-_CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
-"""Packages of conda-forge that bring a CUDA build of a framework."""
+_CONDA = frozenset({"torch", "tensorflow", "jax", "cupy"})
+"""Frameworks with CUDA builds on conda-forge."""
 _FROM_CLUES = (
     *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
     "extra_package",
@@ -322,8 +322,6 @@ class RemedyFields:
         if toolkit is not None:
             values["toolkit"] = toolkit
         values |= self._target_values(finding.cause, matches)
-        packages = _CONDA.get(values["framework"])
-        values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
 
     def _told_values(self, matches: Sequence[Match], pip: str) -> dict[str, str]:

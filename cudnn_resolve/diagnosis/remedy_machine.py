@@ -114,10 +114,10 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
         gpu = gpus.pop()
         values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
         row = case.book.architecture(gpu)
-        if row is not None and (last := row.cuda_last) is not None:
+        if row is not None and (newest := row.cuda_last) is not None:
             values |= {
-                "gpu_last": last.line,
-                "cupy_last": f"cupy-cuda{last.line.replace('.', '') if last.major < _ONE_CUPY else f'{last.major}x'}",
+                "gpu_last": newest.line,
+                "cupy_last": f"cupy-cuda{newest.line.replace('.', '') if newest.major < _ONE_CUPY else f'{newest.major}x'}",
             }
     for hit in (hit for match in matches for hit in _UNSUPPORTED.finditer(match.text)):
         row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))

@@ -22,8 +22,6 @@ _FIRST_FOR_CUDA_12 = CudnnVersion("8.8")
 """Oldest cuDNN that was built for CUDA 12; frameworks built with an older one use CUDA 11."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries."""
-_OF_NOTEBOOK = {12}
-"""CUDA of hosted notebooks, if nothing else tells it."""
 _LAST_PYTHON_WITH_CUDA_11 = (3, 7)
 """Newest Python for which all releases of TensorFlow and JAX use CUDA 11 or older."""
 
@@ -100,7 +98,7 @@ class KnownStack:
         if majors:
             values["major"] = str(majors[0])
             cuda = {int(suffix[2:]) for suffix in beside if suffix[2:].isdigit()}
-            cuda = cuda or (_OF_NOTEBOOK if "hosted-notebook" in self.case.features else set())
+            cuda = cuda or ({12} if "hosted-notebook" in self.case.features else set())  # what they come with
             rows = (
                 build for build in self.book.cudnn_builds() if build.version.major == majors[0] and (not cuda or build.cuda_major in cuda)
             )

@@ -39,17 +39,7 @@ DERIVED = frozenset(
         *("conda-named", "conda-torch", "extension-told", "other-index", "only-index", "file-of-extension", "versions-listed"),
         *("old-cuda", "cuda-11", "cuda-12", "log-alone", "bare-name", "library-older", "unix", "old-toolkit", "part-of-system"),
         *("python-failure", "build-failure", "crash", "plain-failure", "apt-failure", "passed-on"),
-        *(
-            "module-missing",
-            "module-unknown",
-            "package-raised",
-            "import-unlocated",
-            "source-checkout",
-            "import-name",
-            "importer",
-            "calls-untold",
-            "python-2",
-        ),
+        *("module-missing", "module-unknown", "package-raised", "import-unlocated", "import-name", "importer", "calls-untold", "python-2"),
         *(
             "build-of-cuda",
             "build-unnamed",
@@ -76,7 +66,8 @@ DERIVED = frozenset(
             "driver-beyond",
             "conda-python",
         ),
-        *("java", "r-torch", "other-language", "standalone", "nixos", "other-linux", "debian"),
+        *("source-checkout", "standalone", "docker-build", "apt-stuck", "worker-process"),
+        *("java", "r-torch", "other-language", "nixos", "other-linux", "debian"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -87,19 +78,9 @@ FIELDS = frozenset(
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
         *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
-        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "jit_for_ptx"),
-        *(
-            "python_64",
-            "python_range",
-            "in_file",
-            "repeated_hosts",
-            "extension_module",
-            "arch_asked",
-            "arch_first",
-            "cuda_there",
-            "gpu_last",
-            "cupy_last",
-        ),
+        *("gxx", "glibc_from", "grep", "rpm", "repoquery", "only_index", "jit_for_ptx"),
+        *("python_64", "python_range", "in_file", "repeated_hosts", "extension_module", "arch_asked", "arch_first"),
+        *("cuda_there", "gpu_last", "cupy_last", "checkout", "conda_pin"),
         *(
             "removed_name",
             "removed_pin",
