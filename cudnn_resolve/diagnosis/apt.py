@@ -43,7 +43,7 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
     `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key` and `gpgkey`: URL of
     the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for another release;
-    `switched_off`: the command that disables a repository.
+    `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that another one limits.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -62,6 +62,9 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     drivers = dict.fromkeys(name for match in matches for name in re.findall(_DRIVER, match.text))
     if drivers:
         values["driver_packages"] = shlex.join(drivers)
+    asked = tuple(found["part_asked"] for found in each if "part_asked" in found)
+    pins = (str(match.fields["pinned"]) for match in every if "pinned" in match.fields)
+    values.update([("conda_pin", pin) for pin in pins if pin.startswith(asked)][:1])
     beside = [match for match in every if match.symptom.id == "context-nvidia-repository"]
     is_of_key = any(_CUDA_KEY in found.get("key", "").upper() for found in each)
     for match in (*matches, *(beside if is_of_key else ())):

@@ -19,7 +19,7 @@ _NEWEST = Capability(10, 0)
 _OLDEST = Capability(7, 5)
 """Capability below which the newest builds have no code for a GPU."""
 _AMPERE = Capability(8, 0)
-_FIRST_NUMBER, _LAST_NUMBER = 30, 199
+_FIRST_NUMBER, _LAST_NUMBER = 20, 199
 """Capabilities that programs print as one number: 86 for 8.6."""
 _PASCAL = Capability(6, 0)
 _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
@@ -233,7 +233,7 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 
 _IMPLIED = (
     (frozenset({"arm", "jetson"}), "arm-cpu"),
-    (frozenset({"kubernetes", "singularity"}), "docker"),
+    (frozenset({"kubernetes", "singularity", "docker-build"}), "docker"),
     (frozenset({"ipython-cell", "hosted-notebook"}), "notebook"),
     (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
     (frozenset({"docker", "composed", "hosted-notebook", "wsl", "windows"}), "guest"),

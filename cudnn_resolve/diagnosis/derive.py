@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.derive_gpu import (
-    compare_driver_of_facts,
     compare_driver_parts,
+    compare_driver_with_builds,
     compare_reported_driver,
     confirm_missing_driver,
     consider_setting,
@@ -436,7 +436,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     compare_driver_parts,
     consider_setting,
     compare_reported_driver,
-    compare_driver_of_facts,
+    compare_driver_with_builds,
     find_hidden_gpu,
     confirm_missing_driver,
     decide_gpu_age,

@@ -6,6 +6,7 @@ import re
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.log_stack import driver_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened
 from cudnn_resolve.facts.driver_output import is_compat
@@ -15,7 +16,6 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 _REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
 """Symptoms that show the driver's version, in one of the fields `_DRIVER_FIELDS`."""
 _DRIVER_FIELDS = ("driver", "driver2", "driver3")
-_OF_NVML = ("nvml-mismatch", "container-cli-mismatch")
 _DROP_OLD = r"(?i)onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|rapids|cudf|cuml"
 """Programs that most people install as a package, whose new releases have dropped old GPUs."""
 _LEAST_OF_GGML = 610
@@ -32,7 +32,16 @@ _GENERAL = 60
 _NO_DEVICE = r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device|No CUDA GPUs are available"
 _STARTED = 88
 """Weight of a container without a GPU if the log shows the command that started it."""
-_NOT_ASKED = "the program sees no GPU, and the command that started its container does not request one"
+_NOT_GIVEN = {
+    "docker-build": "the steps of docker build have no GPU, and this one wants it",
+    "container-start": "the program sees no GPU, and the command that started its container does not request one",
+}
+"""Features that show why a container has no GPU, and the sentences for them."""
+_CODE_35 = r"(?i)insufficient for CUDA runtime version|cudaErrorInsufficientDriver|\b35\b"
+"""Wording of a program that calls the driver too old, or does not see it, without saying which."""
+_NO_GPU_HERE = "so that it is not the driver: the program's container or pod got no GPU, or another libcuda is found first"
+_OTHER_DRIVERS = frozenset({"windows", "wsl", "hosted-notebook", "jetson"})
+"""Places where driver versions differ, or where there is no container to start again."""
 _PYTHON_FRAMEWORK = r"(?i)\b(?:torch|tensorflow|tf\.|keras|jax|onnxruntime|paddle)"
 _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})
 """With any of these features the container has a GPU, or is not meant to have one."""
@@ -46,7 +55,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
         text = f"the driver libraries are version {driver.version}, but the loaded kernel module is {driver.kernel_module}"
         found = strengthened(found, "driver_library_mismatch", compat, 3, text)
         del found["forward_compat_hw"]
-    elif mismatch and compat and any(match.symptom.id in _OF_NVML for match in mismatch.matches):
+    elif mismatch and compat and any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
@@ -54,7 +63,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
         loader = or_none(case.facts.loader) if case.facts is not None else None
         searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
         place = next((path for path in searched if is_compat(path)), None)
-        if place is not None and not any(match.symptom.id in _OF_NVML for match in mismatch.matches):
+        if place is not None and not any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
             is_cached = place.rpartition("/")[2].startswith("lib") and ".so" in place
             setting = "the linker cache" if is_cached else "LD_LIBRARY_PATH"
             text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
@@ -66,10 +75,10 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
 def consider_setting(found: Suspects, case: Case) -> Suspects:
     """Decide by where the program runs why it sees no GPU: in a container, in a hosted notebook, or on Windows."""
     not_passed, in_container = found.get("container_gpu_not_passed"), not case.features & _GPU_IN_CONTAINER
-    if not_passed is not None and in_container and "container-start" in case.features:
-        found["container_gpu_not_passed"] = replace(
-            not_passed, weight=max(not_passed.weight, _STARTED), summary=not_passed.summary or _NOT_ASKED
-        )
+    not_given = next((text for feature, text in _NOT_GIVEN.items() if feature in case.features), None) if in_container else None
+    if not_passed is not None and not_given is not None:
+        weight = max(not_passed.weight, _STARTED)
+        found["container_gpu_not_passed"] = replace(not_passed, weight=weight, summary=not_passed.summary or not_given)
         return found
     seen = [found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found]
     unseen = max((suspect for suspect in seen if _is_vague(suspect)), key=lambda suspect: suspect.weight, default=None)
@@ -79,7 +88,8 @@ def consider_setting(found: Suspects, case: Case) -> Suspects:
     if setting is None:
         return found
     cause, text = setting
-    return strengthened(found, cause, replace(unseen, weight=max(unseen.weight, _GENERAL)), 12, text)
+    more = _SURE - _GENERAL if "docker-build" in case.features and cause == "container_gpu_not_passed" else 12
+    return strengthened(found, cause, replace(unseen, weight=max(unseen.weight, _GENERAL)), more, text)
 
 
 def _is_vague(unseen: Suspect) -> bool:
@@ -91,8 +101,8 @@ def _is_vague(unseen: Suspect) -> bool:
 def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, str] | None:
     """Return the cause that the setting of a program makes likely, and the sentence for it."""
     features = case.features
-    if in_container and "container-start" in features:
-        return "container_gpu_not_passed", _NOT_ASKED
+    if in_container and (not_given := next((text for feature, text in _NOT_GIVEN.items() if feature in features), None)):
+        return "container_gpu_not_passed", not_given
     if "hosted-notebook" in features and "gpu-seen" not in features:
         return "no_gpu_runtime", "this hosted notebook runs without a GPU"
     is_framework = bool(case.frames) or any(re.search(_PYTHON_FRAMEWORK, match.text) for match in unseen.matches)
@@ -123,19 +133,33 @@ def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
     return found
 
 
-def compare_driver_of_facts(found: Suspects, case: Case) -> Suspects:
-    """A program calls the driver too old that is new enough according to the facts: its container has no libcuda, so it got no GPU."""
+def compare_driver_with_builds(found: Suspects, case: Case) -> Suspects:
+    """A program calls the driver too old that is new enough for its builds according to facts or log: its container got no GPU."""
     old, facts = found.get("driver_too_old"), case.facts
     driver = or_none(facts.driver) if facts is not None else None
+    version = DriverVersion(driver.version) if driver is not None and driver.version else driver_of(case) if facts is None else None
     cudas = [build.cuda for build in case.context.builds if build.cuda is not None]
-    if old is None or driver is None or driver.version is None or not cudas or not _is_container_without_driver(case):
+    if old is None or version is None or (facts is not None and not _is_container_without_driver(case)):
         return found
+    if facts is None:
+        if case.features & _OTHER_DRIVERS or not all(re.search(_CODE_35, match.text) for match in old.matches):
+            return found
+        cudas = cudas or _newest_cudas(old, case)
     least = [case.book.floor(cuda.major) or case.book.toolkit_driver(cuda) for cuda in cudas]
-    version = DriverVersion(driver.version)
-    if any(one is None or version < one for one in least):
+    if not cudas or any(one is None or version < one for one in least):
         return found
-    text = f"driver {version} is new enough for these packages, but this container has no libcuda: it was started without the GPU"
+    why = "but this container has no libcuda: it was started without the GPU" if facts is not None else _NO_GPU_HERE
+    text = f"driver {version} is new enough for these packages, {why}"
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "container_gpu_not_passed", old, 4, text)
+
+
+def _newest_cudas(old: Suspect, case: Case) -> list[CudaVersion]:
+    """The newest CUDA of each framework that the messages name."""
+    words = (clue.values.items() for clue in case.book.clues() if clue.tells == "framework" and not clue.field and not clue.symptoms)
+    known = [pair for pairs in words for pair in pairs]
+    named = {value for match in old.matches for word, value in known if word in match.text.casefold()}
+    rows = [case.book.framework(name).builds for value in named if (name := case.book.framework_of(value))]
+    return [max(build.cuda for build in builds if build.cuda is not None) for builds in rows if any(build.cuda for build in builds)]
 
 
 def find_hidden_gpu(found: Suspects, case: Case) -> Suspects:
@@ -153,10 +177,16 @@ def find_hidden_gpu(found: Suspects, case: Case) -> Suspects:
 
 def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
     """A container without libcuda, according to the facts, was not given the GPU: nothing else explains what its program does not find."""
-    not_passed, driver = found.get("container_gpu_not_passed"), or_none(case.facts.driver) if case.facts is not None else None
-    if not_passed is None or (driver is not None and driver.version is not None) or not _is_container_without_driver(case):
+    driver = or_none(case.facts.driver) if case.facts is not None else None
+    if (driver is not None and driver.version is not None) or not _is_container_without_driver(case):
         return found
-    return found | {"container_gpu_not_passed": replace(not_passed, weight=max(not_passed.weight, _SURE))}
+    absent = [found[cause] for cause in ("container_gpu_not_passed", "driver_not_loaded", "driver_too_old") if cause in found]
+    if not absent:
+        return found
+    not_passed = absent[0] if absent[0].cause == "container_gpu_not_passed" else None
+    text = not_passed.summary if not_passed else "this container has no libcuda: it was started without access to the GPU"
+    sure = replace(absent[0], cause="container_gpu_not_passed", weight=max(absent[0].weight, _SURE), summary=text)
+    return {name: suspect for name, suspect in found.items() if suspect not in absent} | {sure.cause: sure}
 
 
 def _is_container_without_driver(case: Case) -> bool:

@@ -44,7 +44,7 @@ _RECENT = 6
 _OLDEST_OF_UV = (3, 7)
 _YEAR_OF_MINOR, _SETTLED = 2012, 2
 """Year minus minor version of the Python of the autumn before, and the month from which most packages have wheels for it."""
-_STUBS = {"torch": ("0.1.2", "0.1.2.post1", "0.1.2.post2")}
+_STUBS = re.compile(r"torch==0\.1\.2(?:\.post\d)?|nvidia-[\w-]+==20\d\d\..*")
 """Releases without content, which any Python is offered."""
 _LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
@@ -324,8 +324,8 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
 def listed_in(match: Match) -> list[str]:
     """Releases that pip lists, without stubs."""
     wanted = parse(str(match.fields.get("requirement", "")))
-    stubs = _STUBS.get(wanted.name, ()) if wanted is not None else ()
-    return [version for version in re.split(r"[,\s]+", str(match.fields.get("versions", "")))[:2000] if version and version not in stubs]
+    name, every = wanted.name if wanted is not None else "", re.split(r"[,\s]+", str(match.fields.get("versions", "")))[:2000]
+    return [version for version in every if version and not _STUBS.fullmatch(f"{name}=={version}")]
 
 
 def has_only_stubs(matches: Iterable[Match]) -> bool:

@@ -329,10 +329,11 @@ def is_answered(cause: str, case: Case) -> bool:
 
 def _in_conda(command: str, python: str) -> str:
     """The command for the conda environment of the log's interpreter, if it is one."""
-    found = _CONDA_PYTHON.fullmatch(python) if command.startswith("conda install ") else None
-    if found is None:
+    verb = re.match(r"conda (?:install|list) ", command)
+    found = _CONDA_PYTHON.fullmatch(python) if verb is not None else None
+    if found is None or verb is None:
         return command
-    command = command.replace("conda install ", f"conda install -p {found[1]} ", 1)
+    command = f"{verb[0]}-p {found[1]} {command[verb.end() :]}"
     return command.replace("=$CONDA_PREFIX", f"={found[1]}").replace("=%CONDA_PREFIX%", f"={found[1]}")
 
 

@@ -19,6 +19,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     image_of,
     is_in_conda,
     python_line,
+    toolkit_named,
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
@@ -39,8 +40,8 @@ _WANTED_CUDA = re.compile(r"\band CUDA (\d{1,2})\.\*")
 """ONNX Runtime's wording for the cuDNN and CUDA that it needs."""
 _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
-_CONDA = {"torch": "pytorch-gpu torchvision torchaudio", "tensorflow": "tensorflow-gpu", "jax": "jax 'jaxlib=*=*cuda*'", "cupy": "cupy"}
-"""Packages of conda-forge that bring a CUDA build of a framework."""
+_CONDA = frozenset({"torch", "tensorflow", "jax", "cupy"})
+"""Frameworks with CUDA builds on conda-forge."""
 _FROM_CLUES = (
     *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
     *("extra_package", "force_build"),
@@ -81,8 +82,7 @@ class RemedyFields:
 
     def __init__(self, case: Case, stack: KnownStack, *, is_windows: bool) -> None:
         self.case, self.book, self.stack, self.is_windows = case, case.book, stack, is_windows
-        self.done = installation(case.matches, case.book)
-        """The command that installed packages, as far as the log shows it."""
+        self.done = installation(case.matches, case.book)  # as far as the log shows it
 
     def features(self, matches: Sequence[Match], values: Mapping[str, str]) -> set[str]:
         """Features of a finding's lines beyond its cause."""
@@ -98,6 +98,7 @@ class RemedyFields:
             "system-known": bool({"system_package", "python_library"} & values.keys()),
             "name-removed": "removed_name" in values,
             "program-named": "cuda_build" in values,
+            "toolkit-other": "cuda_there" in values,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "pin-of-linux": wanted is not None and self._is_pin_of_linux(wanted, matches),
@@ -324,8 +325,6 @@ class RemedyFields:
         if toolkit is not None:
             values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
         values |= self._target_values(finding.cause, matches)
-        packages = _CONDA.get(values["framework"])
-        values |= {"conda_packages": packages} if packages is not None else {}
         return values | self._cuda_values(finding.cause, matches, values)
 
     def _told_values(self, matches: Sequence[Match], pip: str) -> dict[str, str]:
@@ -395,12 +394,12 @@ class RemedyFields:
         found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
         if self._needs_cudnn(framework, matches):
             found["the_libraries"] = f"{cuda} and {cudnn}"
-        if named is not None:
-            found["cuda_named"] = named
-        if named is not None and is_in_conda(named):
-            beside = cudnn_beside(framework, named, self.book) if framework else None
-            found["conda_cuda"] = f"cudatoolkit={named}" + (f" cudnn={beside}" if beside is not None else "")
-        return found
+        if named is None:
+            return found
+        there, beside = toolkit_named(self.case), cudnn_beside(framework, named, self.book) if framework else None
+        found |= {"cuda_there": there.line} if there is not None and named not in (there.line, str(there.major)) else {}
+        found |= {"conda_cuda": f"cudatoolkit={named}" + (f" cudnn={beside}" if beside else "")} if is_in_conda(named) else {}
+        return found | {"cuda_named": named}
 
     def _release_values(self, framework: str | None, matches: Iterable[Match]) -> dict[str, str]:
         """The newest release of the framework, no newer than 1.x, that was built for the cuDNN that is loaded."""

@@ -25,6 +25,8 @@ _UNUSED = rf"(?i){_SIZE} is reserved by PyTorch but unallocated"
 _UNITS = {"K": 2**-20, "M": 2**-10, "G": 1.0, "T": 2.0**10}
 _OLDEST_CUDA = (8, 0)
 """Oldest CUDA of a known build of a framework."""
+_ONE_CUPY = 11
+"""First CUDA major with one package of CuPy for all its minors, such as cupy-cuda11x."""
 _MUCH = 8.0
 """GiB in one allocation that few GPUs have free beside a model."""
 _MOST = 0.9
@@ -49,8 +51,8 @@ _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
-NOT_PYTHON = frozenset({"java", "r-torch", "other-language", "julia", "rust-libtorch"})
-"""Features of programs in other languages, which take nothing from a Python environment."""
+NOT_PYTHON = frozenset({"java", "r-torch", "other-language", "julia", "rust-libtorch", "standalone"})
+"""Features of programs that take nothing from a Python environment: in other languages, or with a Python of their own."""
 _NOT_APT = frozenset({"nixos", "other-linux"})
 """Features of systems with package managers of their own."""
 _OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
@@ -111,6 +113,12 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     if len(gpus) == 1:
         gpu = gpus.pop()
         values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
+        row = case.book.architecture(gpu)
+        if row is not None and (newest := row.cuda_last) is not None:
+            values |= {
+                "gpu_last": newest.line,
+                "cupy_last": f"cupy-cuda{newest.line.replace('.', '') if newest.major < _ONE_CUPY else f'{newest.major}x'}",
+            }
     for hit in (hit for match in matches for hit in _UNSUPPORTED.finditer(match.text)):
         row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))
         if row is not None:

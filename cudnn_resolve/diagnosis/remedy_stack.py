@@ -98,6 +98,7 @@ class KnownStack:
         if majors:
             values["major"] = str(majors[0])
             cuda = {int(suffix[2:]) for suffix in beside if suffix[2:].isdigit()}
+            cuda = cuda or ({12} if "hosted-notebook" in self.case.features else set())  # what they come with
             rows = (
                 build for build in self.book.cudnn_builds() if build.version.major == majors[0] and (not cuda or build.cuda_major in cuda)
             )

@@ -64,6 +64,10 @@ _MODULE = re.compile(
 _FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "paddle", "mxnet", "cupy", "numpy", "nvidia", "onnxruntime")
 """Beginnings of names that only a plan may change."""
 _PLANNED = ("torch", "tensorflow", "jax")
+_SOURCES = re.compile(r"\bimport (?P<name>[A-Za-z_]\w{0,60}) from(?: its source directory|$)")
+"""Words of a package that is imported from its sources."""
+_COMPILED = re.compile(r"['.]_(?:C|ext|core|cuda|cpp|lib)\b")
+"""Names of compiled modules, which only a built package has."""
 _PLAIN_NAME = re.compile(r"(?!-)[\w./\\~-]{1,200}")
 
 
@@ -255,7 +259,20 @@ def _of_python(
         known = {"caller": caller} if caller is not None else {}
         known |= dict(zip(("own_file", "own_at"), own[-1], strict=True)) if own else {}
         return values | known, features | ({"caller-known"} if caller is not None else set())
+    if (sources := _sources(text, frames)) is not None:
+        return dict(zip(("module", "checkout"), sources, strict=True)), {"source-checkout"}
     return _of_other_error(text, own, packages, names, is_build=any(_SETUP.search(file) for file, _, _ in frames))
+
+
+def _sources(text: str, frames: Sequence[tuple[str, str, str]]) -> tuple[str, str] | None:
+    """The package that Python imports from its sources, where it has no compiled modules, and their directory."""
+    said, found = _SOURCES.search(text), _MODULE.search(text)
+    module = said["name"] if said else (found["part"] and found["missing"]) or found["origin"] if found else None
+    if not module or not frames or not is_own(frames[-1][0]):
+        return None
+    place = re.fullmatch(rf"(.{{1,200}})[\\/]{module}[\\/](?:[\w\\/]{{1,100}}[\\/])?\w{{1,60}}\.py", frames[-1][0])
+    is_built = said or module.startswith(_FRAMEWORKS) or _COMPILED.search(text)
+    return (module, place[1]) if place is not None and is_built else None
 
 
 def _of_other_error(

@@ -26,7 +26,8 @@ DERIVED = frozenset(
     importer calls-untold python-2 build-of-cuda build-unnamed bits-open extension-other-cuda extension-cuda-open flash-attn
     pin-of-linux no-conda arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
-    other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere
+    other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
+    standalone docker-build apt-stuck worker-process
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -35,14 +36,14 @@ FIELDS = frozenset(
     python targets framework wheel cudnn_wheel declared major built next away on_path wheels_on_path nccl nccl_other own_on_path
     own_library jit_wheel jit_conda cudnn_likely cudnn_either for_found apt_toolkit preload name wanted nearest nearest_here outside
     renamed same line index from_index packages packages_there other_index for_glibc install torch_pair extension_release gxx glibc_from
-    grep rpm repoquery conda_packages only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked
+    grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked
     arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
     in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda exact extension_told
     pip importer program distribution import_pair module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
-    driver_wanted pyg torchtext_pairs toolkit_label build_asked
+    driver_wanted pyg torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

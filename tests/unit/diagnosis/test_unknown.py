@@ -353,3 +353,24 @@ def test_what_ends_a_build_only_passes_on_its_error() -> None:
     )
     assert "build of a package needs torch" in judged(log).findings[0].summary
     assert "build of a package needs torch" in judged(f"{log}Note: This error originates from the build backend\n").findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "place"),
+    [
+        ("/h/onnxruntime/onnxruntime/__init__.py", "ModuleNotFoundError: No module named 'onnxruntime.capi'", "/h/onnxruntime"),
+        (
+            "/h/src/detectron2/layers/a.py",
+            "ImportError: cannot import name '_C' from 'detectron2' (/h/src/detectron2/__init__.py)",
+            "/h/src",
+        ),
+        ("/h/n/numpy/__init__.py", "ImportError: Error importing numpy: you should not try to import numpy from", "/h/n"),
+        ("C:\\s\\torch\\__init__.py", "ImportError: cannot import name '_Z' from 'torch' (C:\\s\\torch\\__init__.py)", "C:\\s"),
+        ("/h/app/app/__init__.py", "ModuleNotFoundError: No module named 'app.config'", None),
+        (f"{SITE}/onnxruntime/__init__.py", "ModuleNotFoundError: No module named 'onnxruntime.capi'", None),
+    ],
+)
+def test_a_package_imported_from_its_sources_is_left(file: str, error: str, place: str | None) -> None:
+    every = steps(f'  File "{file}", line 12, in <module>\n    x\n{error}\n')
+    assert any(f"from its sources in {place}," in step for step in every) == (place is not None)
+    assert any("cd /" in step for step in every) == (place is not None)
