@@ -66,7 +66,7 @@ DERIVED = frozenset(
             "driver-beyond",
             "conda-python",
         ),
-        *("java", "r-torch", "other-language", "nixos", "other-linux", "debian"),
+        *("java", "r-torch", "other-language", "nixos", "other-linux", "debian", "image-build", "no-build"),
     }
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -75,10 +75,11 @@ FIELDS = frozenset(
         *("python", "targets", "framework", "wheel", "cudnn_wheel", "declared", "major", "built", "next"),
         *("away", "on_path", "wheels_on_path", "nccl", "nccl_other"),
         *("own_on_path", "own_library", "jit_wheel", "jit_conda", "cudnn_likely", "cudnn_either", "for_found", "apt_toolkit", "preload"),
-        *("name", "wanted", "nearest", "nearest_here", "outside", "renamed", "same", "line", "index", "from_index"),
+        *("name", "wanted", "nearest", "nearest_here", "nearest_major", "outside", "renamed", "same", "line", "index", "from_index"),
         *("packages", "packages_there", "other_index", "for_glibc", "install", "torch_pair", "extension_release"),
         *("gxx", "glibc_from", "grep", "rpm", "repoquery", "conda_packages", "only_index", "jit_for_ptx"),
         *("python_64", "python_range", "in_file", "repeated_hosts", "extension_module", "arch_asked", "arch_first"),
+        *("apt_library", "old_key", "gpu_cuda", "no_build", "build_limits"),
         *(
             "removed_name",
             "removed_pin",
