@@ -269,6 +269,8 @@ class RemedyFields:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
         printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
         named = self._of_traceback(matches) or next(printed_by, None)
+        if any("tensorflow-inside" in self._clues("feature", match) for match in matches):
+            return True
         return named is not None and self.book.framework_of(named) is None and known_framework(named, self.book) is None
 
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:

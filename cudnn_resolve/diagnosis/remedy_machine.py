@@ -111,6 +111,8 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     if len(gpus) == 1:
         gpu = gpus.pop()
         values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
+        if (row := case.book.architecture(gpu)) is not None:
+            values["gpu_cuda"] = row.cuda_first.line
     for hit in (hit for match in matches for hit in _UNSUPPORTED.finditer(match.text)):
         row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))
         if row is not None:

@@ -17,6 +17,7 @@ NO_KEY = (
     "Err:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64  InRelease\n"
     "  The following signatures couldn't be verified because the public key is not available: NO_PUBKEY A4B469963BF863CC\n"
 )
+NO_LIBRARY = "prog: error while loading shared libraries: {}: cannot open shared object file: No such file or directory\n"
 NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. "
 FULL += "GPU 0 has a total capacity of 23.65 GiB of which {} GiB is free. "
@@ -64,6 +65,32 @@ def said(log: str) -> str:
         (" ---> Running in eb9f2899e448\n" + NO_KEY, "ubuntu2004/x86_64/3bf863cc.pub", "wget"),
         ("The command '/bin/sh -c x' returned a non-zero code: 100\nNO_PUBKEY A4B469963BF863CC\n", "$ID$(echo", "wget"),
         (NO_KEY, "ubuntu2004/x86_64/cuda-keyring", "RUN"),
+        (NO_KEY, "rm -f /etc/apt/sources.list.d/cuda.list && sudo dpkg", "nvidia-ml.list"),
+        ("#5 24.1 Reading package lists...\n#5 24.2 NO_PUBKEY A4B469963BF863CC\n", "$ rm -f /etc/apt/sources.list.d/cuda.list", "sudo"),
+        ("#7 1.2 W: GPG error: https://nvidia.github.io/libnvidia-container  InRelease: NO_PUBKEY DDCAE044F796ECB0\n", "| gpg", "sudo"),
+        ("W: GPG error: http://a.example  Release: NO_PUBKEY F60F4B3D7FA2AF80\n", "machine-learning/repos/$ID", "a.example/compute"),
+        ("W: GPG error: http://a.example  Release: BADSIG F60F4B3D7FA2AF80 c\n", "rm -rf /var/lib/apt/lists/*", "RUN"),
+        # A program that was not compiled here: the library's package, and the framework inside is none of Python's.
+        (NO_LIBRARY.format("libnvrtc.so.10.1"), "install cuda-nvrtc-10-1", "$ make"),
+        (NO_LIBRARY.format("libnvrtc.so.12"), "if you did not compile", "apt-get"),
+        (
+            (
+                "I external/org_tensorflow/tensorflow/core/common_runtime/gpu/gpu_device.cc:1007] Ignoring visible gpu device (device: 0, "
+                "name: GRID K520) with Cuda compute capability 3.0. "
+                "The minimum required Cuda capability is 3.5.\n"
+            ),
+            "TF_CUDA_COMPUTE_CAPABILITIES=3.0",
+            "apply",
+        ),
+        # TensorFlow 1 on a machine that the log does not show.
+        (
+            (
+                '  File "/h/.local/lib/python2.7/site-packages/tensorflow/a.py", line 3, in f\n'
+                "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory\n"
+            ),
+            "uname -m; ls -d",
+            "R32.3",
+        ),
         ("mount error: file creation failed: /a/merged/usr/lib/aarch64-linux-gnu/libcudnn.so: file exists\n", "l4t-base", "upgrade"),
         ("Error: stat nvidia.com/gpu=all: no such file or directory\n", "podman --version", "kubectl"),
         (
