@@ -7,6 +7,9 @@ import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.library_path import missing
+from cudnn_resolve.version import CudaVersion
+
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.facts.model import Facts
@@ -33,6 +36,8 @@ _KEY_FILE = "3bf863cc.pub"
 """File of NVIDIA's current key in each repository."""
 _CUDA_KEY = "3BF863CC"
 """End of the number of that key."""
+_OLD_KEY = "7FA2AF80"
+"""End of the number of the key before 2022, with which the repositories for machine learning are signed still."""
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
@@ -41,9 +46,10 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
 
     `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
     `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
-    `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key` and `gpgkey`: URL of
-    the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for another release;
-    `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that another one limits.
+    `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key`, `old_key` and
+    `gpgkey`: URL of the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for
+    another release; `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that
+    another one limits; `apt_library`: the package of a missing library.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -69,10 +75,25 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     is_of_key = any(_CUDA_KEY in found.get("key", "").upper() for found in each)
     for match in (*matches, *(beside if is_of_key else ())):
         values = _repository_values(match.text, facts, book) | values
+    if "keyring" not in values and any(_OLD_KEY in found.get("key", "").upper() for found in each):
+        folder = _cuda_repositories(book)["repositories"].replace("/cuda/", "/machine-learning/")
+        file = f"$ID$(echo $VERSION_ID | tr -d .)/x86_64/{_OLD_KEY.lower()}.pub"
+        values["old_key"] = f'"$(. /etc/os-release; echo {folder}/{file})"'
     if is_of_key and "repository_key" not in values:
         folder = f"{_cuda_repositories(book).get('repositories')}/$ID$(echo $VERSION_ID | tr -d .)/x86_64"
         values["repository_key"] = f'"$(. /etc/os-release; echo {folder}/{_KEY_FILE})"'
-    return values
+    return values | _library_values(matches, book)
+
+
+def _library_values(matches: Iterable[Match], book: Book) -> dict[str, str]:
+    """Field for the package of a missing library whose name has the whole version of CUDA: `cuda-nvrtc-10-1` for libnvrtc.so.10.1."""
+    for library in missing(matches):
+        if library.family == "cuda" and not library.windows and re.fullmatch(r"\d{1,2}\.\d", library.version or ""):
+            cuda = CudaVersion(library.version or "")
+            rows = (row for row in book.apt_patterns() if row.library == library.component)
+            names = [row.name for row in rows if row.first <= cuda <= (row.last or cuda)]
+            return {"apt_library": names[0].format(major=cuda.major, minor=cuda.minor)} if names else {}
+    return {}
 
 
 def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, str]:

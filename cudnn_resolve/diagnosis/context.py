@@ -36,6 +36,8 @@ _LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
 """Start of a line of `ls -l` for a file or link."""
 _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
 """Wording for a file that the user should provide."""
+_BUILT_IMAGE = r"#\d{1,4} \d{1,6}\.\d{1,4} "
+"""Prefix of BuildKit before what a step of a Dockerfile prints."""
 _COMPOSED = r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
 """Prefix of `docker compose`: the container's name."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
@@ -258,6 +260,7 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     # Neither runs in a container of compose: the prefix is that of another program.
     if not features & {"windows", "hosted-notebook"} and any(re.match(_COMPOSED, match.text) for match in matches):
         features.add("composed")
+    features |= {"docker-build" for match in matches if re.match(_BUILT_IMAGE, match.text)}
     if _is_test_apart(matches, features):
         features -= {"docker-gpus", "smi-table"} | ({"container-start"} if _is_tested(_STARTS, matches) else set())
     for some, implied in _IMPLIED:
@@ -355,6 +358,9 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
     # TensorFlow continues without a GPU: its notice suffices if the facts show none, or nothing else in the log needs one.
     is_noted = not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
-    asks = {match.symptom.id for match in matches if match.symptom.role in ("proves", "suggests") and match.symptom.id not in _CUDART_ALONE}
+    told = [match.symptom for match in matches if match.symptom.role in ("proves", "suggests")]
+    if "context-died" in names:  # another error ended the run, so that what counts only elsewhere asks for nothing
+        told = [symptom for symptom in told if features.issuperset(symptom.needs)]
+    asks = {symptom.id for symptom in told} - set(_CUDART_ALONE)
     no_driver |= is_noted and ("no-driver" in features or (missing == {"cudart"} and not asks and not features & GPU_THERE))
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names

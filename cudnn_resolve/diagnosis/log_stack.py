@@ -338,3 +338,11 @@ def version_features(matches: Sequence[Match], majors: Collection[int], python: 
         yield "part-of-system"
     if python != "python":
         yield "windows" if "\\" in python else "unix"
+
+
+def known_framework(name: str | None, book: Book) -> str | None:
+    """The framework of the tables with that name; None if there is none."""
+    try:
+        return book.framework(name).name if name else None
+    except KeyError:
+        return None

@@ -104,7 +104,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     """Fields of commands that messages, matrix and the install command `done` provide; `own` is the current Python.
 
     `by_name`: what pip installs instead of a wheel file, `by_name_untold` if the tables do not know it;
-    `wanted`: the requirement; `nearest`: the one to request instead; `renamed`:
+    `wanted`: the requirement; `nearest`: the one to request instead (`nearest_major`: it is of another major release); `renamed`:
     the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
     conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
     with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
@@ -124,11 +124,12 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
         if not wanted.is_pin and not wanted.is_file:
             values["outside"] = pin
         else:
-            values |= {"nearest": pin} | ({"nearest_here": pin} if own is not None or is_listed else {})
+            here = "nearest_major" if _is_ported(wanted, nearest) else "nearest_here"
+            values |= {"nearest": pin} | ({here: pin} if own is not None or is_listed else {})
     renamed = _renamed(wanted, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
-        values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "outside")}
+        values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "nearest_major", "outside")}
     # If there is none at all for this Python, requesting it again is in vain.
     if wanted.version is None and not has_only_stubs(matches) and not any(re.search(_NONE_AT_ALL, match.text) for match in matches):
         values["same"] = values["wanted"]
@@ -337,6 +338,12 @@ def shown(lines: Sequence[PythonLine]) -> str:
     """Wording for Pythons in order: `3.6 to 3.8`."""
     words = [f"{line[0]}.{line[1]}" for line in lines]
     return " and ".join(words) if len(words) <= 2 else f"{words[0]} to {words[-1]}"
+
+
+def _is_ported(wanted: Wanted, nearest: str) -> bool:
+    """True if code for the wanted release has to be changed for the nearest one: another major release, except of PyTorch."""
+    majors = [int(version.partition(".")[0]) for version in (wanted.version or "0", nearest) if version[:1].isdigit()]
+    return 0 < majors[0] < majors[-1] and not wanted.name.startswith("torch")
 
 
 def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:

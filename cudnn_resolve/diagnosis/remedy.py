@@ -16,6 +16,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     driver_of,
     fitting,
     has_code,
+    known_framework,
     python_line,
     pythons_of,
     served,
@@ -23,7 +24,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
-from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields, known_framework
+from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question, runs_on_windows
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
@@ -40,8 +41,8 @@ _BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy")}
 """Companions of PyTorch, and the words in a log that show that they are used; without words they usually are."""
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
-_NVIDIA_TENSORFLOW = "docker run --gpus all -it --rm nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-"""NVIDIA's last image of TensorFlow, with code for every GPU from Pascal to Blackwell."""
+_NO_BUILD = "no-build"
+"""What only the rows need that say what is left where no build of the framework runs."""
 _BLACKWELL = Capability(10, 0)
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
 _ELSEWHERE = {
@@ -149,7 +150,8 @@ class Remedies:
         elif tried and remedy.command.startswith(_PLAN) and facts is not None:
             yield from tried_plan(remedy.text, remedy.command, facts, self.book, wishes, brings=brings)
         else:
-            root = self.case.facts is not None and self.case.facts.root  # containers have no `sudo`
+            # Containers, and images while they are built, have no `sudo`.
+            root = self.case.facts.root if self.case.facts is not None else "docker-build" in self.case.features
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
                 there = in_shell(command, self.case.features, windows=self.is_windows)
@@ -233,10 +235,8 @@ class Remedies:
             build, wheels = chosen
             lines = pythons_of(build, case.book) if line is None and "==" in wheels else []
             if not lines and line is None:
-                known = (
-                    "of a CUDA that the driver supports (the heading of nvidia-smi shows the newest; GPUs of the RTX 50 series need 12.8)"
-                )
-                plan = replace(plan, text=f"{bare.text}, from the index {known}")
+                known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"
+                plan = replace(plan, text=f"{bare.text}, from {known}")
             plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
@@ -270,18 +270,12 @@ class Remedies:
         """What is left where no build of the framework runs."""
         gpus = {row.cuda_last for gpu in self.case.context.capabilities if (row := self.book.architecture(gpu)) is not None}
         limits = [f"CUDA {cuda.line} or older" for cuda in gpus if cuda is not None]
-        if cause == "gpu_arch_too_old_for_build":
-            limits += [f"TORCH_CUDA_ARCH_LIST={gpu}" for gpu in self.case.context.capabilities[:1] if framework == "torch"]
-            with_these = f" ({', '.join(limits)})" if limits else ""
-            ways = f"compile it on this machine with a CUDA toolkit that still supports the GPU{with_these}, or use another GPU or the CPU"
-            return Remedy(text=f"{text}: {ways}")
-        if cause == "driver_too_old":
-            return Remedy(text=f"{text}, so that the driver has to be updated")
-        if framework == "tensorflow" and cause == "gpu_arch_too_new_for_build" and not self.case.features & {"hosted-notebook", "jetson"}:
-            return Remedy(
-                text=f"{text}: use NVIDIA's container, whose build has, or compile it on this machine", command=_NVIDIA_TENSORFLOW
-            )
-        return Remedy(text=f"{text}: use NVIDIA's container, compile it on this machine, or change one of these")
+        limits += [f"TORCH_CUDA_ARCH_LIST={gpu}" for gpu in self.case.context.capabilities[:1] if framework == "torch"]
+        values = {"no_build": text, "build_limits": f" ({', '.join(limits)})" if limits else ""}
+        has = {_NO_BUILD, framework, *self.case.features}
+        rows = (row for row in self.book.helps() if _NO_BUILD in row.needs and cause in (row.cause, *row.also))
+        left = next(row for row in rows if has.issuperset(row.needs) and has.isdisjoint(row.unless))
+        return Remedy(text=_filled(left.text, values) or text, command=left.command)
 
     def _is_open(self) -> bool:
         """True if the log shows neither Python, driver nor CUDA, so that pip has to choose the release."""

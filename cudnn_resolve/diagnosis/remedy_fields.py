@@ -18,6 +18,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     driver_of,
     image_of,
     is_in_conda,
+    known_framework,
     python_line,
     toolkit_named,
     version_features,
@@ -31,7 +32,6 @@ from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
-from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -270,6 +270,8 @@ class RemedyFields:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
         printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
         named = self._of_traceback(matches) or next(printed_by, None)
+        if any("tensorflow-inside" in self._clues("feature", match) for match in matches):
+            return True
         return named is not None and self.book.framework_of(named) is None and known_framework(named, self.book) is None
 
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
@@ -489,11 +491,3 @@ def _words_of(matches: Iterable[Match]) -> dict[str, str]:
             if not text.startswith("-"):
                 found.setdefault(name, text)
     return found
-
-
-def known_framework(name: str | None, book: Book) -> str | None:
-    """The framework of the tables with that name; None if there is none."""
-    try:
-        return book.framework(name).name if name else None
-    except KeyError:
-        return None

@@ -114,6 +114,8 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
         gpu = gpus.pop()
         values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
         row = case.book.architecture(gpu)
+        if row is not None:
+            values["gpu_cuda"] = row.cuda_first.line
         if row is not None and (newest := row.cuda_last) is not None:
             values |= {
                 "gpu_last": newest.line,

@@ -10,7 +10,7 @@ from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.facts.codec import from_mapping
-from tests.written_logs import book
+from tests.written_logs import book, judged
 
 LINUX = {"system": "linux", "arch": "x86_64", "glibc": "2.35"}
 NO_MATCH = "ERROR: No matching distribution found for {}\n"
@@ -143,3 +143,51 @@ def test_another_python_is_no_remedy_where_the_system_is_another() -> None:
     assert not [one for one in found if one.command and "--python" in one.command]
     assert any("on a system that it has wheels for" in one.text for one in found)
     assert not found[0].text.startswith("or ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "is_ported"),
+    [
+        ("tensorflow-gpu==1.10.1", "2.5.0, 2.6.0", True),
+        ("tensorflow==1.15.0", "2.2.0, 2.3.0", True),
+        ("tensorflow==2.3.0", "2.8.0, 2.9.0", False),
+        ("torch==1.7.1", "2.0.0, 2.0.1", False),
+    ],
+)
+def test_code_for_another_major_release_is_moved_last(wanted: str, offered: str, *, is_ported: bool) -> None:
+    log = f"ERROR: Could not find a version that satisfies the requirement {wanted} (from versions: {offered})\n"
+    steps = judged(f"{log}ERROR: No matching distribution found for {wanted}\n").findings[0].remedy
+    name = wanted.partition("=")[0]
+    moved = next(number for number, step in enumerate(steps) if f"pip install {name}=={offered[:5]}" in (step.command or ""))
+    assert (moved > 0, "has to be changed" in steps[moved].text) == (is_ported, is_ported)
+
+
+@pytest.mark.parametrize(
+    ("log", "command", "absent"),
+    [
+        # Only pip knows the newest wheel for the Python of a program's own.
+        (
+            (
+                "C:\\p\\system\\python\\lib\\site-packages\\torch\\cuda\\__init__.py:235: UserWarning:\n"
+                "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+                "The current PyTorch install supports CUDA capabilities sm_50 sm_90.\n"
+            ),
+            "-m pip install -U torch torchvision --index-url https://download.pytorch.org/whl/cu128",
+            "PyTorch 2",
+        ),
+        (
+            (
+                "I0725 13:13:22.0 1 run_docker.py:200] W external/org_tensorflow/tensorflow/stream_executor/gpu/asm_compiler.cc:235] "
+                "Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.6\n"
+                'E cuda_driver.cc:625] failed to get PTX kernel "s" from module: CUDA_ERROR_NOT_FOUND: named symbol not found\n'
+            ),
+            "with CUDA 11.1 or newer",
+            "apply",
+        ),
+        ("W external/xla/asm_compiler.cc:225] ptxas does not support CC 12.0\n", "CUDA 12.8 or newer", "apply"),
+    ],
+)
+def test_what_is_right_stays(log: str, command: str, absent: str) -> None:
+    found = judged(log).findings
+    said = "\n".join(f"{one.text} {one.command}" for one in found[0].remedy)
+    assert (command in said, absent in said, "other_bug" in [one.cause for one in found]) == (True, False, False)

@@ -193,3 +193,22 @@ def test_the_first_step_is_the_one_that_repairs(log: str, first: str, there: str
     assert first in judged(log).findings[0].remedy[0].text
     assert there in steps_of(log)
     assert absent == "?" or absent not in steps_of(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "command"),
+    [
+        ("F x/statusor.cc:33] UNIMPLEMENTED: Unimplemented MHLO -> HloOpcode: %1 = mhlo.round_nearest_even\n", "pip show jax jaxlib"),
+        ("/v/lib/python3.7/site-packages/tensorflow_addons/a.so: undefined symbol: __cudaPushCallConfiguration\n", "| grep -i tensorflow"),
+        ("/v/lib/python3.7/site-packages/tensorflow_text/a.so: undefined symbol: _ZN10tensorflow2OpEv\n", "| grep -i tensorflow"),
+    ],
+)
+def test_which_of_two_packages_moves_is_asked_first(log: str, command: str) -> None:
+    assert [one.command for one in judged(log).findings[0].remedy if command in (one.command or "")]
+    assert not [one for one in judged(log).findings[0].remedy if "apply" in (one.command or "")]
+
+
+@pytest.mark.parametrize("error", ["module 'jax.lib' has no attribute 'xla_bridge'", "cannot import name 'xla_bridge' from 'jax.lib'"])
+def test_what_jax_has_in_place_of_a_removed_name(error: str) -> None:
+    kind = "ImportError" if error.startswith("cannot") else "AttributeError"
+    assert "jax.extend.backend in place of" in judged(f"{kind}: {error}\n").findings[0].remedy[0].text

@@ -374,3 +374,49 @@ def test_a_package_imported_from_its_sources_is_left(file: str, error: str, plac
     every = steps(f'  File "{file}", line 12, in <module>\n    x\n{error}\n')
     assert any(f"from its sources in {place}," in step for step in every) == (place is not None)
     assert any("cd /" in step for step in every) == (place is not None)
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        ("ValueError: Unrecognized keyword arguments: ['batch_shape']", "'tensorflow>=2.16'"),
+        ("Exception encountered: Unrecognized keyword arguments: ['optional', 'batch_shape']", "'tensorflow>=2.16'"),
+        (
+            "ValueError: Unknown dtype policy: 'DTypePolicy'. Please ensure you are using a `keras.utils.custom_object_scope`",
+            "'tensorflow>=2.16'",
+        ),
+        (
+            (
+                "TypeError: Could not locate class 'Functional'. Make sure custom classes are decorated. "
+                "Full object config: {'module': 'keras.src.models.functional', 'class_name': 'Functional'}"
+            ),
+            "'tensorflow>=2.16'",
+        ),
+        ("ValueError: Unrecognized keyword arguments passed to DepthwiseConv2D: {'groups': 1}", "tf-keras"),
+        ("ValueError: Unrecognized keyword arguments passed to Conv2D: {'weights': [array([[[[-0.1", "tf-keras"),
+        ("ValueError: Argument(s) not recognized: {'lr': 0.001}", "tf-keras"),
+        (
+            "ValueError: File format not supported: filepath=m. Keras 3 only supports V3 `.keras` files and legacy H5 format files",
+            "tf-keras",
+        ),
+        ("TypeError: ('Keyword argument not understood:', 'ragged')", "'tensorflow>=2.3,<2.11'"),
+    ],
+)
+def test_keras_2_and_3_are_told_apart(error: str, step: str) -> None:
+    found = judged(f"{error}\n").findings[0]
+    assert (found.cause, found.severity) == ("unrecognised", "warning")
+    assert f"python -m pip install {step}" in [one.command for one in found.remedy]
+
+
+def test_a_warning_that_tensorflow_survives_is_not_why_an_import_failed() -> None:
+    log = (
+        "2021-05-20 10:45:32.922460: W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library "
+        "'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file: No such file or directory\n"
+        "2021-05-20 10:45:32.922460: I tensorflow/stream_executor/cuda/cudart_stub.cc:29] Ignore above cudart dlerror if you do not "
+        "have a GPU set up on your machine.\n"
+        "Traceback (most recent call last):\n"
+        "ModuleNotFoundError: No module named 'keras.backend.tensorflow_backend'; 'keras.backend' is not a package\n"
+    )
+    found = judged(log).findings[0]
+    assert found.cause == "unrecognised"
+    assert found.remedy[0].text == "write tensorflow.keras.backend where it is asked for"

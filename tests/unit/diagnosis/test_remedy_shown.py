@@ -1,0 +1,102 @@
+"""Remedies ask for nothing that the log shows, and name nothing that cannot help there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.diagnosis.test_remedy_place import NOT_OPENED, first, said
+
+NO_SYMBOL = "{}: symbol {} version libcudart.so.11.0 not defined in file libcudart.so.11.0 with link time reference\n"
+CODE_35 = "RuntimeError: CUDA failed with error CUDA driver version is insufficient for CUDA runtime version\n"
+SMI = "| NVIDIA-SMI {0}             Driver Version: {0}     CUDA Version: {1}     |\n"
+PARTS_OF_9 = "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9, libcudnn_ops.so}\n"
+STUBS = (
+    "ERROR: Could not find a version that satisfies the requirement nvidia-cudnn-cu11==8.5.0.96 (from versions: 0.0.1.dev5, 2021.10.26)\n"
+)
+CODE_3 = (
+    "RuntimeError: Error while calling cudaGetDevice(&the_device_id) in file /d/gpu_data.cpp:178. code: 3, reason: initialization error\n"
+)
+UNMET = " libcudnn4-dev : Depends: libcudnn4 but it is not going to be installed\n"
+NVRTC = '  File "/e/lib/python3.8/site-packages/cupy/a.py", line 1, in f\n'
+NVRTC += "nvrtc: error: invalid value for --gpu-architecture (-arch)\nOptions: -I/c/cupy/core/include -arch=compute_{}\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "there"),
+    [
+        # The steps of a build have no GPU.
+        (
+            "#9 1.2 Torch is not able to use GPU; add --skip-torch-cuda-test\nfailed to solve: process x\n",
+            "container_gpu_not_passed",
+            "RUN",
+        ),
+        (" ---> Running in 8f2c3f6a1b2c\nImportError: " + NOT_OPENED.format("libcuda.so.1"), "container_gpu_not_passed", "CMD"),
+        # A driver that is new enough for every build of the program is not too old.
+        (CODE_35 + SMI.format("550.144.03", "12.4"), "container_gpu_not_passed", "limits nvidia.com/gpu"),
+        (CODE_35 + SMI.format("470.144.03", "11.4"), "driver_too_old", "CTranslate2 3.24.0"),
+        (CODE_35 + SMI.format("550.144.03", "12.4") + "C:\\Users\\me\\a.py\n", "driver_too_old", "driver"),
+        ("torch==2.1.0+cu118\nC:\\Users\\me\\a.py\n" + CODE_35 + SMI.format("550.144.03", "12.4"), "driver_too_old", "driver"),
+        (
+            "torch==2.1.0+cu118\ncuda runtime error (35) : CUDA driver version is insufficient\n" + SMI.format("535.104.05", "12.2"),
+            "container_gpu_not_passed",
+            "nvidia-smi -L",
+        ),
+        # What contains a program's libraries decides where they are replaced.
+        (NO_SYMBOL.format("/n/envs/r/lib/python3.8/site-packages/rmm/a.so", "cudaMemPoolCreate"), "cuda_runtime_missing", "envs/r cuda"),
+        (NO_SYMBOL.format("/opt/conda/lib/libcuml.so", "cudaMemPoolCreate"), "cuda_runtime_missing", "conda list cuda"),
+        (NO_SYMBOL.format("/u/.pyenv/versions/3.9.1/envs/f/lib/python3.9/site-packages/rmm/a.so", "cudaX"), "ld_path_shadowing", "unset"),
+        (
+            "/c/envs/t/lib/python3.8/site-packages/cudf/_lib/csv.so: undefined symbol: _ZN4cudf2io8read_csvE\n",
+            "framework_pkg_mismatch",
+            "conda list",
+        ),
+        ("Standalone Faster-Whisper r167.4\n" + NOT_OPENED.format("libcudnn_ops_infer.so.8"), "cudnn_missing", "tag libs"),
+        (NOT_OPENED.format("libcudart.so.7.5") + "Cuda compilation tools, release 8.0, V8.0.44\n", "cuda_runtime_missing", "for CUDA 8.0"),
+        ("/content/a.py\n" + PARTS_OF_9, "cudnn_major_mismatch", "ctranslate2==4.4.0"),
+        # The last CUDA for a card.
+        (NVRTC.format(20), "gpu_arch_too_old_for_build", "cupy-cuda80"),
+        (NVRTC.format(37), "gpu_arch_too_old_for_build", "cupy-cuda11x"),
+        # What is installed in part is repaired first.
+        ("E: Unmet dependencies. Try 'apt-get -f install' with no packages\n" + UNMET, "apt_conflict", "apt-get -f install"),
+        # A pin that contradicts is named, and one that no index offers is not.
+        (
+            "UnsatisfiableError: in conflict:\npytorch=1.3.1 -> cudatoolkit[version='>=10.1,<10.2']\ncudatoolkit=10.0\n",
+            "apt_conflict",
+            "pytorch=1.3.1 needs cudatoolkit >=10.1,<10.2, but cudatoolkit=10.0",
+        ),
+        (
+            "  - package cupy-13.0 requires cuda-version 12.*, but none\n  cuda-version 11.8 is requested\n",
+            "apt_conflict",
+            "but cuda-version 11.8",
+        ),
+        (STUBS, "pip_pin_unavailable", "all other pins of nvidia-*"),
+        # A forked worker, a machine without a card, and a name that is cut.
+        ('  File "/u/lib/python3.5/multiprocessing/pool.py", line 6, in next\n' + CODE_3, "bad_input", "spawn"),
+        (CODE_3, "driver_wedged", "nvidia-smi"),
+        ("NVIDIA: no NVIDIA devices found\nCUDA error: unknown error\n", "driver_not_loaded", "lspci | grep -i nvidia"),
+        (
+            'Error loading "D:\\v\\onnxruntime_providers_cuda.dll" which depN0Rc")Lt64_12.dll" which is missing. (Error 126\n',
+            "cuda_runtime_missing",
+            "preload_dlls",
+        ),
+        # What has no GPU, and what needs no toolkit.
+        ("nvidia-container-cli: WSL environment detected but no adapters were found\n", "driver_not_loaded", "Device Manager"),
+        (
+            'FATAL:   container creation failed: exec: "nvidia-container-cli": executable file not found in $PATH\n',
+            "container_toolkit_missing",
+            "use nvidia-container-cli = no",
+        ),
+    ],
+)
+def test_a_log_is_not_asked_for_what_it_shows(log: str, cause: str, there: str) -> None:
+    assert first(log).cause == cause
+    assert there in said(log)
+
+
+def test_what_cannot_help_is_not_named() -> None:
+    assert "pip" not in said("Standalone Faster-Whisper r167.4\n" + NOT_OPENED.format("libcudnn_ops_infer.so.8"))
+    assert "runtime=docker" not in said('FATAL:   container creation failed: exec: "nvidia-container-cli": not found in $PATH\n')
+    assert "==2021" not in said(STUBS)
+    assert "rmmod" not in said("NVIDIA: no NVIDIA devices found\nCUDA error: unknown error\n")
+    assert "export" not in said("/content/a.py\n" + PARTS_OF_9)
+    assert "ls -d" not in said(NOT_OPENED.format("libcudart.so.7.5") + "Cuda compilation tools, release 8.0, V8.0.44\n")
