@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
 
 FORMATS = ("text", "json", "html", "markdown")
-_NOT_PASSED_ON = frozenset(
-    {"framework", "packages", "facts", "given", "python_version", "platform", "project_matrix", "allow_break", "reinstall_package"}
-)
-"""Options that `apply` takes from the remedy, or does not have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,8 +116,9 @@ def report_remaining(diagnosis: Diagnosis, output: Output) -> int:
 
 
 def _passed_on(args: argparse.Namespace) -> list[str]:
-    """Options of the command line that `apply` shares, so that it plans as the user wants."""
-    options = option_words(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _NOT_PASSED_ON))
+    """Options of the command line that `apply` shares, so that it plans as the user wants; the targets are those of the remedy."""
+    names = (name for name in Options.__struct_fields__ if name not in ("framework", "python_version", "platform"))
+    options = option_words(request_of(DoctorRequest, args), names)
     words = [f"{option}={value}" if value else option for option, value in options]
     return [*words, "--no-color"] if getattr(args, "no_color", False) else words
 
