@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, emit, say, show
+from cudnn_resolve.cli.printing import emit, messages, say, show
 from cudnn_resolve.errors import ContradictionError, ExitCode
 from cudnn_resolve.operations.options import DoctorRequest, Options, option_words
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fix and (args.no_facts or request.facts is not None):
         option = "--no-facts" if args.no_facts else "--facts"
         raise ContradictionError(f"--fix changes this machine, but {option} says that the log is from another", hint="run it there")
-    diagnosis = api.doctor(replace(request, ranges=output.format == "html"), Messages(output))
+    diagnosis = api.doctor(replace(request, ranges=output.format == "html"), messages(output))
     from cudnn_resolve.report import doctor as report
 
     if output.format == "markdown":
