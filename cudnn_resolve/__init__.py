@@ -177,17 +177,18 @@ def apply(
     `break_system_packages`, `no_validate`, `restart`, `bundle_dir`. A `lock` may be a bundle.
     """
     from cudnn_resolve import api
-    from cudnn_resolve.cli.progress import Progress
+    from cudnn_resolve.cli.printing import progress
     from cudnn_resolve.operations.apply import Interaction
     from cudnn_resolve.operations.keywords import call, undo_number
     from cudnn_resolve.operations.options import ApplyRequest
 
-    interaction = Interaction(reporter=Progress())
     named = {"framework": framework, "lock": lock, "dry_run": dry_run}
-    if undo is False or undo is None:
-        return call(lambda request: api.apply(request, interaction), ApplyRequest, named, options)
-    number = undo_number(undo, {**named, **options})
-    return call(lambda request: api.undo(request, number, interaction), ApplyRequest, named, options)
+    with progress() as listener:
+        interaction = Interaction(listener=listener)
+        if undo is False or undo is None:
+            return call(lambda request: api.apply(request, interaction), ApplyRequest, named, options)
+        number = undo_number(undo, {**named, **options})
+        return call(lambda request: api.undo(request, number, interaction), ApplyRequest, named, options)
 
 
 def bundle(
@@ -204,14 +205,13 @@ def bundle(
     `add` extends an existing bundle. The keywords are those of `lock`, `platform` may be several, and there is `sbom`.
     """
     from cudnn_resolve import api
-    from cudnn_resolve.cli.progress import Progress
-    from cudnn_resolve.operations.apply import Interaction
+    from cudnn_resolve.cli.printing import progress
     from cudnn_resolve.operations.keywords import call
     from cudnn_resolve.operations.options import BundleRequest
 
-    interaction = Interaction(reporter=Progress())
     named = {"framework": framework, "lock": lock, "output": output, "add": add, "check": check}
-    return call(lambda request: api.bundle(request, interaction), BundleRequest, named, options)
+    with progress() as listener:
+        return call(lambda request: api.bundle(request, listener), BundleRequest, named, options)
 
 
 def history(*, python: Path | None = None) -> HistoryResult:

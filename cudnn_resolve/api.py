@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import ContradictionError, UsageError
-from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.operations.options import (
     LOCK,
     ApplyRequest,
@@ -33,7 +33,6 @@ from cudnn_resolve.operations.options import (
 from cudnn_resolve.operations.settings import for_this_machine, project_settings, with_settings
 
 if TYPE_CHECKING:
-    from cudnn_resolve.execution.model import Reporter
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.operations.apply import ApplyResult, HistoryResult, Interaction, Stopped
     from cudnn_resolve.operations.bundle import BundleResult
@@ -115,7 +114,7 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
     _refuse_targets_beside_lock(request)
     interaction = interaction or operation.DEFAULT
     request = _with_settings_of_this_machine(replace(request, words=request.command_words(), has_targets=request.names_targets))
-    with _bundle_opened(request, interaction.reporter) as opened:
+    with _bundle_opened(request, interaction.listener) as opened:
         if opened.env is not None:
             from cudnn_resolve.operations import create_environment
 
@@ -123,14 +122,12 @@ def apply(request: ApplyRequest, interaction: Interaction | None = None) -> Appl
         return operation.apply(opened, interaction)
 
 
-def bundle(request: BundleRequest, interaction: Interaction | None = None) -> BundleResult:
+def bundle(request: BundleRequest, listener: Listener = SILENT) -> BundleResult:
     """Make, extend or verify a bundle: a lock with every file that it names, to install from without a network."""
-    from cudnn_resolve.operations.apply import DEFAULT
     from cudnn_resolve.operations.bundle import bundle as operation
 
     _refuse_targets_beside_lock(request)
-    interaction = interaction or DEFAULT
-    return operation(request, interaction.listener, interaction.reporter)
+    return operation(request, listener)
 
 
 def undo(request: ApplyRequest, number: int | None = None, interaction: Interaction | None = None) -> ApplyResult:
@@ -257,7 +254,7 @@ def _refuse_targets_beside_lock(request: PlanRequest | ApplyRequest | BundleRequ
 
 
 @contextmanager
-def _bundle_opened(request: P, reporter: Reporter | None = None) -> Iterator[P]:
+def _bundle_opened(request: P, listener: Listener = SILENT) -> Iterator[P]:
     """Replace a bundle in the request by the lock inside, for as long as the context lasts."""
     if request.lock is not None:
         from cudnn_resolve.host.bundle import bundle_of
@@ -265,7 +262,7 @@ def _bundle_opened(request: P, reporter: Reporter | None = None) -> Iterator[P]:
         if bundle_of(request.lock) is not None:
             from cudnn_resolve.operations.bundle import opened
 
-            with opened(request, reporter) as inside:
+            with opened(request, listener) as inside:
                 yield inside
             return
     yield request

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudnn_resolve.operations.listener import Listener
+from cudnn_resolve.listener import Listener
 
 
 class Heard(Listener):

@@ -39,6 +39,7 @@ ROOMS = (
     ("planning",),
     ("diagnosis",),
     ("host", "index"),
+    ("listener",),
     ("probe", "execution", "validation"),
     ("fleet",),
     ("report",),

@@ -10,7 +10,7 @@ from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.parser import Parser
 from cudnn_resolve.cli.plan import print_refusal
-from cudnn_resolve.cli.printing import Messages, clear_status, draw, message_style, message_width, require_output, show
+from cudnn_resolve.cli.printing import clear_status, draw, message_style, message_width, messages, require_output, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.host import terminal
 from cudnn_resolve.operations.options import ApplyRequest
@@ -145,7 +145,6 @@ def _number(text: str) -> int | None:
 
 def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
     """Show progress and the plan on standard error, and ask for confirmation on a terminal."""
-    from cudnn_resolve.cli.progress import Progress
     from cudnn_resolve.operations.apply import Interaction
 
     def confirm(plan: Plan) -> bool:
@@ -157,7 +156,7 @@ def _interaction(args: argparse.Namespace, output: Output) -> Interaction:
         clear_status()
         return bool(args.yes or args.dry_run or not terminal.can_answer() or terminal.ask("Apply this plan?"))
 
-    return Interaction(reporter=Progress(quiet=output.quiet > 0), confirm=confirm, listener=Messages(output))
+    return Interaction(confirm=confirm, listener=messages(output))
 
 
 def _finish(result: ApplyResult, output: Output, args: argparse.Namespace, *, head: str | None = None) -> int:

@@ -10,15 +10,10 @@ from msgspec import Struct
 
 from cudnn_resolve.errors import ContradictionError, UsageError
 from cudnn_resolve.operations.keywords import make
-from cudnn_resolve.operations.options import Declared, Options, declared
+from cudnn_resolve.operations.options import FACTS, INDEXES, Declared, Options, declared
 
 _TARGETS = ("framework", "requirement", "constraint", "group", "cuda", "cudnn")
-_STATED = ("machine", "driver", "gpu", "python_version", "platform", "glibc", "os")
 _CHOICE = ("prefer", "driver_policy", "device", "pre", "strict_pins", "channel", "matrix")
-_INDEXES = (
-    *("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary"),
-    *("no_variant_indexes", "offline"),
-)
 _ELSEWHERE = ("facts", "machine", "python_version", "platform")
 """Options about another machine."""
 R = TypeVar("R", bound=Struct)
@@ -137,7 +132,7 @@ def add_common_options(
     add_options(parser.add_argument_group("how to choose"), Options, *_CHOICE)
     add_options(parser, Options, *takes)
     about = "The default is the configuration of the target's pip or uv."
-    add_options(parser.add_argument_group("where packages come from", about), Options, *_INDEXES)
+    add_options(parser.add_argument_group("where packages come from", about), Options, *INDEXES, "no_variant_indexes")
     add_output_options(parser, formats)
 
 
@@ -151,7 +146,7 @@ def _add_machine(parser: argparse.ArgumentParser, *, platforms: bool, elsewhere:
         )
         about += "facts that are not stated are unknown."
     group = parser.add_argument_group("facts stated by hand", about)
-    for name in _STATED:
+    for name in FACTS:
         if name == "platform" and platforms:
             text = f"{declared(Options)[name].help}; repeatable"
             group.add_argument("--platform", metavar="PLATFORM", dest="platforms", action="append", help=text)

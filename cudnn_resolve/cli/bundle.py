@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_common_options, add_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_refusal
-from cudnn_resolve.cli.printing import Messages, show
+from cudnn_resolve.cli.printing import messages, show
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import BundleRequest
 from cudnn_resolve.report.bundle import render
@@ -39,10 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if request.output is None:
         hint = "-o DIR, or -o FILE.tar" if not request.check else "`bundle --check BUNDLE`"
         raise UsageError("no bundle is named", code="usage-argument", hint=hint)
-    from cudnn_resolve.cli.progress import Progress
-    from cudnn_resolve.operations.apply import Interaction
-
-    result = api.bundle(request, Interaction(reporter=Progress(quiet=args.quiet > 0), listener=Messages(output)))
+    result = api.bundle(request, messages(output))
     if result.plan is not None:
         return print_refusal(result, result.plan, output)
     show(result, output, lambda _, width: render(result.to_json(), width=width, verbose=output.verbose > 0, is_check=request.check))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, emit, say, show
+from cudnn_resolve.cli.printing import emit, messages, say, show
 from cudnn_resolve.errors import ContradictionError, ExitCode
 from cudnn_resolve.operations.options import DoctorRequest, Options, option_words
 
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Diagnosis, Finding
 
 FORMATS = ("text", "json", "html", "markdown")
-_NOT_PASSED_ON = frozenset(
-    {"framework", "packages", "facts", "given", "python_version", "platform", "project_matrix", "allow_break", "reinstall_package"}
-)
-"""Options that `apply` takes from the remedy, or does not have."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fix and (args.no_facts or request.facts is not None):
         option = "--no-facts" if args.no_facts else "--facts"
         raise ContradictionError(f"--fix changes this machine, but {option} says that the log is from another", hint="run it there")
-    diagnosis = api.doctor(replace(request, ranges=output.format == "html"), Messages(output))
+    diagnosis = api.doctor(replace(request, ranges=output.format == "html"), messages(output))
     from cudnn_resolve.report import doctor as report
 
     if output.format == "markdown":
@@ -120,8 +116,9 @@ def report_remaining(diagnosis: Diagnosis, output: Output) -> int:
 
 
 def _passed_on(args: argparse.Namespace) -> list[str]:
-    """Options of the command line that `apply` shares, so that it plans as the user wants."""
-    options = option_words(request_of(DoctorRequest, args), (name for name in Options.__struct_fields__ if name not in _NOT_PASSED_ON))
+    """Options of the command line that `apply` shares, so that it plans as the user wants; the targets are those of the remedy."""
+    names = (name for name in Options.__struct_fields__ if name not in ("framework", "python_version", "platform"))
+    options = option_words(request_of(DoctorRequest, args), names)
     words = [f"{option}={value}" if value else option for option, value in options]
     return [*words, "--no-color"] if getattr(args, "no_color", False) else words
 

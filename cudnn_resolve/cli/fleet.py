@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_common_options, add_options, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, show
+from cudnn_resolve.cli.printing import messages, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import FleetRequest, declared
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     request = replace(request_of(FleetRequest, args), ranges=output.format == "html")
     if request.verb == "lock":
         output = replace(output, output=None)  # -o names the locks
-    result = api.fleet(request, Messages(output))
+    result = api.fleet(request, messages(output))
     from cudnn_resolve.report.fleet import render
 
     show(result, output, lambda style, width: render(result, style=style, width=width, verbose=output.verbose > 0))

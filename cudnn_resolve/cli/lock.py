@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, add_options, output_of, request_of
 from cudnn_resolve.cli.plan import print_refusal
-from cudnn_resolve.cli.printing import Messages, emit, print_value, say, show
+from cudnn_resolve.cli.printing import emit, messages, print_value, say, show
 from cudnn_resolve.errors import ContradictionError, ExitCode
 from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, LockRequest
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         raise ContradictionError(f"-o - and --format {output.format} would both print to standard output", hint=hint)
     if request.check:
         return _check(request, output)
-    result = api.lock(request, Messages(output))
+    result = api.lock(request, messages(output))
     if result.plan is not None:
         return print_refusal(result, result.plan, output)
     _say_changes(result, output)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(request: LockRequest, output: Output) -> int:
-    result = api.check_lock(request, Messages(output))
+    result = api.check_lock(request, messages(output))
     from cudnn_resolve.report.lock import render_check
 
     path = request.output or LOCK

@@ -7,7 +7,7 @@ import shlex
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, emit, print_json, remark_lines, say, style_of, width_of
+from cudnn_resolve.cli.printing import emit, messages, print_json, remark_lines, say, style_of, width_of
 from cudnn_resolve.errors import ContradictionError, ExitCode, UsageError
 from cudnn_resolve.operations.options import MatrixRequest
 
@@ -61,14 +61,14 @@ def _site(request: MatrixRequest, output: Output) -> int:
         hint = "leave it out; `matrix show NAME --format json` has the rows"
         raise ContradictionError(f"matrix html writes pages, and takes no --format {output.format}", hint=hint)
     assert output.output is not None
-    site = api.matrix_site(request, output.output, Messages(output))
+    site = api.matrix_site(request, output.output, messages(output))
     size = f"{site.bytes / 1e6:.1f} MB"
     say(f"wrote {site.pages} pages ({size}) with {site.cells} pairs of releases to {site.folder}: open {site.folder}/index.html", output)
     return ExitCode.OK
 
 
 def _check(request: MatrixRequest, output: Output) -> int:
-    result = api.check_matrix(request, Messages(output))
+    result = api.check_matrix(request, messages(output))
     if output.format == "json":
         print_json(result.to_json(), output)
     else:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import Output, add_common_options, lock_among, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, draw, emit, message_style, message_width, print_value, say, style_of, width_of
+from cudnn_resolve.cli.printing import draw, emit, message_style, message_width, messages, print_value, say, style_of, width_of
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import PlanRequest
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; exit code 1 if there is none."""
     output = output_of(args)
     request = replace(request_of(PlanRequest, lock_among(args)), ranges=output.format == "html")
-    plan = api.plan(request, Messages(output))
+    plan = api.plan(request, messages(output))
     for note in plan.notes:
         say(f"note: {note}", output)
     if output.format not in _REPORTS:

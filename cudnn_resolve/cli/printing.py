@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cudnn_resolve._version import __version__
+from cudnn_resolve.cli.progress import StatusLine, wrapped
 from cudnn_resolve.errors import CudnnResolveError, WorldError
 from cudnn_resolve.host import terminal
-from cudnn_resolve.operations.listener import Listener
-from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap, wrap_message
+from cudnn_resolve.listener import SILENT, Listener
+from cudnn_resolve.report.text import UNBROKEN, Style, clean, wrap
 
 if TYPE_CHECKING:
     from cudnn_resolve.cli.arguments import Output
-    from cudnn_resolve.cli.progress import StatusLine
     from cudnn_resolve.operations.results import Result
+
+_STATUS = StatusLine()
 
 
 def emit(text: str, options: Output) -> None:
@@ -50,7 +53,7 @@ def say(text: str, options: Output) -> None:
     """Print a message to standard error, unless quiet."""
     if sys.stderr is not None and not options.quiet:
         clear_status()
-        print(_wrapped(clean(text, lines=True)), file=sys.stderr)
+        print(wrapped(clean(text, lines=True)), file=sys.stderr)
 
 
 def draw(text: str, options: Output) -> None:
@@ -61,47 +64,25 @@ def draw(text: str, options: Output) -> None:
         sys.stderr.flush()
 
 
-def _wrapped(text: str) -> str:
-    """Wrap a message if standard error is a terminal."""
-    return wrap_message(text, terminal.width(sys.stderr)) if terminal.is_terminal(sys.stderr) else text
-
-
-_STATUS: list[StatusLine] = []
-
-
 def expect(text: str) -> None:
     """Show an activity on the status line of a terminal if nothing is printed for a second."""
-    if terminal.is_live(sys.stderr):
-        _line().expect(text)
+    _STATUS.expect(text)
 
 
-def _line() -> StatusLine:
-    if not _STATUS:
-        from cudnn_resolve.cli.progress import StatusLine
-
-        _STATUS.append(StatusLine())
-    return _STATUS[0]
+def messages(options: Output) -> Listener:
+    """Listener that shows progress and notes on standard error, unless quiet."""
+    return SILENT if options.quiet or sys.stderr is None else _STATUS
 
 
-class Messages(Listener):
-    """Listener that shows progress on a status line and prints notes."""
+@contextmanager
+def progress() -> Iterator[Listener]:
+    """Show progress and notes of a call."""
+    from cudnn_resolve.cli.arguments import Output
 
-    def __init__(self, options: Output) -> None:
-        self.options = options
-
-    def tell(self, text: str) -> None:
-        """Show it on the status line, until something else is printed."""
-        if not self.options.quiet and terminal.is_live(sys.stderr):
-            _line().show(text)
-
-    def note(self, text: str) -> None:
-        """Print it to standard error."""
-        say(text, self.options)
-
-    def state(self, name: str, state: str, of: str = "") -> None:
-        """Show it in a table on a terminal, else print a line."""
-        if not self.options.quiet and sys.stderr is not None:
-            _line().state(clean(name), clean(state), clean(of))
+    try:
+        yield messages(Output())
+    finally:
+        clear_status(is_over=True)
 
 
 def print_value(result: Result, options: Output) -> None:
@@ -132,10 +113,9 @@ def show(result: Result, options: Output, draw: Callable[[Style, int], str]) -> 
 
 def clear_status(*, is_over: bool = False) -> None:
     """Clear the status line and the table of states; unless the command is over, the table returns with the next state."""
-    for line in _STATUS:
-        line.clear()
-        if is_over:
-            line.forget()
+    _STATUS.clear()
+    if is_over:
+        _STATUS.forget()
 
 
 def show_error(error: CudnnResolveError) -> None:
@@ -144,7 +124,7 @@ def show_error(error: CudnnResolveError) -> None:
         return
     clear_status()
     style = Style(terminal.wants_color(sys.stderr))
-    text = _wrapped(f"error: {clean(str(error), lines=True)}")
+    text = wrapped(f"error: {clean(str(error), lines=True)}")
     print(f"{style('error:', 'bold', 'red')}{text.removeprefix('error:')}", file=sys.stderr)
 
 

@@ -7,9 +7,10 @@ import argparse
 from msgspec.structs import replace
 
 from cudnn_resolve import api
-from cudnn_resolve.cli.arguments import add_options, add_output_options, output_of, request_of
-from cudnn_resolve.cli.printing import Messages, emit, say, show
+from cudnn_resolve.cli.arguments import Output, add_options, add_output_options, output_of, request_of
+from cudnn_resolve.cli.printing import emit, messages, say, show
 from cudnn_resolve.errors import ExitCode
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.operations.options import ValidateRequest
 
 
@@ -25,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the checks; exit code 1 if one failed."""
     output = output_of(args)
     request = replace(request_of(ValidateRequest, args), ranges=output.format == "html")
-    result = api.validate(request, _Steps(output))
+    result = api.validate(request, _Steps(output) if output.verbose > 0 else messages(output))
     if output.format == "junit":
         from cudnn_resolve.report.junit import render as render_junit
 
@@ -37,12 +38,14 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.NO if result.status == "failed" else ExitCode.OK
 
 
-class _Steps(Messages):
-    """Listener that prints each step with -v."""
+class _Steps(Listener):
+    """Listener that prints each step, for -v."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
 
     def tell(self, text: str) -> None:
-        """Print a line with -v, else show it on the status line."""
-        if self.options.verbose > 0:
-            say(text, self.options)
-        else:
-            super().tell(text)
+        """Print it."""
+        say(text, self._output)
+
+    note = tell

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cudnn_resolve import api
 from cudnn_resolve.cli.arguments import add_common_options, lock_among, output_of, request_of
 from cudnn_resolve.cli.plan import print_plan
-from cudnn_resolve.cli.printing import Messages, emit, say, show
+from cudnn_resolve.cli.printing import emit, messages, say, show
 from cudnn_resolve.errors import ExitCode
 from cudnn_resolve.operations.options import WhyRequest
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the chain, or the conflict."""
     output = output_of(args)
     request = replace(request_of(WhyRequest, lock_among(args)), ranges=output.format in ("html", "svg"))
-    result = api.why(request, Messages(output))
+    result = api.why(request, messages(output))
     for note in result.plan.notes:
         say(f"note: {note}", output)
     chain = result.chain

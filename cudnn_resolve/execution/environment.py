@@ -52,7 +52,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 def ask_environment(host: Host, python: str) -> Environment:
     """Ask an interpreter for its environment; raises UsageError or WorldError if it gives no usable answer."""
     result = host.run([python, "-I", "-B", payload_path("execution/payload_environment.py")], timeout_seconds=_TIMEOUT_SECONDS)
-    answer = answer_of(result)
+    answer = answer_of(result.stdout)
     if answer is None:
         raise WorldError(
             f"{python} does not report where it installs packages: {result.why() or 'it does not answer as a Python interpreter'}",

@@ -92,7 +92,7 @@ def preload_differences(task: Task, host: Host, environment: Environment) -> tup
         return ()
     planned = versions.pop()
     argv = [environment.python, "-B", payload_path("execution/payload_preload.py"), MODULE, modules[0]]
-    answer = answer_of(host.run(argv, timeout_seconds=60)) or {}
+    answer = answer_of(host.run(argv, timeout_seconds=60).stdout) or {}
     found = CudnnVersion.from_encoded(answer["version"]) if isinstance(answer.get("version"), int) else None
     if found is None or versions_agree(planned, str(found)):
         return ()

@@ -1,4 +1,4 @@
-"""Results of `apply`, and the interface for its progress."""
+"""Results of `apply`."""
 
 from __future__ import annotations
 
@@ -62,19 +62,3 @@ class Execution(Struct, frozen=True, kw_only=True):
     def exit_code(self) -> ExitCode:
         """Exit code of the command, unless a signal interrupted it."""
         return _EXIT_CODES.get(self.status, ExitCode.OK)
-
-
-class Reporter:
-    """Receives progress; this base class ignores it."""
-
-    def say(self, text: str) -> None:
-        """Show one line to the user."""
-
-    def begin(self, what: str, total: int | None = None) -> None:
-        """Show that a lengthy operation begins; `total` is its size in bytes."""
-
-    def advance(self, count: int) -> None:
-        """Count so many more bytes of the operation as done."""
-
-    def end(self) -> None:
-        """Show that the operation ended."""

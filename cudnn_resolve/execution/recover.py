@@ -115,7 +115,7 @@ def repair(work: Work) -> Execution | None:
         work.journals.tidy(ended=False)
         return None
     _refuse_changed(past, work)
-    work.reporter.say(f"apply number {past.id} was interrupted ({past.begin.get('at', '')}); putting things back")
+    work.listener.note(f"apply number {past.id} was interrupted ({past.begin.get('at', '')}); putting things back")
     return _put_back(past, work, why="repair")
 
 

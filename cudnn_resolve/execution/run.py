@@ -159,7 +159,7 @@ def _prepare(task: Task, work: Work, journal: Journal, own: Mapping[str, bytes |
     overlapping = overlaps(supply.wheels, installed.values(), leaving, exchange.save, work.host)
     notes = (*overlapping, *check_links(task, work, journal, wheels, staged=supply.is_staged))
     for note in notes:
-        work.reporter.say(note)
+        work.listener.note(note)
     return _Preparation(supply=supply, own=own, exchange=exchange, store=store, reserve=reserve, notes=notes)
 
 
@@ -167,7 +167,7 @@ def _write_recovery_program(journal: Journal, work: Work) -> None:
     """Write the program that puts everything back without this one, and show its command, before anything changes."""
     source = work.host.read_text(os.path.join(os.path.dirname(__file__), "payload_recover.py")) or ""
     disk.write_whole(f"{journal.folder}/{RECOVER}", source.encode())
-    work.reporter.say(f"  if interrupted: `python3 {journal.folder}/{RECOVER}` puts the environment back")
+    work.listener.note(f"  if interrupted: `python3 {journal.folder}/{RECOVER}` puts the environment back")
 
 
 def _files_record(prepared: _Preparation, environment: Environment) -> dict[str, Any]:
@@ -181,11 +181,11 @@ def _files_record(prepared: _Preparation, environment: Environment) -> dict[str,
 def _install_system(task: Task, work: Work, journal: Journal, reserve: int) -> list[Done]:
     if not task.apt:
         return []
-    work.reporter.begin(f"asking apt-get for {counted(len(task.apt), 'package')}")
+    work.listener.begin(f"asking apt-get for {counted(len(task.apt), 'package')}")
     tooling = work.tooling(journal)
     apt, packages = prepare_system(task, work, journal, tooling, reserve)
     count = counted(len(packages), "package")
-    work.reporter.begin(f"installing {counted(len(packages), 'system package')} with apt-get")
+    work.listener.begin(f"installing {counted(len(packages), 'system package')} with apt-get")
     return [Done(what=f"{count} installed with apt-get", seconds=change_system(apt, packages, journal, tooling))]
 
 
@@ -211,14 +211,14 @@ def _install(supply: Supply, work: Work, journal: Journal, installer: Installer)
     tooling, environ = work.tooling(journal), work.host.environ
 
     def done(what: str, result: ToolResult) -> Done:
-        work.reporter.end()
+        work.listener.end()
         if not result.ok:
             raise WorldError(f"{installer} failed: {result.why()}", code="installer-failed", context=journal.log)
         return Done(what=what, seconds=result.seconds)
 
     if supply.wheels:
         count = counted(len(supply.wheels), "package")
-        work.reporter.begin(f"installing {count} with {installer}")
+        work.listener.begin(f"installing {count} with {installer}")
         if supply.can_move:
             result = move_staged(journal.folder, work.environment)
         elif supply.is_staged:
@@ -230,7 +230,7 @@ def _install(supply: Supply, work: Work, journal: Journal, installer: Installer)
     folder = environment.scheme["purelib"]
     for wheel in supply.folder_wheels:
         name = os.path.basename(wheel.path)
-        work.reporter.begin(f"unpacking {name} into {folder}")
+        work.listener.begin(f"unpacking {name} into {folder}")
         yield done(
             f"{name} unpacked into {folder}", install_wheels(installer, (wheel,), environment, tooling, environ, managed=work.managed)
         )
@@ -262,16 +262,16 @@ def _installed_record(prepared: _Preparation, work: Work) -> dict[str, Any]:
 def _verify(task: Task, work: Work, journal: Journal, prepared: _Preparation) -> None:
     """Inspect the environment while it is synced to the disk; raises DifferenceError if it is not as planned."""
     sync = Later(lambda: disk.sync_file_systems((*work.environment.roots, prepared.store, journal.folder)))
-    work.reporter.begin("checking the environment")
+    work.listener.begin("checking the environment")
     differences = (*preload_differences(task, work.host, work.environment), *work.verify())
-    work.reporter.end()
+    work.listener.end()
     if differences:
         raise DifferenceError(differences)
-    work.reporter.begin("writing to the disk")
+    work.listener.begin("writing to the disk")
     for pending in (prepared.supply.sync, sync):  # the kernel reports a write error once, to whichever asked first
         if pending is not None:
             pending.result()
-    work.reporter.end()
+    work.listener.end()
 
 
 class DifferenceError(WorldError):
@@ -297,7 +297,7 @@ def _retreat_persistently(work: Work, journal: Journal | None, error: Exception)
 def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution:
     """Put everything back; raises the error itself if nothing was changed yet."""
     with ignored_signals():
-        work.reporter.end()
+        work.listener.end()
         trouble = Trouble(message=f"interrupted ({error})", code="interrupted")
         if isinstance(error, CudnnResolveError):
             trouble = Trouble(message=error.message, code=error.code, context=error.context, hint=error.hint)
@@ -321,9 +321,9 @@ def _retreat(work: Work, journal: Journal | None, error: Exception) -> Execution
         if payload_recover.is_another(past.begin):
             prefix = work.environment.prefix
             return _stranded(trouble, journal.id, f"{prefix} was moved or made again; move it back, then undo this apply")
-        work.reporter.begin("putting everything back")
+        work.listener.begin("putting everything back")
         left = put_all_back(journal, work, why=trouble.code)
-        work.reporter.end()
+        work.listener.end()
         differences = error.differences if isinstance(error, DifferenceError) else ()
         return Execution(
             status="broken" if left else "reverted", id=journal.id, trouble=trouble, left=left, differences=differences, log=log

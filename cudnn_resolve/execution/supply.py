@@ -119,18 +119,18 @@ def _contents(task: Task, members: Callable[[File], Contents | None]) -> list[Co
 
 def _stage_with_uv(task: Task, work: Work, journal: Journal) -> tuple[Wheel, ...] | None:
     sizes = {package.name: (package.file.size if package.file else None) or 0 for package in task.install}
-    work.reporter.begin(f"fetching {counted(len(task.install), 'file')} with uv", sum(sizes.values()) or None)
+    work.listener.begin(f"fetching {counted(len(task.install), 'file')} with uv", sum(sizes.values()) or None)
 
     def on_line(line: str) -> None:
         event, _, name = line.strip().partition(" ")
         if event == "Downloading":
-            work.reporter.say(f"  {line}")
+            work.listener.note(f"  {line}")
         elif event == "Downloaded":
-            work.reporter.advance(sizes.get(name, 0))
+            work.listener.advance(sizes.get(name, 0))
 
     tooling = replace(work.tooling(journal), on_line=on_line)
     wheels = stage(task.install, journal.folder, work.environment, tooling, work.host.environ)
-    work.reporter.end()
+    work.listener.end()
     return wheels
 
 
@@ -139,10 +139,10 @@ def _fetch_all(packages: tuple[PipAction, ...], work: Work, journal: Journal, en
         return ()
     size = sum(package.file.size or 0 for package in packages if package.file is not None)
     check_room_for_download(size, journal.wheels)
-    work.reporter.begin(f"fetching {counted(len(packages), 'file')}", size or None)
+    work.listener.begin(f"fetching {counted(len(packages), 'file')}", size or None)
     packages = tuple(_with_file(package, work, journal) for package in packages)
     wheels = tuple(gather([partial(_fetch, package, work, journal, environment) for package in packages], _PARALLEL))
-    work.reporter.end()
+    work.listener.end()
     names = [os.path.basename(wheel.path) for wheel in wheels]
     journal.add("fetched", files=names, sha256=[wheel.sha256 for wheel in wheels])
     return wheels
@@ -150,7 +150,7 @@ def _fetch_all(packages: tuple[PipAction, ...], work: Work, journal: Journal, en
 
 def _fetch(package: PipAction, work: Work, journal: Journal, environment: Environment) -> Wheel:
     try:
-        return fetch(package, journal.wheels, environment, work.download, work.reporter.advance)
+        return fetch(package, journal.wheels, environment, work.download, work.listener.advance)
     except WorldError as error:
         if error.code == "wheel-bad":
             clean_cache(package.name, journal.folder, work.environment, work.tooling(journal), work.host.environ)

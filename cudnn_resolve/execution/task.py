@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cudnn_resolve.execution.fetch import Download, download_local
-from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.host.run_tool import Tooling
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.planning.preload import folder_actions, frameworks_of
 from cudnn_resolve.planning.tool_input import check_apt, check_folders, check_name, check_pip
 
@@ -96,7 +96,7 @@ class Work(Struct, frozen=True, kw_only=True):
     hold: Hold
     words: tuple[str, ...] = ()
     """Command-line words that request the same `apply`; `--resume` repeats them."""
-    reporter: Reporter = field(default_factory=Reporter)
+    listener: Listener = SILENT
     download: Download = download_local
     verify: Callable[[], tuple[str, ...]] = tuple
     """Inspects the changed environment and returns its differences from the plan."""

@@ -43,37 +43,6 @@ class Once(Generic[T]):
             return self._result[0]
 
 
-class Delayed:
-    """A call that is made after a delay unless it is cancelled, and never while somebody holds `turn`."""
-
-    def __init__(self) -> None:
-        self.turn = threading.RLock()
-        self._timer: threading.Timer | None = None
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the call is still to be made."""
-        return self._timer is not None
-
-    def begin(self, seconds: float, call: Callable[[], None]) -> None:
-        """Schedule the call."""
-        self._timer = threading.Timer(seconds, self._make, (call,))
-        self._timer.daemon = True
-        self._timer.start()
-
-    def give_up(self) -> None:
-        """Cancel the call."""
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
-
-    def _make(self, call: Callable[[], None]) -> None:
-        with self.turn:
-            if self._timer is not None:
-                self._timer = None
-                call()
-
-
 def gather(calls: Sequence[Callable[[], T]], at_once: int) -> list[T]:
     """Results of the calls, in order; at most `at_once` run at a time, and they start in order. After an error no more are started."""
     futures: list[Future[T]] = [Future() for _ in calls]

@@ -6,8 +6,6 @@ import json
 import os
 from typing import Any
 
-from cudnn_resolve.host.protocol import CommandResult
-
 MARK = "cudnn-resolve-answer "
 """Prefix of the answer line, so that other output in the stream does no harm."""
 
@@ -17,9 +15,9 @@ def payload_path(name: str) -> str:
     return os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
 
 
-def answer_of(result: CommandResult) -> dict[str, Any] | None:
-    """JSON object in a payload's answer; None if it crashed, hung, or printed something else."""
-    line = next((line for line in reversed(result.stdout.splitlines()) if line.startswith(MARK)), None)
+def answer_of(output: str) -> dict[str, Any] | None:
+    """JSON object in the output of a payload; None if it crashed, hung, or printed something else."""
+    line = next((line for line in reversed(output.splitlines()) if line.startswith(MARK)), None)
     try:
         answer = json.loads(line[len(MARK) :]) if line is not None else None
     except (ValueError, RecursionError):

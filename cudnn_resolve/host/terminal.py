@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
+from collections.abc import Callable
 from typing import NoReturn, TextIO
 
 DEFAULT_WIDTH = 100
@@ -108,3 +110,34 @@ def ask(question: str) -> bool:
     except EOFError:
         sys.stderr.write("\n")
         return False
+
+
+class Delayed:
+    """A call that is made after a delay unless it is cancelled, and never while somebody holds `turn`."""
+
+    def __init__(self) -> None:
+        self.turn = threading.RLock()
+        self._timer: threading.Timer | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the call is still to be made."""
+        return self._timer is not None
+
+    def begin(self, seconds: float, call: Callable[[], None]) -> None:
+        """Schedule the call."""
+        self._timer = threading.Timer(seconds, self._make, (call,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def give_up(self) -> None:
+        """Cancel the call."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _make(self, call: Callable[[], None]) -> None:
+        with self.turn:
+            if self._timer is not None:
+                self._timer = None
+                call()

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def advisories_of(book: Book, packages: Mapping[str, str], gpus: Collection[Capability]) -> Iterator[tuple[str, row.Advisory]]:
     """Yield each package with an advisory about its version on these GPUs."""
     for name, version in packages.items():
-        component = book.component(name)
-        of_cudnn = book.advisories("cudnn") if component is not None and component.library == "cudnn" else ()
-        for advisory in (*book.advisories(name), *of_cudnn):
+        for advisory in book.advisories(name):
             affects_gpu = not advisory.capability or any(gpu in advisory.capability for gpu in gpus)
             if affects_gpu and _contains(SpecifierSet(advisory.versions), version) and _has_companion(advisory, packages):
                 yield name, advisory

@@ -200,9 +200,10 @@ class Book:
         return found.cuda if found else None
 
     def advisories(self, package: str) -> tuple[row.Advisory, ...]:
-        """Advisories about a package; `cudnn` stands for those that hold in every channel."""
-        name = _normalized(package)
-        return tuple(advisory for advisory in self.rows(row.Advisory) if advisory.package == name)
+        """Advisories about a package, for a wheel of cuDNN also those about `cudnn`, which hold in every channel."""
+        component = self.component(package)
+        names = (_normalized(package), "cudnn" if component is not None and component.library == "cudnn" else "")
+        return tuple(advisory for advisory in self.rows(row.Advisory) if advisory.package in names)
 
     def traps(self, framework: str) -> tuple[row.Trap, ...]:
         """Known pitfalls of versions of a framework."""

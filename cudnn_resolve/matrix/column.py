@@ -51,10 +51,6 @@ Arch = Literal["x86_64", "aarch64", "ppc64le"]
 Tags = Annotated[
     tuple[Text, ...], Meta(description="a list of wheel tags such as 'cp312 cp313-manylinux_2_28_x86_64'", extra={"check": "tags"})
 ]
-Sonames = Annotated[
-    tuple[tuple[Identifier, Identifier], ...],
-    Meta(description="a table of libraries and their sonames", extra={"check": "sonames"}, extra_json_schema={"type": "object"}),
-]
 MetadataIds = Annotated[
     Count | Annotated[dict[Arch, Count], Meta(min_length=1)],
     Meta(description="the id of a [[metadata]] entry, or one id for each architecture"),

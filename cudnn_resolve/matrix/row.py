@@ -29,7 +29,6 @@ from cudnn_resolve.matrix.column import (
     PackageName,
     PythonTag,
     Requirement,
-    Sonames,
     Sources,
     Specifier,
     Tags,
@@ -400,8 +399,6 @@ class Build(_Wheel, frozen=True, kw_only=True):
     """Version that pip installs, with its local part if the index needs it; may be omitted for `version` plus `local`."""
     index: Identifier = "default"
     """`default`, or the id of a row of index.toml."""
-    sonames: Sonames = ()
-    """Library and soname, for those that differ from the ones of `cuda`."""
     targets_aarch64: tuple[GpuCode, ...] = field(name="capability_aarch64", default=())
     """GPU code of the aarch64 wheel if it differs; empty = same as `targets`."""
     capability_first: ComputeCapability | None = None

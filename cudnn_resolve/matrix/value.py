@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import Meta, Struct
 
-from cudnn_resolve.matrix.column import LONGEST_LIST, LONGEST_TEXT, BranchNumber, Identifier, Text
+from cudnn_resolve.matrix.column import LONGEST_LIST, LONGEST_TEXT, BranchNumber, Text
 from cudnn_resolve.matrix.table import intern_version
 from cudnn_resolve.matrix.toml import quote
 from cudnn_resolve.version import Capability, CodeTarget, Dotted
@@ -164,13 +164,6 @@ def _branch(value: Any) -> int:
     return msgspec.convert(int(found[1]) if found else value, BranchNumber)
 
 
-def _sonames(value: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(value, dict):
-        raise TypeError
-    read = reader(Identifier)
-    return tuple((read(library), read(soname)) for library, soname in value.items())
-
-
 def _lines(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_TEXT:
         raise ValueError
@@ -224,7 +217,7 @@ def _day(text: str) -> None:
     date.fromisoformat(text if len(text) > 7 else f"{text}-01")
 
 
-_CONVERTERS: dict[str, _Read] = {"branch": _branch, "sonames": _sonames, "lines": _lines, "pattern": _pattern, "tags": _tags}
+_CONVERTERS: dict[str, _Read] = {"branch": _branch, "lines": _lines, "pattern": _pattern, "tags": _tags}
 """Checks that also make the value."""
 _CHECKS: dict[str, Callable[[str], None]] = {"version": _version, "specifier": _specifier, "requirement": _requirement, "day": _day}
 """Checks of a value already converted by msgspec; each imports packaging only when called."""

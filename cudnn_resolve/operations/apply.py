@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import CudnnResolveError, UsageError, WorldError
@@ -14,14 +14,14 @@ from cudnn_resolve.execution.conditions import differences, package_folder, requ
 from cudnn_resolve.execution.environment import Environment, ask_environment
 from cudnn_resolve.execution.journal_store import Journals, was_stopped
 from cudnn_resolve.execution.loader_settings import is_done
-from cudnn_resolve.execution.model import Execution, Reporter
+from cudnn_resolve.execution.model import Execution
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.background import Later
 from cudnn_resolve.host.environment_mutex import alive, hold
 from cudnn_resolve.host.linux import LinuxHost
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.operations.apply_cache import ApplyCache, cache_of
-from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.machine_facts import detect_facts
 from cudnn_resolve.operations.options import LOCK, ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import PlanResult, plan_of_lock_file, plan_targets, ranges_of, refuse_broken
@@ -42,7 +42,6 @@ _RACE_SECONDS = 0.3
 class Interaction(Struct, frozen=True, kw_only=True):
     """Live callbacks used while a plan runs: progress and confirmation."""
 
-    reporter: Reporter = field(default_factory=Reporter)
     confirm: Callable[[Plan], bool] | None = None
     """Shows a plan with changes, and returns whether to execute it; None = always."""
     listener: Listener = SILENT
@@ -285,8 +284,8 @@ def _carry_out(plan: Plan, task: Task, work: Work, request: ApplyRequest) -> Exe
             from cudnn_resolve.operations.bundle import supplied
             from cudnn_resolve.operations.bundled_debs import with_shared_debs
 
-            task = supplied(task, request.bundle_dir, download, work.reporter, trusted=request.no_hashes)
-            task = with_shared_debs(task, request.bundle_dir, shared, arch or "", download, work.reporter)
+            task = supplied(task, request.bundle_dir, download, work.listener, trusted=request.no_hashes)
+            task = with_shared_debs(task, request.bundle_dir, shared, arch or "", download, work.listener)
         return carry_out(task, replace(work, download=download, members=download.members, online=download.is_online))
 
 
@@ -416,7 +415,7 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
             environment=environment,
             journals=journals,
             hold=handle,
-            reporter=interaction.reporter,
+            listener=interaction.listener,
             words=request.words,
             installer=request.installer,
             managed=request.break_system_packages,

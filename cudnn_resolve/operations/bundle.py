@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from cudnn_resolve import execution
 from cudnn_resolve.errors import InputError, UsageError
 from cudnn_resolve.execution.fetch import Download, check_known, strong, wrong_hash
-from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.facts.assume import Assumptions, assume
 from cudnn_resolve.facts.cudnn_files import FOLDER
@@ -26,13 +25,13 @@ from cudnn_resolve.host.bundle import SUMS, WHEELS, bundle_of, is_bundle
 from cudnn_resolve.host.files import folder_of
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.index.address import is_local
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.locking.bundled import bundled_lock_name, fitting_wheels, folder_files, map_folder_wheels, map_wheels
 from cudnn_resolve.locking.file import file_url, with_absolute_url
 from cudnn_resolve.locking.model import Lock, files_of, version_of
 from cudnn_resolve.locking.select import installed_packages, select
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.operations.bundled_debs import FOLDER_NAME, collect_debs, repositories_of
-from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.lock_file import read_lock
 from cudnn_resolve.operations.machine_facts import card_of, detect_facts, gather_facts
 from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, ApplyRequest, BundleRequest, LockRequest, PlanRequest
@@ -107,12 +106,11 @@ class BundleResult(Struct, Result, frozen=True, kw_only=True):
         )
 
 
-def bundle(request: BundleRequest, listener: Listener = SILENT, reporter: Reporter | None = None) -> BundleResult:
+def bundle(request: BundleRequest, listener: Listener = SILENT) -> BundleResult:
     """Make, extend or verify a bundle."""
-    reporter = reporter or Reporter()
     path = request.output or ""
     if request.check:
-        with _unpacked(path, reporter, disk_bundle.verify) as folder:
+        with _unpacked(path, listener, disk_bundle.verify) as folder:
             return _result(path, folder, _check_locks(folder))
     _refuse_existing(path, add=request.add)
     lock, plan = _lock(request, listener)
@@ -120,7 +118,7 @@ def bundle(request: BundleRequest, listener: Listener = SILENT, reporter: Report
         return BundleResult(path=path, plan=plan)
     if not path.endswith(".tar"):
         disk.make_folder(path)
-        return _fill(lock, request, path, reporter, path)
+        return _fill(lock, request, path, listener, path)
     from cudnn_resolve.host.bundle_tar import locked_tar, pack, unpack
 
     path = disk.real(path)
@@ -132,7 +130,7 @@ def bundle(request: BundleRequest, listener: Listener = SILENT, reporter: Report
         if old is not None:
             _refuse_existing(path, add=request.add)
             unpack(path, folder)
-        result = _fill(lock, request, folder, reporter, request.output or "")
+        result = _fill(lock, request, folder, listener, request.output or "")
         pack(folder, path, old)
         return result
 
@@ -175,7 +173,7 @@ def outline(request: BundleRequest, folder: str) -> None:
     lock, _ = _lock(request, SILENT)
     assert lock is not None, "a lock is named"
     disk.make_folder(folder)
-    _fill(lock, request, folder, Reporter(), folder, whole=False)
+    _fill(lock, request, folder, SILENT, folder, whole=False)
 
 
 def _locked_sums(files: Iterable[File]) -> dict[str, str]:
@@ -187,7 +185,7 @@ def _locked_sums(files: Iterable[File]) -> dict[str, str]:
     return sums
 
 
-def _fill(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, shown: str, *, whole: bool = True) -> BundleResult:
+def _fill(lock: Lock, request: BundleRequest, folder: str, listener: Listener, shown: str, *, whole: bool = True) -> BundleResult:
     """Collect every file in the folder, add the lock and the start scripts, and list them all.
 
     Messages name the bundle `shown`. Without `whole` the wheels are only listed.
@@ -199,8 +197,8 @@ def _fill(lock: Lock, request: BundleRequest, folder: str, reporter: Reporter, s
     addresses = [file.url for file in wheels.values()]
     addresses += [repository.key_url for rows in repositories.values() for repository in rows]
     with fetching(request, Facts(), addresses) as download:
-        sums = _collect(list(wheels.values()), folder, download, reporter) if whole else _locked_sums(wheels.values())
-        debs, deb_sums, notes = collect_debs(lock, repositories, folder, None if request.offline else download, reporter)
+        sums = _collect(list(wheels.values()), folder, download, listener) if whole else _locked_sums(wheels.values())
+        debs, deb_sums, notes = collect_debs(lock, repositories, folder, None if request.offline else download, listener)
     if lacking := sorted(wheels.keys() - sums.keys()):
         hint = "make a separate bundle"
         raise UsageError(f"{shown} already holds a different file named {lacking[0]}", code="bundle-name", hint=hint)
@@ -259,32 +257,32 @@ def _machines(lock: Lock, request: BundleRequest) -> dict[str, Machine]:
     return {name: machine_of(assume(Facts(), assumptions, card_of(book)), book) for name, assumptions in stated.items()}
 
 
-def _collect(files: Sequence[File], folder: str, download: Download, reporter: Reporter) -> dict[str, str]:
+def _collect(files: Sequence[File], folder: str, download: Download, listener: Listener) -> dict[str, str]:
     """Collect files in the folder and verify them; SHA-256 by file name, without names that other files have already."""
-    reporter.begin(f"collecting {len(files)} files for the bundle", sum(file.size or 0 for file in files) or None)
+    listener.begin(f"collecting {len(files)} files for the bundle", sum(file.size or 0 for file in files) or None)
     threads = ThreadPoolExecutor(_PARALLEL)
     try:
         listed = disk_bundle.read_sums(folder)
-        futures = {file.filename: threads.submit(_collect_file, file, folder, listed, download, reporter) for file in files}
+        futures = {file.filename: threads.submit(_collect_file, file, folder, listed, download, listener) for file in files}
         return {name: digest for name, future in futures.items() if (digest := future.result()) is not None}
     finally:
         threads.shutdown(wait=True, cancel_futures=True)
-        reporter.end()
+        listener.end()
 
 
-def _collect_file(file: File, folder: str, listed: Mapping[str, str], download: Download, reporter: Reporter) -> str | None:
+def _collect_file(file: File, folder: str, listed: Mapping[str, str], download: Download, listener: Listener) -> str | None:
     """Fetch one file unless it is there, and return its SHA-256; None if a different file has its name."""
     expected = strong(file.hashes)
     assert expected is not None, "see `check_known`"
     path = f"{folder}/{WHEELS}/{disk_bundle.wheel_name(file.filename)}"
     if _has_digest(path, expected):
-        reporter.advance(file.size or 0)
+        listener.advance(file.size or 0)
     elif (other := listed.get(f"{WHEELS}/{file.filename}")) is not None and _has_digest(path, ("sha256", other)):
         return None
     else:
         disk.make_folder(f"{folder}/{WHEELS}")
         with disk_bundle.staging_folder(f"{folder}/{WHEELS}") as temporary:
-            fetched = download(file, temporary, reporter.advance)
+            fetched = download(file, temporary, listener.advance)
             if not _has_digest(fetched, expected):
                 raise wrong_hash(file.filename, *expected, disk.digest(fetched, expected[0]))
             disk.move(fetched, path)
@@ -373,38 +371,38 @@ def _result(path: str, folder: str, notes: Iterable[str]) -> BundleResult:
 
 
 @contextmanager
-def _unpacked(path: str, reporter: Reporter, verify: Callable[..., None]) -> Iterator[str]:
+def _unpacked(path: str, listener: Listener, verify: Callable[..., None]) -> Iterator[str]:
     """The folder of a bundle, with every file verified; a tar file is unpacked for as long as the context lasts."""
     if not is_bundle(path):
         hint = f"a bundle is a folder with {SUMS}, or its tar file; `cudnn-resolve bundle -o` makes one"
         raise InputError(f"{path} is not a bundle", code="input-missing" if disk.kind(path) is None else "bundle-invalid", hint=hint)
     if disk.is_folder(path):
         files = disk_bundle.files_of(path, disk_bundle.read_sums(path))
-        reporter.begin(f"verifying {len(files)} files of {path}", sum(file.size for file in files))
+        listener.begin(f"verifying {len(files)} files of {path}", sum(file.size for file in files))
         try:
-            verify(path, files, reporter.advance)
+            verify(path, files, listener.advance)
         finally:
-            reporter.end()
+            listener.end()
         yield path
         return
     from cudnn_resolve.host.bundle_tar import unpack
 
     with disk_bundle.temporary_folder(user_folders.private_folder(f"{user_folders.state_folder()}/bundles")) as folder:
-        reporter.begin(f"unpacking and verifying {path}", disk.size_of(path))
+        listener.begin(f"unpacking and verifying {path}", disk.size_of(path))
         try:
-            unpack(path, folder, reporter.advance)
+            unpack(path, folder, listener.advance)
         finally:
-            reporter.end()
+            listener.end()
         yield folder
 
 
 @contextmanager
-def opened(request: R, reporter: Reporter | None = None) -> Iterator[R]:
+def opened(request: R, listener: Listener = SILENT) -> Iterator[R]:
     """Replace the bundle in a request by its lock, after verifying the bundle; the request then needs no network."""
     found = bundle_of(request.lock)
     assert found is not None, "see `api`"
     path, name = found
-    with _unpacked(path, reporter or Reporter(), disk_bundle.verify_touched) as folder:
+    with _unpacked(path, listener, disk_bundle.verify_touched) as folder:
         _check_locks(folder)
         yield replace(request, lock=f"{folder}/{name or _fitting(folder, path, request)}", offline=True)
 
@@ -427,7 +425,7 @@ def _fitting(folder: str, path: str, request: PlanRequest | ApplyRequest) -> str
     raise UsageError(f"{path} has {len(names)} locks for this machine", code="bundle-lock", hint=hint)
 
 
-def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *, trusted: bool) -> Task:
+def supplied(task: Task, folder: str, download: Download, listener: Listener, *, trusted: bool) -> Task:
     """Let a task use the files in a bundle folder; missing ones are downloaded into it.
 
     If this user cannot write there, missing files come from where the plan says.
@@ -438,7 +436,7 @@ def supplied(task: Task, folder: str, download: Download, reporter: Reporter, *,
     files = [action.file for action in packages if action.file is not None and strong(action.file.hashes)]
     files = [file for file in files if not is_local(file.url)]
     if disk.writable(folder):
-        sums = _collect(files, folder, download, reporter)
+        sums = _collect(files, folder, download, listener)
         disk_bundle.add_to_list(folder, {f"{WHEELS}/{name}": digest for name, digest in sums.items()})
         names = set(sums)
     else:

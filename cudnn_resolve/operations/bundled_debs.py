@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.execution.debs import ARCHITECTURES, LARGEST_LIST, fetch_packages, missing_tool
 from cudnn_resolve.execution.fetch import Download
-from cudnn_resolve.execution.model import Reporter
 from cudnn_resolve.execution.task import Task
 from cudnn_resolve.host import bundle as disk_bundle
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.run_tool import Tooling
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.locking.file import file_url
 from cudnn_resolve.locking.model import Lock
 from cudnn_resolve.matrix.book import Book
@@ -45,7 +45,7 @@ def collect_debs(
     repositories: Mapping[str, tuple[AptRepository, ...]],
     folder: str,
     download: Download | None,
-    reporter: Reporter,
+    listener: Listener,
 ) -> tuple[dict[str, list[dict[str, str]]], dict[str, str], list[str]]:
     """Collect system packages with the signed lists of their repositories.
 
@@ -70,9 +70,9 @@ def collect_debs(
                 why = f"there is no {tool} here"
             omitted.setdefault(why, []).extend(package.name for package in stack.apt)
             continue
-        reporter.begin(f"collecting system packages for {platform}")
+        listener.begin(f"collecting system packages for {platform}")
         debs[platform] = _collect(apt_of(stack.apt), repositories[platform], platform, folder, download, sums)
-        reporter.end()
+        listener.end()
     text = "system packages are not in the bundle ({}), and come from the machine's own repositories: {}"
     return debs, sums, [text.format(why, ", ".join(sorted(set(names)))) for why, names in omitted.items()]
 
@@ -148,7 +148,7 @@ def _key_of(repository: AptRepository) -> str:
 
 
 def with_shared_debs(
-    task: Task, folder: str, repositories: Sequence[AptRepository], arch: str, download: Download, reporter: Reporter
+    task: Task, folder: str, repositories: Sequence[AptRepository], arch: str, download: Download, listener: Listener
 ) -> Task:
     """Let a task install its system packages from a shared folder; missing ones are downloaded into it.
 
@@ -162,15 +162,15 @@ def with_shared_debs(
     if not all(_holds(folder, repository, packages[repository.name], platform, sums) for repository in repositories):
         if missing_tool() is not None or not disk.writable(folder):
             return task
-        reporter.begin(f"collecting system packages in {folder}")
+        listener.begin(f"collecting system packages in {folder}")
         collected: dict[str, str] = {}
         try:
             _collect(task.apt, repositories, platform, folder, download, collected)
         except UsageError as error:  # the folder has a package that its repository no longer signs
-            reporter.say(f"  {error.message}: system packages come from their repository")
+            listener.note(f"  {error.message}: system packages come from their repository")
             return task
         finally:
-            reporter.end()
+            listener.end()
         disk_bundle.add_to_list(folder, collected)
     bundled = tuple(_bundled(repository, f"{folder}/{_folder_of(repository, platform)}") for repository in repositories)
     return replace(task, repositories=bundled)

@@ -99,7 +99,7 @@ def _with_machine_options(verdict: Verdict, options: StatedOptions, subject: Sub
     """Let the proposed commands of a verdict target the same machine, and the Python of the file."""
     if subject.base is not None and subject.base.python is not None:
         options = replace(options, python_version=subject.base.python)
-    names = (name for name in options.__struct_fields__ if name not in ("python", "given", "ranges", "project_matrix"))
+    names = (name for name in options.__struct_fields__ if name != "python")
     words = shlex.join(word for pair in option_words(options, names) for word in pair)
 
     def for_machine(remedy: Remedy) -> Remedy:

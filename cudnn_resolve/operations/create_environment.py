@@ -23,10 +23,10 @@ from cudnn_resolve.host.environment_mutex import hold
 from cudnn_resolve.host.interrupt import InterruptError, ignored_signals, interruptible
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.protocol import Host
+from cudnn_resolve.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations import apply as apply_operation
 from cudnn_resolve.operations.apply import DEFAULT, ApplyResult, Interaction, Stopped
 from cudnn_resolve.operations.apply_cache import cache_of
-from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import ApplyRequest, PlanRequest
 from cudnn_resolve.operations.plan import LockMisfitError, PlanResult, command_of, plan_of_lock_file, plan_targets
@@ -231,11 +231,11 @@ def _create_whole(
 def _fill(answer: EnvironmentPlan, request: ApplyRequest, journals: Journals, interaction: Interaction, handle: int) -> Execution:
     """Create an empty environment, and execute the plan in it as in any other."""
     base = answer.base
-    interaction.reporter.begin(f"creating an environment with {base.name}")
+    interaction.listener.begin(f"creating an environment with {base.name}")
     host = LinuxHost()
     uv = None if request.installer == "pip" and base.path else find_uv(host)  # uv creates an environment without pip
     environment = creation.make_environment(journals, base.name, uv, host, (handle,))
-    interaction.reporter.end()
+    interaction.listener.end()
     expected = ".".join((base.python.version or "").split(".")[:2])
     if not f"{environment.version}.".startswith(f"{expected}."):
         raise WorldError(f"{base.name} created an environment of Python {environment.version}, not {expected}", code="env-failed")

@@ -13,8 +13,8 @@ from cudnn_resolve.errors import ContradictionError, InputError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import clock, disk
 from cudnn_resolve.host.files import STDIN, read_log
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.machine_facts import gather_facts
 from cudnn_resolve.operations.options import DoctorRequest
 from cudnn_resolve.operations.question import gather_book

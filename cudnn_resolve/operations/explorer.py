@@ -21,9 +21,9 @@ from cudnn_resolve.host.pool import spread
 from cudnn_resolve.host.tablecache import checksum
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.host.user_folders import cache_folder
+from cudnn_resolve.listener import SILENT, Listener, pace
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.digest import digest
-from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.report.explorer import MARK, Joint, Look, pages
 from cudnn_resolve.resolution.joint_map import BuildReach, Drivers, Pair, pair, reach
 

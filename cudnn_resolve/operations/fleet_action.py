@@ -14,13 +14,13 @@ from typing import Any
 from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.facts.codec import encode, from_mapping
 from cudnn_resolve.host import disk
+from cudnn_resolve.host.child import MARK, answer_of
 from cudnn_resolve.host.relay import Ask, ask_in_rounds, program_text
 from cudnn_resolve.host.tables import open_book
 from cudnn_resolve.masking import without_logins
 from cudnn_resolve.operations.options import LockRequest
 from cudnn_resolve.probe.probe import detect
 
-MARK = "cudnn-resolve-answer "
 _BOOT = (
     "import json,os,sys\n"
     "job=json.loads(sys.stdin.buffer.read().decode())\n"
@@ -58,16 +58,10 @@ class Carrier:
         environ = {name: str(value) for name, value in self._environ.items()}
         question = json.dumps({**job, "environ": environ, "program": program_text(name)}).encode()
         result = self._run(question)
-        line = next((line for line in reversed(result["stdout"].splitlines()) if line.startswith(MARK)), None)
-        if line is None:
+        answer = answer_of(result["stdout"])
+        if answer is None:
             last = without_logins((result["stderr"] or result["stdout"]).strip()[-2000:]).splitlines()[-1:]
             raise WorldError(f"the host did not answer: {last[0][:300] if last else 'no output'}", code="host-answer")
-        try:
-            answer = json.loads(line[len(MARK) :])
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise WorldError("the host sent an invalid answer", code="host-answer")
         if "error" in answer:
             raise WorldError(without_logins(str(answer["error"]))[:1000], code="host-refused")
         return answer

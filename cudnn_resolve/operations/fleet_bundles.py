@@ -13,8 +13,8 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk, user_folders
 from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.environment_mutex import hold
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.locking.read_pylock import read
-from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.lock import make_lock
 from cudnn_resolve.operations.lock_file import lock_text
 from cudnn_resolve.operations.options import BundleRequest, FleetRequest, LockRequest, Options

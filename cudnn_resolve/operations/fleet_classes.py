@@ -10,9 +10,9 @@ from cudnn_resolve.errors import CudnnResolveError, InputError, WorldError
 from cudnn_resolve.fleet.classes import Classes
 from cudnn_resolve.fleet.model import ClassAnswer, FleetAnswer, FleetClass, HostFault
 from cudnn_resolve.host.pool import spread
+from cudnn_resolve.listener import SILENT, WAITING, Listener
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_facts import hosts
-from cudnn_resolve.operations.listener import SILENT, WAITING, Listener
 from cudnn_resolve.operations.machine_facts import refuse_other_systems
 from cudnn_resolve.operations.options import FleetRequest
 from cudnn_resolve.operations.question import share

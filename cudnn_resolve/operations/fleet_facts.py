@@ -17,8 +17,8 @@ from cudnn_resolve.facts.codec import LIMIT_BYTES, FactsFile, from_mapping, pars
 from cudnn_resolve.facts.model import Facts, Packages
 from cudnn_resolve.fleet.model import HostReport
 from cudnn_resolve.host import disk
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.machine_facts import facts_files, facts_of_text, read_facts
 from cudnn_resolve.operations.options import FleetRequest
 

@@ -15,12 +15,12 @@ from cudnn_resolve.fleet.joint import joint, left_out, python_of
 from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, OneLock, Outcome, Status, WayOut
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import read_bounded
+from cudnn_resolve.listener import Listener, Notes
 from cudnn_resolve.locking.read_pylock import read
 from cudnn_resolve.locking.select import machine_differences, select
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import lock_request
 from cudnn_resolve.operations.fleet_classes import FleetResult, announce, answer_by_class, classes_of, error_answer, notes_of
-from cudnn_resolve.operations.listener import Listener, Notes
 from cudnn_resolve.operations.lock import LockResult, make_lock
 from cudnn_resolve.operations.lock_file import lock_text
 from cudnn_resolve.operations.options import LOCK, LOCK_NAMES, FleetRequest

@@ -13,11 +13,11 @@ from cudnn_resolve.fleet.model import ClassAnswer, FleetClass, Outcome, Status
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.bundle import is_bundle
 from cudnn_resolve.host.playbook import HostAnswer, Play, run_play
+from cudnn_resolve.listener import SILENT, WAITING, Listener
 from cudnn_resolve.locking.select import select
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.fleet_bundles import bundle_of, in_use, lock_for, lock_request
 from cudnn_resolve.operations.fleet_classes import FleetResult, classes_of
-from cudnn_resolve.operations.listener import SILENT, WAITING, Listener
 from cudnn_resolve.operations.lock_file import read_lock
 from cudnn_resolve.operations.options import FleetRequest
 from cudnn_resolve.operations.question import gather_book

@@ -16,6 +16,7 @@ from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import folder_of, write_atomic
 from cudnn_resolve.index.client import IndexClient
+from cudnn_resolve.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.locking.change import Change, changes, keep_records
 from cudnn_resolve.locking.check import request_differences, resolution_differences
 from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
@@ -27,7 +28,6 @@ from cudnn_resolve.locking.select import installed_packages, machine_differences
 from cudnn_resolve.locking.stack import stack_of
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.lock_file import lock_text
 from cudnn_resolve.operations.lock_settings import locked_request, settings_from, with_lock_settings
 from cudnn_resolve.operations.machine_facts import gather_facts

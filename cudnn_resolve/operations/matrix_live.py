@@ -22,11 +22,11 @@ from cudnn_resolve.host.link_site import wheel_evidence
 from cudnn_resolve.host.settings import environment
 from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.read_settings import Options, own_settings
+from cudnn_resolve.listener import SILENT, Listener, pace
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build, Plain, WheelRelease
 from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.wheel_content import WheelEvidence
-from cudnn_resolve.operations.listener import SILENT, Listener, pace
 from cudnn_resolve.operations.matrix import LiveReport
 from cudnn_resolve.requirement.source import File, Offer
 from cudnn_resolve.resolution.release import parse_requirement, parse_version

@@ -20,6 +20,10 @@ LOCK = "pylock.toml"
 """Default path of the lock."""
 LOCK_NAMES = re.compile(r"pylock(\.[^./]+)?\.toml")
 """File names that pip and uv accept as locks."""
+FACTS = ("machine", "driver", "gpu", "python_version", "platform", "glibc", "os")
+"""Options that state facts of a machine."""
+INDEXES = ("index_url", "extra_index_url", "find_links", "index_strategy", "exclude_newer", "no_binary", "only_binary", "offline")
+"""Options on where packages come from."""
 _Texts = tuple[str, ...]
 
 
@@ -44,6 +48,11 @@ class Declared(NamedTuple):
     """True if it may be repeated."""
     is_number: bool
     default: Any
+
+    @property
+    def is_option(self) -> bool:
+        """False for a field that no command line, setting or variable sets by its name."""
+        return bool(self.help)
 
     @property
     def key(self) -> str:
@@ -269,10 +278,6 @@ class BundleRequest(Options, frozen=True, kw_only=True):
     sbom: Annotated[bool, _option("include a CycloneDX list of its packages (extra `sbom`)")] = False
 
 
-_NOT_REPLAYED = frozenset({"packages", "ranges", "lock", "has_targets", "dry_run", "force", "restart", "words", "given", "project_matrix"})
-"""Fields of `ApplyRequest` that a later run determines itself, or that are not options."""
-
-
 class ApplyRequest(Options, frozen=True, kw_only=True):
     """Request for `apply`."""
 
@@ -302,7 +307,7 @@ class ApplyRequest(Options, frozen=True, kw_only=True):
         """
         from cudnn_resolve.masking import without_logins
 
-        options = (name for name in self.__struct_fields__ if name not in _NOT_REPLAYED)
+        options = (name for name in self.__struct_fields__ if name not in ("packages", "dry_run", "force", "restart"))
         words = [f"{option}={without_logins(value)}" if value else option for option, value in option_words(self, options)]
         return (*map(without_logins, self.packages), *words, *([self.lock] if self.lock else []))
 
@@ -406,10 +411,11 @@ class MatrixRequest(Struct, frozen=True, kw_only=True):
 
 
 def option_words(request: Struct, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Options of a request as for a command line, with their values ("" for a flag); unset ones are left out."""
+    """Options of a request as for a command line, with their values ("" for a flag); unset ones, and what is no option, are left out."""
+    options = declared(type(request))
     for name in names:
-        value = getattr(request, name)
-        option = f"--{name.replace('_', '-')}"
+        value = getattr(request, name) if options[name].is_option else None
+        option = f"--{options[name].key}"
         if value is True:
             yield option, ""
         elif value:

@@ -22,8 +22,8 @@ from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.index.read_settings import Options as IndexOptions
 from cudnn_resolve.index.read_settings import read_settings
 from cudnn_resolve.index.settings import Settings
+from cudnn_resolve.listener import Listener
 from cudnn_resolve.masking import shown
-from cudnn_resolve.operations.listener import Listener
 from cudnn_resolve.operations.options import Options
 from cudnn_resolve.operations.request import Requirements, requirements_of
 from cudnn_resolve.requirement.file import Reference

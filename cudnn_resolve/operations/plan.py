@@ -13,7 +13,7 @@ from cudnn_resolve.errors import CudnnResolveError, ExitCode
 from cudnn_resolve.facts.assume import fresh_environment
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.host.files import folder_of
-from cudnn_resolve.operations.listener import SILENT, Listener, SearchProgress
+from cudnn_resolve.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.operations.machine_facts import facts_meanwhile
 from cudnn_resolve.operations.options import ApplyRequest, Options, PlanRequest, option_words
 from cudnn_resolve.operations.question import Question, gather_book, gather_question

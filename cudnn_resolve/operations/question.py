@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.errors import UsageError
 from cudnn_resolve.facts.model import Facts, or_none
-from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.operations.machine_facts import facts_meanwhile, refuse_other_systems
 from cudnn_resolve.operations.options import Options, StatedOptions
 

@@ -15,7 +15,7 @@ from cudnn_resolve.host import disk
 from cudnn_resolve.host.files import exists, path_from, read_bounded
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.toml import decode
-from cudnn_resolve.operations.options import Options, option_words
+from cudnn_resolve.operations.options import FACTS, INDEXES, Options, option_words
 from cudnn_resolve.requirement.model import Limit, Request, RequirementLine, Target
 from cudnn_resolve.requirement.source import Direct
 
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 _ADDRESSES = frozenset({"--index-url", "--extra-index-url", "--find-links"})
 _PROPOSED = (
-    *("requirement", "constraint", "group", "facts", "python", "env", "kernel"),
-    *("machine", "driver", "gpu", "python_version", "platform", "glibc", "os"),
-    *("allow_break", "reinstall_package", "prefer", "matrix", "index_url", "extra_index_url", "find_links", "pre"),
-    *("index_strategy", "exclude_newer", "no_binary", "only_binary", "offline"),
+    *("requirement", "constraint", "group", "facts", "python", "env", "kernel", *FACTS),
+    *("allow_break", "reinstall_package", "prefer", "pre", "matrix", *INDEXES),
 )
 """Options that a proposed command repeats, in this order; targets and limits come from the request."""
 _SINGLE = frozenset({"--index-url", "--pre"})

@@ -12,10 +12,10 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import ContradictionError, InputError, UsageError, did_you_mean
-from cudnn_resolve.operations.options import Declared, MachineOptions, Options, contradictions, declared, normalized
+from cudnn_resolve.operations.options import FACTS, Declared, MachineOptions, Options, contradictions, declared, normalized
 
 PREFIX = "CUDNN_RESOLVE_"
-MACHINE = ("machine", "driver", "gpu", "python-version", "platform", "platforms", "glibc", "os")
+MACHINE = (*(name.replace("_", "-") for name in FACTS), "platforms")
 """Settings that state facts: ignored if another machine is named, or if this machine is changed or diagnosed."""
 _OTHER_VARIABLES = ("DEBUG", "TEST_")
 """Prefixes of variables that are not settings."""
@@ -29,7 +29,7 @@ O = TypeVar("O", bound=MachineOptions)  # noqa: E741 - the usual letter for opti
 KEYS: Mapping[str, Declared] = {
     option.key: option
     for option in declared(Options).values()
-    if option.name not in ("packages", "given", "ranges", "project_matrix", "reinstall_package", "env", "kernel")
+    if option.is_option and option.name not in ("packages", "reinstall_package", "env", "kernel")
 }
 """Options of resolving commands by their names as settings; options that are chosen for each run are no settings."""
 

@@ -18,13 +18,13 @@ from cudnn_resolve.host.files import STDIN, read_bounded, write_atomic
 from cudnn_resolve.host.installed_files import package_folders, verify_files
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.tables import open_book
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.locking.model import Environment, Lock
 from cudnn_resolve.locking.proof import add_record
 from cudnn_resolve.locking.select import installed_packages
 from cudnn_resolve.locking.stack import bundled_cudnns
 from cudnn_resolve.locking.write_pylock import write
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.listener import SILENT, Listener
 from cudnn_resolve.operations.lock_file import read_lock
 from cudnn_resolve.operations.machine_facts import detect_facts
 from cudnn_resolve.operations.options import ValidateRequest

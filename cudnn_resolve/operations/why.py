@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import UsageError, did_you_mean
-from cudnn_resolve.operations.listener import SILENT, Listener
+from cudnn_resolve.listener import SILENT, Listener
 from cudnn_resolve.operations.options import WhyRequest
 from cudnn_resolve.operations.plan import PlanResult, plan_targets, ranges_of
 from cudnn_resolve.operations.question import Question

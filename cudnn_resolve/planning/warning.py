@@ -188,8 +188,7 @@ def _advisories(resolution: Resolution, book: Book) -> Iterator[Warning]:
     """Releases with advisories: those that were avoided, and those that are chosen nevertheless."""
     for override in resolution.overrides:
         declared = next((specifier.version for specifier in SpecifierSet(override.declared) if specifier.operator == "=="), None)
-        cudnn_advisories = book.advisories("cudnn") if "cudnn" in override.package else ()
-        for advisory in (*book.advisories(override.package), *cudnn_advisories):
+        for advisory in book.advisories(override.package):
             if declared and advisory.action == "avoid" and SpecifierSet(advisory.versions).contains(declared, prereleases=True):
                 message = f"{override.package} {declared}, pinned by {override.requested_by}, is avoided: {advisory.summary}"
                 yield Warning(code="advisory", message=message)

@@ -310,7 +310,7 @@ def _ask_libraries(
     env = {name: value for name, value in host.environ.items() if not name.startswith(("CUDNN_", "LD_PRELOAD"))}
     argv = [python, "-I", payload_path("probe/payload_library.py"), "cudnn", json.dumps(question)]
     result = host.run(argv, timeout_seconds=TIMEOUT_SECONDS + 5, env={**env, "LC_ALL": "C"})
-    answer = answer_of(result)
+    answer = answer_of(result.stdout)
     if answer is None or not isinstance(answer.get("answers"), dict):
         why = str((answer or {}).get("failed") or result.why() or "gave no answer")
         return MappingProxyType({}), (Problem(what="versions of cuDNN", why=f"{python} {why}"),)

@@ -88,7 +88,7 @@ def ask_libraries(host: Host) -> tuple[DriverLibrary, DriverLibrary]:
     if host.python:
         argv = [host.python, "-I", "-S", payload_path("probe/payload_library.py"), "driver", f"{LIBRARY_SECONDS:g}"]
         result = host.run(argv, timeout_seconds=LIBRARY_SECONDS + 5)
-        answer = answer_of(result) or {"failed": f"the process that asks {result.why() or 'gave no answer'}"}
+        answer = answer_of(result.stdout) or {"failed": f"the process that asks {result.why() or 'gave no answer'}"}
     if "failed" in answer:
         answer = {"nvml": answer, "libcuda": answer}
     return _library("libnvidia-ml.so.1", answer.get("nvml", {})), _library("libcuda.so.1", answer.get("libcuda", {}))

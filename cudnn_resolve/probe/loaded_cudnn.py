@@ -55,7 +55,7 @@ def _with_own_versions(host: Host, environment: TargetEnvironment, build: Framew
         return build
     request = {"directory": question.directory, "module": question.module, "calls": [question.cuda, question.cudnn]}
     argv = [python, "-I", payload_path("probe/payload_library.py"), "module", json.dumps(request)]
-    answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS)) or {}
+    answer = answer_of(host.run(argv, timeout_seconds=TIMEOUT_SECONDS).stdout) or {}
     cuda, cudnn = answer.get(question.cuda), answer.get(question.cudnn)
     cuda_built = CudaVersion.from_encoded(cuda) if isinstance(cuda, int) else None
     cudnn_built = CudnnVersion.from_encoded(cudnn) if isinstance(cudnn, int) else None

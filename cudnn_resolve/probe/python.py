@@ -176,7 +176,7 @@ def ask_python(host: Host, path: str, how: str) -> TargetEnvironment:
     UsageError if it is not Python 3.6 or later, WorldError if it hangs or crashes.
     """
     result = host.run([path, "-I", payload_path("probe/payload_python.py")], timeout_seconds=TIMEOUT_SECONDS)
-    answer = answer_of(result)
+    answer = answer_of(result.stdout)
     if answer is not None:
         try:
             return _target(path, how, answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,38 +12,12 @@ from cudnn_resolve.requirement.machine import Machine, MachineGpu
 from cudnn_resolve.requirement.model import RequirementLine, Target
 from cudnn_resolve.requirement.target import target_reason
 from cudnn_resolve.resolution.installed import UnrequestedFramework
-from cudnn_resolve.resolution.key import (
-    ARCH,
-    CUDA_LIMIT,
-    CUDNN_LIMIT,
-    DRIVER,
-    GLIBC,
-    OS,
-    PYTHON,
-    ROOT,
-    UPLOAD_LIMIT,
-    GpuKey,
-    InstalledKey,
-    Key,
-)
+from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, OS, PYTHON, ROOT, GpuKey, InstalledKey, Key
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.proposal import option_value, without_option
+from cudnn_resolve.resolution.proposal import OPTIONS, Option
 
 Subject = Key | Target | RequirementLine | str
 """What a condition is about: a fact or a limit, an installed framework, a target, a requirement line, or an option by its name."""
-
-
-_OPTIONS: Mapping[str, str] = {
-    "--channel": "CUDA libraries from {} only",
-    "--device": "CPU builds",
-    "--no-variant-indexes": "the configured index only",
-    "--driver-policy": "a driver at least as new as the toolkit's own",
-    "--strict-pins": "the pins of every wheel as declared",
-    "--cuda": "CUDA {}",
-    "--cudnn": "cuDNN {}",
-}
-"""Description of each option that is not at its default, least often relevant first."""
-_LIMITS: Mapping[str, Key] = {"--cuda": CUDA_LIMIT, "--cudnn": CUDNN_LIMIT, "--exclude-newer": UPLOAD_LIMIT}
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -53,11 +27,6 @@ class Condition(Struct, frozen=True, kw_only=True):
     what: str
     because: str
     without: Callable[[Machine, OpenRequest], tuple[Machine, OpenRequest]]
-
-
-def option_subject(flag: str) -> Subject:
-    """Subject of the condition of an option: the limit that it sets, otherwise the option itself."""
-    return _LIMITS.get(flag, flag)
 
 
 def conditions(machine: Machine, request: OpenRequest, protected: Sequence[UnrequestedFramework]) -> Iterator[Condition]:
@@ -76,7 +45,7 @@ def conditions(machine: Machine, request: OpenRequest, protected: Sequence[Unreq
     if machine.driver is not None:
         because = "the machine's NVIDIA driver, which this program never changes"
         yield _fact(DRIVER, f"driver {machine.driver_text}", because, driver=None, native_cuda=None, compat=None)
-    yield from _options(request)
+    yield from (_option(option, value) for option in OPTIONS if (value := option.value(request)) is not None)
     if machine.python is not None:
         yield _fact(PYTHON, f"Python {machine.python_full}", "the target interpreter", python=None, python_full=None)
     for target in request.targets:
@@ -88,13 +57,14 @@ def _fact(about: Subject, what: str, because: str, **unknown: Any) -> Condition:
     return Condition(about=about, what=what, because=because, without=lambda machine, request: (replace(machine, **unknown), request))
 
 
-def _option(flag: str, what: str, because: str) -> Condition:
-    """An option of the user."""
+def _option(option: Option, value: str) -> Condition:
+    """An option of the user, with its value."""
 
     def without(machine: Machine, request: OpenRequest) -> tuple[Machine, OpenRequest]:
-        return machine, without_option(request, flag)
+        return machine, option.dropped(request)
 
-    return Condition(about=option_subject(flag), what=what, because=because, without=without)
+    because = option.flag if not value or "{}" in option.what else f"{option.flag} {value}"
+    return Condition(about=option.subject, what=option.what.format(value), because=because, without=without)
 
 
 def _line(line: RequirementLine) -> Condition:
@@ -151,11 +121,3 @@ def _system(machine: Machine, held: frozenset[str], *, has_one_target: bool) -> 
     if machine.pip.keys() - held:
         pip = {name: version for name, version in machine.pip.items() if name in held}
         yield _fact("installed", "the installed packages", "the environment", pip=pip)
-
-
-def _options(request: OpenRequest) -> Iterator[Condition]:
-    for flag, text in _OPTIONS.items():
-        value = option_value(request, flag)
-        if value is not None:
-            is_in_text = not value or "{}" in text
-            yield _option(flag, text.format(value), flag if is_in_text else f"{flag} {value}")

@@ -63,8 +63,7 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
         version = parse_version(str(build.version))
         if version is None or self.context.request.strict_pins:
             return False
-        names = ("cudnn", build.wheel) if channel in ("pip", "folder") and build.wheel else ("cudnn",)
-        return any(self.context.is_avoided(name, version) for name in names)
+        return self.context.is_avoided(build.wheel if channel in ("pip", "folder") and build.wheel else "cudnn", version)
 
     def _installed_builds(self) -> Iterator[CudnnBuild]:
         """Builds of the copies on the system, from the matrix or derived from the copy."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.matrix.row import Build
@@ -464,12 +464,7 @@ class _PackageSet:
             )
 
     def _advisory_faults(self) -> Iterator[Fault]:
-        capabilities = {gpu.capability for gpu in self.machine.gpus}
-        for name, text in self.packages.items():
-            version = parse_version(text)
-            for advisory in self.book.advisories(name) if version is not None else ():
-                if advisory.capability and not capabilities & set(advisory.capability):
-                    continue
-                if version is not None and SpecifierSet(advisory.versions).contains(version, prereleases=True):
-                    message = f"{name} {text}: {advisory.summary}"
-                    yield Fault(kind="advisory", severity="warning", text=message, because=f"advisory {advisory.id}", package=name)
+        gpus = tuple(gpu.capability for gpu in self.machine.gpus if gpu.capability is not None)
+        for name, advisory in advisories_of(self.book, self.packages, gpus):
+            text = f"{name} {self.packages[name]}: {advisory.summary}"
+            yield Fault(kind="advisory", severity="warning", text=text, because=f"advisory {advisory.id}", package=name)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.digest import pythons_of
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.extra import named_extras
 from cudnn_resolve.requirement.model import RequirementLine
@@ -43,7 +44,7 @@ from cudnn_resolve.resolution.key import (
 )
 from cudnn_resolve.resolution.pin_override import is_version, requirement_need, within
 from cudnn_resolve.resolution.release import SDIST, Release, parse_requirement, parse_specifier, parse_version
-from cudnn_resolve.resolution.tag import pythons_of
+from cudnn_resolve.resolution.tag import platform_floor
 from cudnn_resolve.version import CudaVersion
 
 _OTHER_MAJOR = 1000
@@ -322,7 +323,8 @@ def python_need(context: Context, release: Release, who: str) -> Need | None:
         return known_mismatch(PYTHON, "another Python", because)
     # Some files may be for the target's Python and others for its architecture, and none for both.
     if not release.fit.python or (release.fit.arch and release.fit.glibc is None):
-        pythons = ", ".join(pythons_of(release.tags, machine.arch)) or "another version"
+        tags = (tag for tag in release.tags if platform_floor(tag.rpartition("-")[2], machine.arch) is not None)
+        pythons = ", ".join(pythons_of(tags)) or "another version"
         return known_mismatch(PYTHON, f"Python {pythons}", f"{who} has wheels for these only")
     return _requires_python_need(context, release.requires_python, who) if release.requires_python else None
 

@@ -1,45 +1,71 @@
-"""Texts of relaxations: the command of a changed request, and its result."""
+"""Options that a conflict may name, and texts of relaxations: the command of a changed request, and its result."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from cudnn_resolve.requirement.model import Limit, Request
+from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, LimitKey
 from cudnn_resolve.resolution.model import Resolution
 
 R = TypeVar("R", bound=Request)
 
 
-OPTIONS: Mapping[str, str] = {
-    "--cuda": "cuda",
-    "--cudnn": "cudnn",
-    "--channel": "channel",
-    "--driver-policy": "driver_policy",
-    "--device": "device",
-    "--strict-pins": "strict_pins",
-    "--no-variant-indexes": "variant_indexes",
-}
-"""Command-line options that control the resolution, each with its field of a request."""
+class Option(NamedTuple):
+    """An option that controls the resolution."""
+
+    flag: str
+    field: str
+    """Its field of a request."""
+    what: str
+    """The wish, in conflicts; `{}` is its value."""
+    without: str | None
+    """The change that drops it, in relaxations; None if another one is proposed."""
+    limit: LimitKey | None = None
+    """The limit that it sets."""
+
+    @property
+    def subject(self) -> LimitKey | str:
+        """What its condition is about: the limit that it sets, otherwise the option itself."""
+        return self.limit or self.flag
+
+    def value(self, request: Request) -> str | None:
+        """Value in a request, empty for a switch; None if it has its default."""
+        value = getattr(request, self.field)
+        if value == getattr(_BARE, self.field):
+            return None
+        return value.text if isinstance(value, Limit) else value if isinstance(value, str) else ""
+
+    def dropped(self, request: R) -> R:
+        """The request with its default."""
+        return replace(request, **{self.field: getattr(_BARE, self.field)})
+
+
+OPTIONS = (
+    Option("--channel", "channel", "CUDA libraries from {} only", "without --channel {}"),
+    Option("--device", "device", "CPU builds", None),
+    Option(
+        *("--no-variant-indexes", "variant_indexes", "the configured index only"),
+        "without --no-variant-indexes: use the indexes that the matrix names for variants",
+    ),
+    Option(
+        *("--driver-policy", "driver_policy", "a driver at least as new as the toolkit's own"),
+        "--driver-policy minor: rely on NVIDIA's minor-version compatibility",
+    ),
+    Option(
+        *("--strict-pins", "strict_pins", "the pins of every wheel as declared"),
+        "without --strict-pins: widen the pins on NVIDIA's wheels to the ranges that their ABI allows",
+    ),
+    Option("--cuda", "cuda", "CUDA {}", "without --cuda {!r}", CUDA_LIMIT),
+    Option("--cudnn", "cudnn", "cuDNN {}", "without --cudnn {!r}", CUDNN_LIMIT),
+)
+"""Least often the cause of a conflict first."""
 _BARE = Request(targets=())
 """Every option at its default."""
 _DESCRIBING = frozenset({"--facts", "--driver", "--gpu", "--python-version", "--platform", "--glibc", "--os", "--machine"})
-
-
-def option_value(request: Request, flag: str) -> str | None:
-    """Value of an option in a request, empty for a switch; None if it has its default."""
-    value = getattr(request, OPTIONS[flag])
-    if value == getattr(_BARE, OPTIONS[flag]):
-        return None
-    return value.text if isinstance(value, Limit) else value if isinstance(value, str) else ""
-
-
-def without_option(request: R, flag: str) -> R:
-    """The request with the default of an option."""
-    return replace(request, **{OPTIONS[flag]: getattr(_BARE, OPTIONS[flag])})
 
 
 def command(
@@ -58,7 +84,7 @@ def command(
     if bare:  # positional words go together
         words += [text for name, text in request.context if not name]
     in_context = {name for name, _ in request.context}
-    options: dict[str, str | None] = {flag: value for flag in OPTIONS if (value := option_value(request, flag)) is not None}
+    options: dict[str, str | None] = {option.flag: value for option in OPTIONS if (value := option.value(request)) is not None}
     options.update({name: value for name, value in change.items() if name not in in_context})
     pairs = [(name, value) for name, value in options.items() if value is not None]
     context = [(name, value) for name, value in request.context if name or not bare]

@@ -180,7 +180,6 @@ def _provisional_builds(machine: Machine, known: Sequence[Build], offer: Offer, 
             targets_aarch64=(),
             capability_first=None,
             capability_last=None,
-            sonames=(),
             provisional=True,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
@@ -15,13 +15,13 @@ from cudnn_resolve.requirement.model import Request, Target
 from cudnn_resolve.requirement.target import accepts
 from cudnn_resolve.resolution.assemble import versions_after
 from cudnn_resolve.resolution.attempt import PYTHONS
-from cudnn_resolve.resolution.condition import option_subject, without_line, without_target
+from cudnn_resolve.resolution.condition import without_line, without_target
 from cudnn_resolve.resolution.installed import broken_by, has_other_cuda
-from cudnn_resolve.resolution.key import GLIBC, PYTHON, GpuKey, InstalledKey
+from cudnn_resolve.resolution.key import GLIBC, PYTHON, UPLOAD_LIMIT, GpuKey, InstalledKey
 from cudnn_resolve.resolution.model import Relaxation
 from cudnn_resolve.resolution.open_request import Budget, OpenRequest
 from cudnn_resolve.resolution.other_driver import other_drivers
-from cudnn_resolve.resolution.proposal import OPTIONS, command, new_environment, option_value, result, without_option
+from cudnn_resolve.resolution.proposal import OPTIONS, command, new_environment, result
 from cudnn_resolve.resolution.release import parse_version, row_version
 from cudnn_resolve.resolution.trials import Trials
 
@@ -31,15 +31,6 @@ PYTHON_ROUNDS = 2000
 """Steps of the searches on all other Pythons together."""
 MOST = 8
 """Largest number of relaxations shown."""
-_WITHOUT_OPTION: Mapping[str, str] = {
-    "--strict-pins": "without --strict-pins: widen the pins on NVIDIA's wheels to the ranges that their ABI allows",
-    "--no-variant-indexes": "without --no-variant-indexes: use the indexes that the matrix names for variants",
-    "--driver-policy": "--driver-policy minor: rely on NVIDIA's minor-version compatibility",
-    "--cuda": "without --cuda {!r}",
-    "--cudnn": "without --cudnn {!r}",
-    "--channel": "without --channel {}",
-    "--exclude-newer": "without --exclude-newer",
-}
 
 
 def relaxations(trials: Trials) -> tuple[Relaxation, ...]:
@@ -77,14 +68,17 @@ def _with_progress(request: OpenRequest, text: str) -> OpenRequest:
 
 
 def _without_options(trials: Trials) -> Iterator[Relaxation]:
-    """The request without one of the user's options."""
+    """The request without one of its options."""
     request = trials.request
-    in_core = [flag for flag in _WITHOUT_OPTION if option_subject(flag) in trials.core]
-    for number, flag in enumerate(in_core):
-        changed = replace(request, source=None) if flag == "--exclude-newer" else without_option(request, flag)
-        value = option_value(request, flag) if flag in OPTIONS else None
-        line = command(request, change={flag: None})
-        yield from trials.relaxation(_WITHOUT_OPTION[flag].format(value), changed, number // 4, line=line)
+    changes = [
+        (option.flag, option.without.format(option.value(request)), option.dropped(request))
+        for option in reversed(OPTIONS)
+        if option.without is not None and option.subject in trials.core
+    ]
+    if UPLOAD_LIMIT in trials.core:
+        changes.append(("--exclude-newer", "without --exclude-newer", replace(request, source=None)))
+    for number, (flag, change, changed) in enumerate(changes):
+        yield from trials.relaxation(change, changed, number // 4, line=command(request, change={flag: None}))
 
 
 def wanted_version(book: Book, target: Target) -> str | None:

@@ -155,24 +155,6 @@ def _build_number(filename: str) -> int:
     return int(digits[0]) if digits else 0
 
 
-def pythons_of(tags: tuple[str, ...], arch: str) -> tuple[str, ...]:
-    """Python versions (`3.9`, `3.11`) of the files for `arch`, oldest first; `>=3.8` for stable-ABI files."""
-    versions: set[tuple[int, int, str]] = set()
-    for tag in tags:
-        if tag == "sdist":
-            continue
-        pythons, abis, platforms = _split_tag(tag)
-        if platform_floor(platforms, arch) is None:
-            continue
-        for python in pythons.split("."):
-            found = _PYTHON.fullmatch(python)
-            if found and found[3]:
-                versions.add((int(found[2]), int(found[3]), ">=" if abis == "abi3" else ""))
-            elif found:
-                versions.add((int(found[2]), 0, ">="))
-    return tuple(f"{prefix}{major}.{minor}" for major, minor, prefix in sorted(versions))
-
-
 def interpreters_of(tag: str) -> set[str]:
     """Interpreters that a compressed tag set names, `cp313t` for a free-threaded one."""
     pythons, abis, _ = _split_tag(tag)

@@ -57,7 +57,6 @@ def vendor_build(book: Book, machine: Machine, package: str) -> Build | None:
         cudnn=cudnn if uses_system else model.cudnn,
         delivery="system" if uses_system else "bundled",
         loads=(),
-        sonames=(),
         targets=(),
         targets_aarch64=(),
         capability_first=None,

@@ -91,21 +91,21 @@ def test_ctrl_c_ends_a_long_wait_at_once_and_leaves_a_clean_screen(terminal: Cal
 
 WORK = """
 import time
-from cudnn_resolve.cli.progress import Progress, StatusLine
-line = StatusLine()
-line.expect("over before a second has passed")
-line.clear()
-line.expect("reading the tables")
+from cudnn_resolve.cli.arguments import Output
+from cudnn_resolve.cli.printing import messages, clear_status, expect
+listener = messages(Output())
+expect("over before a second has passed")
+clear_status()
+expect("reading the tables")
 time.sleep(2.5)
-line.show("asking an index " + "x" * 200)
+listener.tell("asking an index " + "x" * 200)
 time.sleep(1.2)
-line.expect("what a bar takes the place of")
-progress = Progress()
-progress.begin("fetching 3 files", 40 << 20)
+expect("what a bar takes the place of")
+listener.begin("fetching 3 files", 40 << 20)
 for _ in range(40):
-    progress.advance(1 << 20)
+    listener.advance(1 << 20)
     time.sleep(0.1)
-progress.end()
+listener.end()
 print("all done")
 """
 

@@ -188,6 +188,13 @@ def test_a_list_that_need_not_name_everything(packages: dict[str, str]) -> None:
     assert kinds(found) == {("unknown", "warning")}
 
 
+@pytest.mark.parametrize(("torch", "advisory"), [("2.9.1", "torch-conv3d-old-cudnn"), ("2.8.0", "cudnn-9.8-conv3d-bf16"), (None, None)])
+def test_an_advisory_about_cudnn_holds_for_its_wheel_beside_what_it_names(torch: str | None, advisory: str | None) -> None:
+    found = judged({"nvidia-cudnn-cu12": "9.10.2.21", **({"torch": torch} if torch else {})})
+
+    assert [one.because for one in found.faults if one.kind == "advisory"] == ([f"advisory {advisory}"] if advisory else [])
+
+
 def test_versions_are_equal_as_pep_440_says() -> None:
     assert [one.build.variant for one in judged({**CU124, "torch": "2.6"}).frameworks if one.build] == ["cu124"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cudnn_resolve.resolution.tag import Fit, TargetPython, fit, platform_floor, pythons_of, serves_python
+from cudnn_resolve.resolution.tag import Fit, TargetPython, fit, platform_floor, serves_python
 
 
 def target(python: tuple[int, int] | None = (3, 11), *, free_threaded: bool = False, arch: str = "x86_64") -> TargetPython:
@@ -76,14 +76,3 @@ def test_fit_joins_python_and_platform_of_one_file() -> None:
 
 def test_a_tag_with_too_few_parts_fits_nothing() -> None:
     assert not fit(("cp311",), target()).arch
-
-
-def test_pythons_of_names_what_there_is_for_the_architecture() -> None:
-    tags = (
-        "cp39-cp39-manylinux1_x86_64",
-        "cp311-cp311-manylinux1_x86_64",
-        "cp312-cp312-manylinux2014_aarch64",
-        "cp38-abi3-manylinux1_x86_64",
-    )
-
-    assert pythons_of(tags, "x86_64") == (">=3.8", "3.9", "3.11")

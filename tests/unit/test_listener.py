@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.host import clock
-from cudnn_resolve.operations.listener import SearchProgress, pace
+from cudnn_resolve.listener import SearchProgress, pace
 from tests.listening import Heard
 
 

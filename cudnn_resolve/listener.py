@@ -14,7 +14,7 @@ WAITING = "waiting"
 
 
 class Listener:
-    """Receives progress and notes: this class drops them, as the library does; the command line prints them."""
+    """Receives progress and notes: this class drops them, as the library does; the command line shows them."""
 
     def tell(self, text: str) -> None:
         """Current activity."""
@@ -24,6 +24,15 @@ class Listener:
 
     def state(self, name: str, state: str, of: str = "") -> None:
         """State of one of many items; `of` names the class that it belongs to."""
+
+    def begin(self, what: str, total: int | None = None) -> None:
+        """Begin of a lengthy step, which ends the one before; `total` is its size in bytes."""
+
+    def advance(self, count: int) -> None:
+        """So many more bytes of the step are done."""
+
+    def end(self) -> None:
+        """End of the step."""
 
 
 SILENT = Listener()
