@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Failure, Resolution
 
+_SOME_CUDA = "cuNNN"
+"""Written for the suffix of a build that the log does not show."""
 _SHOWN = 5
 _ROUNDS = 300
 """Search rounds for a plan that is only proposed; `apply` searches longer."""
@@ -54,11 +57,20 @@ def tried_plan(
             yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
 
 
+def of_same_build(wheels: str, frameworks: Iterable[tuple[str, str]]) -> str:
+    """Arguments of pip for the CUDA, or none, of the installed PyTorch, which stays if another release is installed."""
+    suffix = next((version.partition("+")[2] for name, version in frameworks if name == "torch"), "")
+    return re.sub(r"\bcu\d{3}\b", suffix if re.fullmatch(r"cu\d{3}|cpu", suffix) else _SOME_CUDA, wheels)
+
+
 def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, int]]) -> Iterator[Remedy]:
     """The remedy with pip instead of a plan. `lines`: the Pythons of these wheels if the version of the current one is unknown.
 
     Another Python would refuse them, so an environment with a suitable one is proposed too.
     """
+    if _SOME_CUDA in wheels:
+        asked = f"see the installed build: what its version has after the + (cu121, cpu) replaces {_SOME_CUDA} in the next command"
+        yield Remedy(text=asked, command=f"{python} -m pip show torch")
     done = replace(plan, command=f"{python} -m pip install -U {wheels}")
     if not lines or "python_embeded" in python:  # which belongs to a program: a bare environment has none of its packages
         yield done

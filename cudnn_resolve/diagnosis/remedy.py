@@ -23,7 +23,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     texts,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
-from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, on_windows, repeated, tried_plan
+from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, of_same_build, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question, runs_on_windows
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
@@ -44,6 +44,8 @@ _PLAN = "cudnn-resolve apply -f "
 _NO_BUILD = "no-build"
 """What only the rows need that say what is left where no build of the framework runs."""
 _BLACKWELL = Capability(10, 0)
+_INSTALLS = re.compile(r"(?:%|!?\S{1,300} -m )?pip (?:un)?install\b|cudnn-resolve apply ")
+"""Commands after which a running interpreter still has the old packages."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
 _ELSEWHERE = {
     "windows": "cudnn-resolve plans for Linux only: on Windows use pip as described on the framework's installation page, or WSL 2",
@@ -160,6 +162,10 @@ class Remedies:
                 command = there.replace("'", '"') if self.is_windows else there  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
+                if "notebook" in self.case.features and _INSTALLS.match(command) and "restart" not in remedy.text:
+                    is_bare = "hosted-notebook" in self.case.features and command[0] not in "%!"
+                    cell = "in a notebook cell, prefixed with `!`; " if is_bare else ""
+                    remedy = replace(remedy, text=f"{remedy.text} ({cell}then restart the session)")
                 tool = self.fields.done.feature
                 if tool in BY_UV or ("uv-environment" in self.case.features and not self.fields.done.packages):
                     command = by_uv(command, self.stack.python, is_project=tool == BY_UV[0])
@@ -237,11 +243,11 @@ class Remedies:
             if not lines and line is None:
                 known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"
                 plan = replace(plan, text=f"{bare.text}, from {known}")
+            if cause == "windows_runtime_missing":
+                wheels = of_same_build(wheels, self.stack.frameworks)
             plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
-        if "hosted-notebook" in case.features:
-            plan = replace(plan, text=f"{plan.text} (in a notebook cell, prefixed with `!`; then restart the session)")
         yield from self._adapted(plan, tried=False)
 
     def _limited(self, cause: str, framework: str, plan: Remedy, values: Mapping[str, str]) -> tuple[Remedy | None, Remedy | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from cudnn_resolve.diagnosis.log_stack import driver_of, toolkit_named
+from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, toolkit_named
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted
 from cudnn_resolve.version import CudaVersion
@@ -44,5 +44,7 @@ def _drivers_wanted(case: Case, matches: Iterable[Match]) -> str:
     is_recent = not case.features & {"windows", "wsl", "before-2019", "before-2018"} and driver_of(case) is None
     if not is_recent or not any("cuda" in match.text.casefold() for match in matches):
         return ""
-    floors = [f"{floor} for CUDA {major}" for major in (11, 12, 13) if (floor := case.book.floor(major)) is not None]
+    newest = cuda_of_driver(case)
+    majors = [major for major in (11, 12, 13) if newest is None or major > newest.major]
+    floors = [f"{floor} for CUDA {major}" for major in majors if (floor := case.book.floor(major)) is not None]
     return f" to at least {', '.join(floors)}" if floors else ""

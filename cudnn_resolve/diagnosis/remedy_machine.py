@@ -43,6 +43,8 @@ _CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
 _POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,3})):[/~]\S{0,80}[#$]")
 """Prompt in a pod, whose name ends as its controller made it."""
 _UNSUPPORTED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)\b")
+_STANDARDS = "C++14 needs CUDA 9.0, C++17 11.0, C++20 12.0"
+"""First CUDA whose nvcc compiles a standard."""
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
 _PUT = re.compile(r"export ([A-Z_]{2,60})=([\w./+-]{1,200}(?::[\w./+-]{1,200}){0,5})(?::\$\1)?")
 _JOURNAL = re.compile(r"^[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} (ollama|jellyfin|jupyterhub|localai|frigate)\[\d{1,8}\]: ")
@@ -125,6 +127,9 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
         row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))
         if row is not None:
             values |= {"arch_asked": str(row.capability), "arch_first": row.cuda_first.line}
+    nvcc = next((f"it is of CUDA {match.fields['nvcc'].line}; " for match in case.matches if match.symptom.id == "context-nvcc"), "")
+    knows = "nvcc knows {arch_asked} from CUDA {arch_first} on" if "arch_first" in values else _STANDARDS
+    values["compiler"] = nvcc + knows.format_map(values)
     values |= _branches(matches)
     image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
@@ -252,6 +257,8 @@ def _memory(lines: Iterable[str]) -> Iterator[str]:
     for text in lines:
         asked, total = _asked(text), _largest(_TOTAL, text)
         own, others = _largest(_OWN, text) or 0.0, sum(_sizes(_OTHERS, text))
+        if total and own + others > total:  # the program itself, by the number that it has outside its container
+            others = 0.0
         if asked is not None and asked >= (_MOST * total if total else _MUCH):
             yield "memory-beyond"
         elif total and own >= _OWN_SHARE * total and others < _FREE_SHARE * total:

@@ -60,25 +60,27 @@ def is_of_pair(matches: Sequence[Match]) -> bool:
 
 def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
-    pip, others = f"{python} -m pip install --force-reinstall", " ".join(_COMPANIONS)
     index = _index(torch, "torch", case.book) if torch is not None else None
+    text = " ".join(match.text for match in (*case.matches, *case.frames))
+    named = [name for name in _COMPANIONS if name in text]
+    # What is installed is removed first: a forced installation would also exchange PyTorch and NumPy.
+    others = " ".join(named or _COMPANIONS)
+    pip = f"{python} -m pip uninstall -y {others} && {python} -m pip install {others}"
     if torch is not None and (index is not None or "+" not in torch):
-        text = " ".join(match.text for match in (*case.matches, *case.frames))
-        named = [name for name in _COMPANIONS if name in text]
         if named and (known := _companions(torch, named, case.book)):
-            return f"{pip} --no-deps {' '.join(known)}" + (f" --index-url {index}" if index else "")
+            return f"{python} -m pip install --force-reinstall --no-deps {' '.join(known)}" + (f" --index-url {index}" if index else "")
         if index is not None and (known := _companions(torch, _COMPANIONS, case.book)):
             # The suffix alone makes pip replace another build, and nothing else, such as NumPy by a newer one.
             suffix = torch.partition("+")[2]
             every = " ".join(shlex.quote(f"{release}+{suffix}") for release in (f"torch=={torch.partition('+')[0]}", *known))
             return f"{python} -m pip install {every} --index-url {index}"
-        return f"{pip} {shlex.quote(f'torch=={torch}')} {others}" + (f" --index-url {index}" if index else "")
+        return f"{pip} {shlex.quote(f'torch=={torch}')}" + (f" --index-url {index}" if index else "")
     if is_windows:
         return None
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'
-    return f"""{pip} {others} $({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
+    return f"""{pip} $({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
 
 
 def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:

@@ -183,6 +183,8 @@ def test_a_remedy_fits_the_place_and_the_words_of_the_log(log: str, there: str, 
     [
         (FULL.format("29.76", "3.65"), "29.8 GiB", "nvidia-smi"),
         (FULL.format("1.55", "0.01") + OWN.format("22.9", "20.4") + UNUSED.format("0.2"), "smaller batch", "nvidia-smi"),
+        (FULL.format("1.55", "0.01") + "Process 9 has 22.9 GiB memory in use. " + OWN.format("9", "20.4")[67:], "batch", "nvidia-smi"),
+        ("CUDA out of memory occurred when warming up sampler with 256 dummy requests.\n", "max_num_seqs", "nvidia-smi"),
         (FULL.format("1.55", "0.01") + OWN.format("3.1", "2.4") + UNUSED.format("0.2"), "nvidia-smi", "PYTORCH"),
         (FULL.format("1.55", "0.01") + OWN.format("22.9", "12.4") + UNUSED.format("9.2"), "expandable_segments", "GPU's memory"),
         ("/content/x\n" + FULL.format("1.55", "0.01"), "restart the session", "nvidia-smi"),

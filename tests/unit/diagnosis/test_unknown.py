@@ -33,6 +33,21 @@ def test_an_error_of_a_package_names_it_and_its_interpreter() -> None:
     assert not any(word in step for step in steps(log) for word in ("LD_DEBUG", "NCCL", "cudnn-resolve"))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: 'arr' does not have a suitable array shape for any mode",
+        "TypeError: Cannot handle this data type: (1, 1, 3), <f4",
+        "OSError: image file is truncated (12 bytes not processed)",
+        "PIL.UnidentifiedImageError: cannot identify image file 'a.jpg'",
+        "cv2.error: OpenCV(4.5.4) color.cpp:182: error: (-215:Assertion failed) !_src.empty() in function 'cvtColor'",
+    ],
+)
+def test_an_image_that_cannot_be_used_is_looked_at(line: str) -> None:
+    assert any("print the file's name" in step for step in steps(line + "\n"))
+    assert not any("pip" in step for step in steps(line + "\n"))
+
+
 def test_a_rank_before_the_message_changes_nothing() -> None:
     log = f"[rank0]:   File \"{SITE}/datasets/load.py\", line 7, in load\n[rank0]:     raise x\n[rank0]: KeyError: 'train'\n"
     wrapper = (
