@@ -359,8 +359,9 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     # TensorFlow continues without a GPU: its notice suffices if the facts show none, or nothing else in the log needs one.
     is_noted = not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
     told = [match.symptom for match in matches if match.symptom.role in ("proves", "suggests")]
-    if "context-died" in names:  # another error ended the run, so that what counts only elsewhere asks for nothing
+    has_died = "context-died" in names
+    if has_died:  # another error ended the run, so that what counts only elsewhere asks for nothing
         told = [symptom for symptom in told if features.issuperset(symptom.needs)]
     asks = {symptom.id for symptom in told} - set(_CUDART_ALONE)
-    no_driver |= is_noted and ("no-driver" in features or (missing == {"cudart"} and not asks and not features & GPU_THERE))
+    no_driver |= is_noted and ("no-driver" in features or (has_died and missing == {"cudart"} and not asks and not features & GPU_THERE))
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names
