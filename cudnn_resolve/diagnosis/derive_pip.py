@@ -12,6 +12,7 @@ from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip_release import (
     PythonLine,
     Wanted,
+    glibc_of_list,
     has_only_stubs,
     is_elsewhere,
     listed_in,
@@ -41,6 +42,10 @@ _OF_STACK = (
 """Names of packages in or near the GPU stack."""
 _OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "pip-wheel-file"})
 """Symptoms that leave open whether the Python version or the system is the reason."""
+_GLIBC_CAUSE, _OF_OLD_TAGS = "glibc_too_old", (2, 17)
+"""Cause, and the newest glibc of wheels that also have tags without its version, which all but very old pips know."""
+_NO_GLIBC = frozenset({"windows", "macos", "arm-cpu"})
+_OLD_SYSTEM = r"\.(?:el[67]|amzn2)\b"
 _GLIBC = r"manylinux_(\d{1,2})_(\d{1,3})_"
 _SYSTEMS = {"linux": "Linux", "windows": "Windows", "darwin": "macOS"}
 _DECIDED = 91
@@ -54,6 +59,9 @@ def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
     for match in case.matches:
         verdict = (_of_stubs(match, case.book) or _verdict(match, ignored)) if match.symptom.id == _LISTED else None
+        if verdict is not None and verdict[0] == _PYTHON and verdict[1] < _DECIDED and (of_glibc := _of_glibc(match, case)) is not None:
+            verdict = of_glibc
+            found.pop(_PYTHON, None)
         if verdict is not None:
             cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
@@ -99,6 +107,26 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
     summary = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
+
+
+def _of_glibc(match: Match, case: Case) -> tuple[str, float, str] | None:
+    """Cause, weight and summary if glibc, and not Python, may be why a list ends before the requested release."""
+    wanted, facts, listed = parse(match.fields["requirement"]), case.facts, listed_in(match)
+    limit = glibc_of_list(wanted, listed, own_python([match], case), case.book) if wanted is not None else None
+    if wanted is None or limit is None or case.features & _NO_GLIBC or (facts is not None and facts.platform.system != "linux"):
+        return None
+    needed, is_sure = limit
+    own = facts.platform.glibc if facts is not None else None
+    if _numbers(needed) <= _OF_OLD_TAGS or (own is not None and _numbers(own) >= _numbers(needed)):
+        return None
+    if is_sure or own is not None or any(re.search(_OLD_SYSTEM, each.text) for each in case.matches):
+        summary = f"{wanted.text} has wheels for glibc {needed} and newer, of which pip takes none: the system's glibc, or pip, is too old"
+        return _GLIBC_CAUSE, 90, summary
+    return _PYTHON, 90, f"{wanted.text} is newer than the last release for this Python, or for a glibc older than {needed}, {listed[-1]}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 def _of_stubs(match: Match, book: Book) -> tuple[str, float, str] | None:
@@ -267,7 +295,7 @@ def _here(platform: Platform) -> str:
 
 def _suits(platforms: str, facts: Facts) -> bool:
     """True if one of the platform tags, separated by dots, may match this system."""
-    own = tuple(map(int, (facts.platform.glibc or "999").split(".")[:2]))
+    own = _numbers(facts.platform.glibc or "999")
     tags = [tag for tag in platforms.split(".") if not is_elsewhere(tag, facts)]
     least = [re.match(_GLIBC, tag) for tag in tags]
     return any(glibc is None or own >= (int(glibc[1]), int(glibc[2])) for glibc in least)

@@ -108,8 +108,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
     conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
     with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
-    that has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old
-    glibc.
+    that has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: one for an old glibc.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -125,6 +124,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
             values["outside"] = pin
         else:
             values |= {"nearest": pin} | ({"nearest_here": pin} if own is not None or is_listed else {})
+            values |= {"for_glibc": pin} if is_listed else {}
     renamed = _renamed(wanted, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
@@ -230,6 +230,29 @@ def is_file_of_extension(matches: Iterable[Match], book: Book) -> bool:
     """True for a wheel file whose version names a PyTorch, which no index has under that version."""
     wanted = wanted_of(matches)
     return wanted is not None and wanted.is_file and bool(wanted.local) and _index(wanted, book) is None
+
+
+def glibc_of_list(wanted: Wanted, offered: Iterable[str], own: PythonLine | None, book: Book) -> tuple[str, bool] | None:
+    """The glibc that a release after those of a list needs, if that may be why the list ends, and whether Python cannot be."""
+    package = book.package(wanted.name)
+    rows = {version: row for row in (package.releases if package else ()) if not row.yanked and (version := _version(row.version))}
+    pythons = {version: {line for line, _ in python_tags(row.tags, row.requires_python)} for version, row in rows.items()}
+    listed = [version for text in offered if (version := _version(text)) is not None and pythons.get(version)]
+    aims = [version for version in rows if within(wanted.specifier, str(version))]
+    if not listed or not aims or (last := max(listed)) >= min(aims):
+        return None
+    every = [own] if own else [line for line in _LINES if all(line in pythons[version] for version in listed)]
+    # A Python that has older releases too would have listed them.
+    lines = [line for line in every if not any(line in pythons[version] for version in rows if version < min(listed))] or every
+    old = [version for version in rows if version > last and not version.is_prerelease and _glibc(rows[version]) <= _glibc(rows[last])]
+    held = [line for line in lines if any(line in pythons[aim] for aim in aims) and not any(line in pythons[version] for version in old)]
+    return (".".join(map(str, min(_glibc(rows[aim]) for aim in aims))), held == lines) if held else None
+
+
+def _glibc(row: WheelRelease) -> tuple[int, int]:
+    """The oldest glibc of a release's wheels for x86_64; (0, 0) without a limit."""
+    hits = (hit for tag in row.tags for hit in re.finditer(_MANYLINUX, tag) if hit[3] == "x86_64")
+    return min(((int(hit[1]), int(hit[2])) for hit in hits), default=(0, 0))
 
 
 def _for_glibc(wanted: Wanted, matches: Iterable[Match], book: Book) -> str | None:
@@ -423,9 +446,7 @@ def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     """Known releases with wheels that match the request; pre-releases only if one is requested."""
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
-    found = [
-        release for release in releases if not release.yanked and release.tags != ("sdist",) and within(wanted.specifier, release.version)
-    ]
+    found = [row for row in releases if not row.yanked and row.tags != ("sdist",) and within(wanted.specifier, row.version)]
     final = [release for release in found if (version := _version(release.version)) is not None and not version.is_prerelease]
     return final or found
 
@@ -433,9 +454,7 @@ def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     releases = releases_within(wanted, book)
     if wanted.version is None and (package := book.package(wanted.name)) is not None:
-        final = [
-            release for release in package.releases if (version := _version(release.version)) is not None and not version.is_prerelease
-        ]
+        final = [row for row in package.releases if (version := _version(row.version)) is not None and not version.is_prerelease]
         newest = sorted((release for release in final if not release.yanked), key=lambda release: str(release.date))[-_RECENT:]
         every = [{line for line, _ in python_tags(release.tags, release.requires_python)} for release in newest]
         return set.intersection(*every) if every else set()
