@@ -64,6 +64,10 @@ def said(log: str) -> str:
         (" ---> Running in eb9f2899e448\n" + NO_KEY, "ubuntu2004/x86_64/3bf863cc.pub", "wget"),
         ("The command '/bin/sh -c x' returned a non-zero code: 100\nNO_PUBKEY A4B469963BF863CC\n", "$ID$(echo", "wget"),
         (NO_KEY, "ubuntu2004/x86_64/cuda-keyring", "RUN"),
+        # A build of an image changes its Dockerfile, and not the host.
+        (f"{NO_KEY}The command '/bin/sh -c {'x ' * 300}' returned a non-zero code: 100\n", "$ RUN apt-key del", "sudo"),
+        (f"{NO_KEY}executor failed running [/bin/sh -c apt-get update]: exit code: 100\n", "$ RUN rm -f /etc/apt/sources", "sudo"),
+        (f"STEP 3/9: RUN apt-get update\n{NO_KEY}", "newer tag of the base image", "sudo"),
         ("mount error: file creation failed: /a/merged/usr/lib/aarch64-linux-gnu/libcudnn.so: file exists\n", "l4t-base", "upgrade"),
         ("Error: stat nvidia.com/gpu=all: no such file or directory\n", "podman --version", "kubectl"),
         (
