@@ -49,7 +49,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key`, `old_key` and
     `gpgkey`: URL of the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for
     another release; `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that
-    another one limits; `apt_library`: the package of a missing library.
+    another one limits; `apt_library`: the package of a missing library; `suite`: the one that is asked for packages
+    (`bookworm-backports`), and `of_suite` these with what they lack.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -59,8 +60,11 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
             successor = f"libnvidia-compute-{old[1]}" if old[1] else f"nvidia-driver-{old[2]}"
             values |= {"name_old": old[0], "successor": successor}
         values.update({name: value for name, value in _of(found).items() if name not in values})
+    lacking = dict.fromkeys(found[name] for found in each for name in ("dependent", "needs") if name in found)
+    if lacking and (suite := next((str(match.fields["suite"]) for match in every if "suite" in match.fields), None)):
+        values |= {"suite": suite, "of_suite": shlex.join(lacking)}
     together = _together(each)
-    if together:
+    if together and "suite" not in values:
         values["together"] = shlex.join(together)
     hosts = dict.fromkeys(hit[1] for found in each if (hit := re.match(r"\w{2,8}://([\w.-]{1,80})", found.get("repeated", ""))))
     if hosts:

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.pip_release import (
+    MANYLINUX,
+    PYTHON_LINES,
     PythonLine,
     Wanted,
     has_only_stubs,
@@ -23,11 +25,13 @@ from cudnn_resolve.diagnosis.pip_release import (
     python_tags,
     releases_within,
     shown,
+    version_of,
     wanted_of,
 )
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts, Platform
 from cudnn_resolve.matrix.book import Book
+from cudnn_resolve.matrix.row import WheelRelease
 
 _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
 _LISTED, _ANOTHER = "pip-versions-listed", "pip-another-python"
@@ -41,6 +45,10 @@ _OF_STACK = (
 """Names of packages in or near the GPU stack."""
 _OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "pip-wheel-file"})
 """Symptoms that leave open whether the Python version or the system is the reason."""
+_GLIBC_CAUSE, _OF_OLD_TAGS = "glibc_too_old", (2, 17)
+"""Cause, and the newest glibc of wheels that also have tags without its version, which all but very old pips know."""
+_NO_GLIBC = frozenset({"windows", "macos", "arm-cpu"})
+_OLD_SYSTEM = r"\.(?:el[67]|amzn2)\b"
 _GLIBC = r"manylinux_(\d{1,2})_(\d{1,3})_"
 _SYSTEMS = {"linux": "Linux", "windows": "Windows", "darwin": "macOS"}
 _DECIDED = 91
@@ -54,6 +62,9 @@ def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
     for match in case.matches:
         verdict = (_of_stubs(match, case.book) or _verdict(match, ignored)) if match.symptom.id == _LISTED else None
+        if verdict is not None and verdict[0] == _PYTHON and verdict[1] < _DECIDED and (of_glibc := _of_glibc(match, case)) is not None:
+            verdict = of_glibc
+            found.pop(_PYTHON, None)
         if verdict is not None:
             cause, weight, summary = verdict
             before = found[cause].matches if cause in found else ()
@@ -101,6 +112,26 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
 
 
+def _of_glibc(match: Match, case: Case) -> tuple[str, float, str] | None:
+    """Cause, weight and summary if glibc, and not Python, may be why a list ends before the requested release."""
+    wanted, facts, listed = parse(match.fields["requirement"]), case.facts, listed_in(match)
+    limit = _glibc_of_list(wanted, listed, own_python([match], case), case.book) if wanted is not None else None
+    if wanted is None or limit is None or case.features & _NO_GLIBC or (facts is not None and facts.platform.system != "linux"):
+        return None
+    needed, is_sure = limit
+    own = facts.platform.glibc if facts is not None else None
+    if _numbers(needed) <= _OF_OLD_TAGS or (own is not None and _numbers(own) >= _numbers(needed)):
+        return None
+    if is_sure or own is not None or any(re.search(_OLD_SYSTEM, each.text) for each in case.matches):
+        summary = f"{wanted.text} has wheels for glibc {needed} and newer, of which pip takes none: the system's glibc, or pip, is too old"
+        return _GLIBC_CAUSE, 90, summary
+    return _PYTHON, 90, f"{wanted.text} is newer than the last release for this Python, or for a glibc older than {needed}, {listed[-1]}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
+
+
 def _of_stubs(match: Match, book: Book) -> tuple[str, float, str] | None:
     """Cause, weight and summary if a list has only releases without content."""
     wanted = parse(match.fields["requirement"])
@@ -110,6 +141,29 @@ def _of_stubs(match: Match, book: Book) -> tuple[str, float, str] | None:
     pythons = sorted({line for line, _ in pairs})
     made = f"its wheels are for 64-bit Pythons {shown(pythons)}" if pythons else "it has wheels for other Pythons"
     return _PYTHON, 90, f"the index has only empty stubs of {wanted.name} for this Python: {made}"
+
+
+def _glibc_of_list(wanted: Wanted, offered: Iterable[str], own: PythonLine | None, book: Book) -> tuple[str, bool] | None:
+    """The glibc that a release after those of a list needs, if that may be why the list ends, and whether Python cannot be."""
+    package = book.package(wanted.name)
+    rows = {version: row for row in (package.releases if package else ()) if not row.yanked and (version := version_of(row.version))}
+    pythons = {version: {line for line, _ in python_tags(row.tags, row.requires_python)} for version, row in rows.items()}
+    listed = [version for text in offered if (version := version_of(text)) is not None and pythons.get(version)]
+    aims = [version for version in rows if within(wanted.specifier, str(version))]
+    if not listed or not aims or (last := max(listed)) >= min(aims):
+        return None
+    every = [own] if own else [line for line in PYTHON_LINES if all(line in pythons[version] for version in listed)]
+    # A Python that has older releases too would have listed them.
+    lines = [line for line in every if not any(line in pythons[version] for version in rows if version < min(listed))] or every
+    old = [version for version in rows if version > last and not version.is_prerelease and _glibc(rows[version]) <= _glibc(rows[last])]
+    held = [line for line in lines if any(line in pythons[aim] for aim in aims) and not any(line in pythons[version] for version in old)]
+    return (".".join(map(str, min(_glibc(rows[aim]) for aim in aims))), held == lines) if held else None
+
+
+def _glibc(row: WheelRelease) -> tuple[int, int]:
+    """The oldest glibc of a release's wheels for x86_64; (0, 0) without a limit."""
+    hits = (hit for tag in row.tags for hit in re.finditer(MANYLINUX, tag) if hit[3] == "x86_64")
+    return min(((int(hit[1]), int(hit[2])) for hit in hits), default=(0, 0))
 
 
 def _verdict(match: Match, ignored: str) -> tuple[str, float, str] | None:
@@ -267,7 +321,7 @@ def _here(platform: Platform) -> str:
 
 def _suits(platforms: str, facts: Facts) -> bool:
     """True if one of the platform tags, separated by dots, may match this system."""
-    own = tuple(map(int, (facts.platform.glibc or "999").split(".")[:2]))
+    own = _numbers(facts.platform.glibc or "999")
     tags = [tag for tag in platforms.split(".") if not is_elsewhere(tag, facts)]
     least = [re.match(_GLIBC, tag) for tag in tags]
     return any(glibc is None or own >= (int(glibc[1]), int(glibc[2])) for glibc in least)

@@ -36,7 +36,7 @@ _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """Folder names of Python for Windows, and of pip's user packages."""
 _WINDOWS = r"(?i)([A-Za-z]:[\\/][^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
 _OF_CONDA = r"(?i)\\(?:envs\\[^\\]+|installer_files\\env)$"
-_INSTALLED = r"(?i).*(?:python|conda|mamba|forge).*|py\d.*"
+_INSTALLED = r"(?i).*(?:python|conda|mamba|forge|pylib).*|runtime|py\d.*"
 """Usual folders of installations on Windows, with `python.exe` in them as in conda's environments; others are virtual environments."""
 _VENV = r"(?i)(?:[\w-]{1,30}[_-])?(?:v|virtual)?-?env[\w.-]{0,20}"
 """Names of virtual environments, also of those that contain `python`."""

@@ -38,7 +38,7 @@ _ONLY = rf"\bonly ([A-Za-z0-9][\w.-]{{0,79}})((?:,?{_LIMIT}){{1,6}}) (?:is|are) 
 _SUFFIX = r"-cu(\d\d)$"
 _VARIANT = r"/(cu\d{2,3})/?$"
 """CUDA that an index is for, as the last part of its URL."""
-_MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
+MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
 _RECENT = 6
 """Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
 _OLDEST_OF_UV = (3, 7)
@@ -46,7 +46,7 @@ _YEAR_OF_MINOR, _SETTLED = 2012, 2
 """Year minus minor version of the Python of the autumn before, and the month from which most packages have wheels for it."""
 _STUBS = re.compile(r"torch==0\.1\.2(?:\.post\d)?|nvidia-[\w-]+==20\d\d\..*")
 """Releases without content, which any Python is offered."""
-_LINES = tuple((3, minor) for minor in range(15, 5, -1))
+PYTHON_LINES = tuple((3, minor) for minor in range(15, 5, -1))
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -108,8 +108,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
     conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
     with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
-    that has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: the newest release for an old
-    glibc.
+    that has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: one for an old glibc.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -126,6 +125,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
         else:
             here = "nearest_major" if _is_ported(wanted, nearest) else "nearest_here"
             values |= {"nearest": pin} | ({here: pin} if own is not None or is_listed else {})
+            values |= {"for_glibc": pin} if is_listed else {}
     renamed = _renamed(wanted, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
@@ -235,16 +235,16 @@ def is_file_of_extension(matches: Iterable[Match], book: Book) -> bool:
 
 def _for_glibc(wanted: Wanted, matches: Iterable[Match], book: Book) -> str | None:
     """Newest release with a wheel for the glibc and processor that a message states as a platform tag."""
-    own = next((hit for match in matches if "glibc" in match.fields and (hit := re.search(_MANYLINUX, match.text))), None)
+    own = next((hit for match in matches if "glibc" in match.fields and (hit := re.search(MANYLINUX, match.text))), None)
     package = book.package(wanted.name)
     if own is None or package is None:
         return None
 
     def runs(tag: str) -> bool:
-        least = re.search(_MANYLINUX, tag)
+        least = re.search(MANYLINUX, tag)
         return least is not None and least[3] == own[3] and (int(least[1]), int(least[2])) <= (int(own[1]), int(own[2]))
 
-    found = {version: release for release in package.releases if (version := _version(release.version)) and not version.is_prerelease}
+    found = {version: release for release in package.releases if (version := version_of(release.version)) and not version.is_prerelease}
     fits = [version for version, release in found.items() if not release.yanked and any(map(runs, release.tags))]
     return str(max(fits)) if fits else None
 
@@ -351,8 +351,8 @@ def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
 
     None if the request is available: then the release is not the problem.
     """
-    aim = _version(wanted.version)
-    final = {version: found for version in offered if (found := _version(version)) is not None and not found.is_prerelease}
+    aim = version_of(wanted.version)
+    final = {version: found for version in offered if (found := version_of(version)) is not None and not found.is_prerelease}
     if not wanted.is_pin and any(within(wanted.specifier, version) for version in final):
         return None
     versions = {version: found for version, found in final.items() if found.local is None}
@@ -373,7 +373,8 @@ def _nearest(wanted: Wanted, offered: Iterable[str]) -> str | None:
     return before if shared(before) > shared(after) else after
 
 
-def _version(text: str | None) -> Version | None:
+def version_of(text: str | None) -> Version | None:
+    """The version of a text that may be none, `2.1.*` as 2.1."""
     from cudnn_resolve.resolution.release import parse_version
 
     return parse_version(text.removesuffix(".*")) if text else None
@@ -388,7 +389,7 @@ def _renamed(wanted: Wanted, book: Book) -> str | None:
     if suffix and book.component(wanted.name) is None:
         bare = wanted.name.removesuffix(suffix[0])
         return f"{bare}{rest}" if book.component(bare) is not None else None
-    if not suffix and wanted.version and (major := _version(wanted.version)) is not None:
+    if not suffix and wanted.version and (major := version_of(wanted.version)) is not None:
         other = f"{wanted.name}-cu{major.major}"
         known = book.component(wanted.name)
         if known is not None and major.major < known.cuda_major and book.component(other) is not None:
@@ -423,26 +424,22 @@ def _told(match: Match) -> Iterator[PythonLine]:
             yield from ((int(hit[1]), int(hit[2])) for hit in re.finditer(_TAG, text))
     wants = match.fields.get("wants")
     if isinstance(wants, str):
-        yield from (line for line in _LINES if within(wants, f"{line[0]}.{line[1]}.9"))
+        yield from (line for line in PYTHON_LINES if within(wants, f"{line[0]}.{line[1]}.9"))
 
 
 def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     """Known releases with wheels that match the request; pre-releases only if one is requested."""
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
-    found = [
-        release for release in releases if not release.yanked and release.tags != ("sdist",) and within(wanted.specifier, release.version)
-    ]
-    final = [release for release in found if (version := _version(release.version)) is not None and not version.is_prerelease]
+    found = [row for row in releases if not row.yanked and row.tags != ("sdist",) and within(wanted.specifier, row.version)]
+    final = [release for release in found if (version := version_of(release.version)) is not None and not version.is_prerelease]
     return final or found
 
 
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     releases = releases_within(wanted, book)
     if wanted.version is None and (package := book.package(wanted.name)) is not None:
-        final = [
-            release for release in package.releases if (version := _version(release.version)) is not None and not version.is_prerelease
-        ]
+        final = [row for row in package.releases if (version := version_of(row.version)) is not None and not version.is_prerelease]
         newest = sorted((release for release in final if not release.yanked), key=lambda release: str(release.date))[-_RECENT:]
         every = [{line for line, _ in python_tags(release.tags, release.requires_python)} for release in newest]
         return set.intersection(*every) if every else set()
@@ -451,7 +448,7 @@ def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
 
 def python_tags(tags: Iterable[str], requires: str | None = None) -> Iterator[tuple[PythonLine, str]]:
     """Every CPython of wheels with these tags, with their platforms, within the release's Python limits."""
-    lines = [line for line in _LINES if requires is None or within(requires, f"{line[0]}.{line[1]}.99")]
+    lines = [line for line in PYTHON_LINES if requires is None or within(requires, f"{line[0]}.{line[1]}.99")]
     for tag in tags:
         platform = tag.rpartition("-")[2]
         yield from ((line, platform) for line in lines if _serves(tag, line))

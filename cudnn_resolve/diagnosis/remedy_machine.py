@@ -151,6 +151,7 @@ def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
         "driver_install": "apt-get install linux-headers-$(dpkg --print-architecture) nvidia-driver" if is_debian else autoinstall,
         "on_system": "on Debian, with contrib, non-free and (from 12 on) non-free-firmware in its sources" if is_debian else "on Ubuntu",
         "key_place": _KEY_OF_RPM if {"rpm", "other-linux"} & case.features else _KEY_OF_APT,
+        "in_build": "RUN " if "docker-build" in case.features else "",
         "rpm": "yum" if is_old else "dnf",
         "packager": ("yum" if is_old else "dnf") if "rpm" in case.features else "apt-get",
         "repoquery": "repoquery" if is_old else "dnf repoquery",

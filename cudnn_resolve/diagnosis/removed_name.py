@@ -35,7 +35,7 @@ def removed_values(
                 is_of_other = package is not None and not (row.release or "").startswith(package)
                 return _values(f"what this {package} expects" if is_of_other else names[0], row)
     folded = text.casefold()
-    said = next((row for (name, _), row in rows.items() if " " in name and name in folded), None)
+    said = next((row for (name, by), row in rows.items() if " " in name and name in folded and by in (None, *packages)), None)
     return _values("what the message names", said) if said is not None else ({}, set())
 
 

@@ -118,6 +118,7 @@ KINDS: dict[str, FieldKind] = {
     "version": FieldKind(pattern=_DOTS, take=Dotted),
     "cudnn": FieldKind(pattern=r"(?:\d{4,6}\b|\d{1,2}(?:\.\d{1,3}){1,3}|\(\d{1,2}, ?\d{1,3}, ?\d{1,3}\))", take=_cudnn),
     "cuda": FieldKind(pattern=r"(?:\d{4,5}\b|\d{1,2}(?:\.\d{1,3}){1,2})", take=_cuda),
+    "cudaline": FieldKind(pattern=r"\d{1,2}\.\d", take=_cuda),
     "driver": FieldKind(pattern=r"\d{3,4}(?:\.\d{1,3}){1,2}", take=DriverVersion),
     "sm": FieldKind(pattern=r"(?:sm_\d{2,3}[af]?|\d{1,2}\.\d)", take=CodeTarget.parse),
     "sms": FieldKind(pattern=r"(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,2}){1,40}", take=_targets),

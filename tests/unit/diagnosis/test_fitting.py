@@ -191,3 +191,32 @@ def test_what_is_right_stays(log: str, command: str, absent: str) -> None:
     found = judged(log).findings
     said = "\n".join(f"{one.text} {one.command}" for one in found[0].remedy)
     assert (command in said, absent in said, "other_bug" in [one.cause for one in found]) == (True, False, False)
+
+
+ORT = listed("onnxruntime==1.18.0", "1.12.0, 1.12.1, 1.13.1, 1.14.0, 1.15.0, 1.16.3")
+
+
+@pytest.mark.parametrize(
+    ("log", "python", "glibc", "cause"),
+    [
+        # Releases that all have wheels for one Python, of which only the later ones need a newer glibc.
+        (ORT, None, None, "glibc_too_old"),
+        (listed("torch==2.8.0", "1.13.0, 1.13.1, 2.0.0, 2.5.1, 2.6.0"), None, None, "glibc_too_old"),
+        (ORT, "3.10.2", "2.17", "glibc_too_old"),
+        (ORT, "3.10.2", "2.35", "pip_wheel_unavailable_for_python"),
+        (f"C:\\Users\\me\\app> pip install onnxruntime\n{ORT}", None, None, "pip_wheel_unavailable_for_python"),
+        (ORT, "3.20.1", "2.17", "pip_wheel_unavailable_for_python"),
+        # The last one for that Python, whatever its glibc.
+        (listed("torch==2.6.0", "1.4.0, 1.5.0, 2.4.0, 2.4.1"), None, None, "pip_wheel_unavailable_for_python"),
+        (listed("onnxruntime==1.22.0", "1.7.0, 1.8.0, 1.19.0, 1.19.2"), None, None, "pip_wheel_unavailable_for_python"),
+        # That of every system still in use: it is pip that does not know the tags.
+        (listed("tensorflow==2.4.0", "1.13.1, 1.13.2, 1.14.0"), None, None, "pip_wheel_unavailable_for_python"),
+    ],
+)
+def test_a_list_ends_where_wheels_need_a_newer_glibc(log: str, python: str | None, glibc: str | None, cause: str) -> None:
+    assert first(log, python, {**LINUX, "glibc": glibc} if glibc else None).cause == cause
+
+
+def test_what_an_old_glibc_can_install_is_named() -> None:
+    commands = [one.command for one in first(ORT).remedy]
+    assert commands[:2] == ["python -m pip --version; ldd --version", "python -m pip install onnxruntime==1.16.3"]

@@ -397,6 +397,6 @@ def test_nvjitlink_that_is_used_already_is_upgraded() -> None:
     ptx = "numba.cuda.cudadrv.driver.LinkerError: [222] Call to cuLinkAddData results in CUDA_ERROR_UNSUPPORTED_PTX_VERSION\n"
     ptx += "ptxas application ptx input, line 9; fatal   : Unsupported .version {}; current version is '8.4'\n"
     used = "pynvjitlink.api.NvJitLinkError: NVJITLINK_ERROR_PTX_COMPILE error when calling nvJitLinkAddData\n"
-    assert "export NUMBA_CUDA_ENABLE_PYNVJITLINK=1" in told(ptx.format("8.7"))
+    assert "python -m pip install -U 'numba-cuda[cu12]'" in told(ptx.format("8.7"))
     assert told(used + ptx.format("8.7"))[0] == "python -m pip install -U pynvjitlink-cu12 'nvidia-nvjitlink-cu12>=12.8'"
     assert not any("cu12>=13" in one for one in told(used + ptx.format("9.0")))

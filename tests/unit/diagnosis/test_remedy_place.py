@@ -66,7 +66,7 @@ def said(log: str) -> str:
         ("The command '/bin/sh -c x' returned a non-zero code: 100\nNO_PUBKEY A4B469963BF863CC\n", "$ID$(echo", "wget"),
         (NO_KEY, "ubuntu2004/x86_64/cuda-keyring", "RUN"),
         (NO_KEY, "rm -f /etc/apt/sources.list.d/cuda.list && sudo dpkg", "nvidia-ml.list"),
-        ("#5 24.1 Reading package lists...\n#5 24.2 NO_PUBKEY A4B469963BF863CC\n", "$ rm -f /etc/apt/sources.list.d/cuda.list", "sudo"),
+        ("#5 24.1 Reading package lists...\n#5 24.2 NO_PUBKEY A4B469963BF863CC\n", "$ RUN rm -f /etc/apt/sources.list.d/cuda", "sudo"),
         ("#7 1.2 W: GPG error: https://nvidia.github.io/libnvidia-container  InRelease: NO_PUBKEY DDCAE044F796ECB0\n", "| gpg", "sudo"),
         ("W: GPG error: http://a.example  Release: NO_PUBKEY F60F4B3D7FA2AF80\n", "machine-learning/repos/$ID", "a.example/compute"),
         ("W: GPG error: http://a.example  Release: BADSIG F60F4B3D7FA2AF80 c\n", "rm -rf /var/lib/apt/lists/*", "RUN"),
@@ -91,6 +91,10 @@ def said(log: str) -> str:
             "uname -m; ls -d",
             "R32.3",
         ),
+        # A build of an image changes its Dockerfile, and not the host.
+        (f"{NO_KEY}The command '/bin/sh -c {'x ' * 300}' returned a non-zero code: 100\n", "$ RUN apt-key del", "sudo"),
+        (f"{NO_KEY}executor failed running [/bin/sh -c apt-get update]: exit code: 100\n", "$ RUN rm -f /etc/apt/sources", "sudo"),
+        (f"STEP 3/9: RUN apt-get update\n{NO_KEY}", "newer tag of the base image", "sudo"),
         ("mount error: file creation failed: /a/merged/usr/lib/aarch64-linux-gnu/libcudnn.so: file exists\n", "l4t-base", "upgrade"),
         ("Error: stat nvidia.com/gpu=all: no such file or directory\n", "podman --version", "kubectl"),
         (

@@ -44,6 +44,26 @@ def test_the_release_with_the_name_is_installed(error: str, command: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("package", "error", "installed"),
+    [
+        ("paddleocr/_common_args.py", "ValueError: Unknown argument: use_gpu", "'paddleocr<3'"),
+        ("paddleocr/_common_args.py", "ValueError: Unknown argument: show_log", "'paddleocr<3'"),
+        ("paddleocr/_pipelines/ocr.py", "TypeError: PaddleOCR.predict() got an unexpected keyword argument 'cls'", "'paddleocr<3'"),
+        ("other/x.py", "ValueError: Unknown argument: use_gpu", None),
+    ],
+)
+def test_words_of_one_package_say_nothing_in_another(package: str, error: str, installed: str | None) -> None:
+    log = f"Traceback (most recent call last):\n{frame(package)}{error}\n"
+    assert [step for step in steps(log) if "pip install" in step] == ([f"{PIP} {installed}"] if installed else [])
+
+
+@pytest.mark.parametrize("folder", ["D:\\RVC\\runtime", "H:\\b\\ballontrans_pylibs_win"])
+def test_a_portable_python_has_no_scripts_folder(folder: str) -> None:
+    log = f'  File "{folder}\\lib\\site-packages\\paddleocr\\x.py", line 4, in f\nValueError: Unknown argument: use_gpu\n'
+    assert f'{folder}\\python.exe -m pip install "paddleocr<3"' in steps(log)
+
+
+@pytest.mark.parametrize(
     ("error", "older"),
     [
         ("AttributeError: module 'collections' has no attribute 'MutableMapping'", "3.9"),

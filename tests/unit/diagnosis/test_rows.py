@@ -17,6 +17,12 @@ TESTED = f"$ docker run --gpus all nvidia/cuda:10.0-base nvidia-smi\n{SMI}"
 NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
 UNDEFINED = "ImportError: /home/me/v/lib/python3.10/site-packages/{}.so: undefined symbol: _ZN3c107WarningC1E\n"
 XFORMERS = "xFormers was built for:\n    PyTorch {} with CUDA 1201 (you have {})\n"
+NO_BINARY = (
+    "ERROR: for plex  Cannot start service plex: OCI runtime create failed: unable to retrieve OCI runtime error (open /run/x/log.json: "
+    'no such file or directory): exec: "nvidia-container-runtime": executable file not found in $PATH: unknown\n'
+)
+NO_CMAKE = "CMake Error at cmake/gpu.cmake:41 (message):\n  Could NOT find CUDNN (missing: CUDNN_LIBRARY CUDNN_INCLUDE_DIR)\n"
+HELD = " nvidia-egl-icd : Depends: libegl1 (>= 0.2.999) but it is not going to be installed or\nE: you have held broken packages.\n"
 JAX = "Found {} version {}, but JAX was built against version {}, which is newer.\n"
 
 
@@ -28,6 +34,20 @@ def advice(log: str) -> str:
     ("log", "has", "lacks"),
     [
         ("/usr/bin/ld: cannot find -lcuda: No such file or directory\n", "LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "cudnn-resolve"),
+        (
+            f"# apt -t stretch-backports install nvidia-egl-icd\n{HELD}",
+            "-t stretch-backports install nvidia-egl-icd libegl1",
+            "-downgrades",
+        ),
+        (f"# apt-get -y --target-release=sid install nvidia-egl-icd\n{HELD}", "-t sid install nvidia-egl-icd libegl1", "downgrades"),
+        (HELD, "apt-cache policy libegl1", "one suite"),
+        ("CUDA GPU is too old. Falling back to CPU mode. Compute Capability detected: 1.0\n", "skips PhysX", "compute it"),
+        (NO_BINARY, "configure --runtime=docker", "cdi"),
+        (f"{NO_BINARY}$ podman ps\n", "cdi generate", "docker"),
+        # CMake on Windows is given the folder; what it did not find before, it looks for only in a new one.
+        (f"-- Selecting Windows SDK version 10.0.19041.0\n{NO_CMAKE}", "-DCMAKE_PREFIX_PATH=C:/", "apt"),
+        (f"-- Build files have been written to: C:/Users/me/build\n{NO_CMAKE}", "%CUDA_PATH%", "conda"),
+        (NO_CMAKE, "-DCMAKE_PREFIX_PATH=$CONDA_PREFIX", "C:/"),
         ("/usr/bin/ld: cannot find -lcudart: No such file or directory\n", "cuda-toolkit", "cudnn-resolve"),
         ("/usr/bin/ld: cannot find -lcudnn: No such file or directory\n", "libcudnn9-dev", "cudnn-resolve"),
         (

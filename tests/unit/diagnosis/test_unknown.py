@@ -92,6 +92,23 @@ def test_an_error_without_calls_asks_for_them() -> None:
     assert any("whole traceback" in step for step in steps("TypeError: F.__init__() takes 1 positional argument but 2 were given\n"))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "E0327 01:23:03.1 1 model_repository_manager.cc:1682] unexpected platform type caffe2_netdef for resnet50_netdef\n",
+        "E0618 07:08:13.9 8 model_repository_manager.cc:1916] Poll failed for model directory 'rul': unexpected platform type x for rul\n",
+        "E1104 12:45:39.6 1 model_lifecycle.cc:596] failed to load 'a': Invalid argument: unknown platform 'tensorflow_graphdef'\n",
+        "E1104 12:45:39.6 1 model_lifecycle.cc:596] failed to load 'a': Invalid argument: unable to find 'libtriton_tensorflow.so'\n",
+    ],
+)
+def test_a_model_that_triton_cannot_load_is_no_matter_of_the_driver(said: str) -> None:
+    pinned = (
+        "E0327 01:23:03.1 1 pinned_memory_manager.cc:202] failed to allocate pinned system memory: CUDA driver version is insufficient\n"
+    )
+    assert judged(pinned + said).findings[0].cause == "unrecognised"
+    assert "ls /opt/tritonserver/backends" in steps(pinned + said)
+
+
 @pytest.mark.parametrize("end", ["ninja: build stopped: subcommand failed.\n", "make: *** [all] Error 2\n"])
 def test_the_first_error_of_a_build_is_quoted(end: str) -> None:
     log = 'nvcc -c a.cu\na.cu(12): error: namespace "at" has no member "f"\na.cu(13): error: expected a ";"\n'
