@@ -80,7 +80,11 @@ def _number(option: Declared, given: str | int | None) -> int | None:
     if not isinstance(given, str):
         return given
     if not (given.isascii() and given.isdigit() and len(given) < 5):
-        raise UsageError(f"--{option.key} {given!r} is not a number", code=f"option-{option.key}", hint=option.help)
+        raise UsageError(
+            f"--{option.key} {given!r} is not a number",
+            code=f"option-{option.key}",
+            hint=f"a whole number from 0, such as --{option.key} 0",
+        )
     return int(given)
 
 

@@ -154,7 +154,9 @@ def _without_card(ranked: list[Suspect], *, has_failed: bool) -> list[Suspect]:
         return ranked
     if has_failed:
         absent = replace(first, summary=f"{NO_CARD}: a program that needs one cannot run here")
-        return [absent if suspect is first and suspect.cause in WANT_CARD else suspect for suspect in ranked]
+        if first.cause == "driver_too_old":
+            absent = replace(absent, cause="driver_not_loaded")
+        return [absent if suspect is first and absent.cause in WANT_CARD else suspect for suspect in ranked]
     known = replace(first, cause="harmless", summary=f"{NO_CARD}, and the program goes on without one", severity="info")
     return [known, *(suspect for suspect in ranked if suspect.cause not in _OF_CARD)]
 

@@ -283,7 +283,6 @@ class RemedyFields:
         ]
         built = max(wanted[:2], default=None)
         if built is not None:
-            values["exact"] = ".".join(map(str, built.parts[:3]))
             values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}

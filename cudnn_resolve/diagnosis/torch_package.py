@@ -60,6 +60,8 @@ def is_of_pair(matches: Sequence[Match]) -> bool:
 
 def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
+    if torch is not None and not re.fullmatch(r"\d+(?:\.\d+)+(?:\.dev\d{8})?(?:\+(?:cu\d{2,3}|cpu))?", torch):
+        return None  # a vendor's build has companions of its own, which no index has
     index = _index(torch, "torch", case.book) if torch is not None else None
     text = " ".join(match.text for match in (*case.matches, *case.frames))
     named = [name for name in _COMPANIONS if name in text]
@@ -80,7 +82,8 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'
-    return f"""{pip} $({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
+    there = f"""$({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})')"""
+    return f"{python} -m pip install --force-reinstall {others} {there}"
 
 
 def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
@@ -100,7 +103,7 @@ def _pyg_command(name: str, torch: str | None, case: Case, python: str, *, is_wi
     # torch-sparse calls the operators of torch-scatter.
     packages = " ".join(dict.fromkeys((*(["torch-scatter"] if "torch-sparse" in named else []), *named)))
     release = torch if torch is not None and re.fullmatch(r"\d\.\d{1,2}\.\d\+(?:cu\d{2,3}|cpu)", torch) else None
-    if name not in _PYG or (release is None and is_windows):
+    if name not in _PYG or (release is None and (is_windows or torch is not None)):
         return None
     suffix = '"cu" + c.replace(".", "") if c else "cpu"'
     shown = f'import torch; c = torch.version.cuda; print(torch.__version__.split("+")[0] + "+" + ({suffix}))'

@@ -90,7 +90,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # slow to import; requests has done so
 
         origin = origin_of(url)
-        if not proxy_bypass_environment(f"{origin.host}:{origin.port}", {"no": self.no_proxy}):
+        # urllib's function knows neither `*` among other entries nor `*.domain`, and takes an IPv6 address without brackets.
+        entries = [entry.strip().strip("[]") for entry in self.no_proxy.split(",")]
+        listed = "*" if "*" in entries else ",".join(entry.removeprefix("*") for entry in entries)
+        if not proxy_bypass_environment(f"{origin.host}:{origin.port}", {"no": listed}):
             for proxy in self.proxies:
                 if proxy.scheme in (origin.scheme, "all"):
                     return {origin.scheme: joined_login(proxy.url, proxy.login)}

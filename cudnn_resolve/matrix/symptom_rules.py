@@ -40,7 +40,7 @@ FIELDS = frozenset(
     arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
     in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
-    repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda exact extension_told
+    repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
     pip importer program distribution import_pair module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build

@@ -392,11 +392,11 @@ def locked(environment: Environment, request: ApplyRequest, interaction: Interac
     journals = Journals(environment)
     folder = environment.scheme["purelib"]
     running = journals.marked()
-    is_orphaned = running is not None and not alive(running.pid)
+    is_orphaned = running is not None and bool(running.at) and not alive(running.pid)
     handle = hold(folder, wait_seconds=_ORPHAN_SECONDS if is_orphaned else _RACE_SECONDS)
     if handle is None:
         running = journals.marked()
-        process = f" (process {running.pid}, since {running.at})" if running is not None else ""
+        process = f" (process {running.pid}, since {running.at})" if running is not None and running.at else ""
         raise WorldError(
             f"another apply is running in {environment.prefix}{process}",
             code="busy",

@@ -22,6 +22,8 @@ _FOLDER = "/usr/local/share/cudnn-resolve"
 _END = "CUDNN_RESOLVE_END"
 _CODENAME = {release: CODENAMES[release] for release in ("debian11", "debian12", "debian13")}
 """Debian releases that the official Python images use."""
+_SERVED = {release: python for release, python in SYSTEM_PYTHON.items() if release != "debian10"}
+"""Python of the releases whose packages are still where their images look for them: those of Debian 10 have moved to its archive."""
 _LIBRARIES = re.compile(r"(?:nvidia|triton|cuda)[-_a-z0-9.]*(?:==| @ )")
 
 
@@ -37,7 +39,7 @@ def render(plan: Plan) -> str:
     needs_apt = any(step.kind in ("apt", "apt-repository") for step in plan.steps)
     lines = ["# syntax=docker/dockerfile:1", *header_comments(plan)]
     setup: list[str] = []
-    if needs_apt or (release not in _CODENAME and SYSTEM_PYTHON.get(release) == minor):
+    if needs_apt or (release not in _CODENAME and _SERVED.get(release) == minor):
         base, setup = _system_base(plan, release, minor), [*_system_setup(plan, needs_apt=needs_apt)]
     else:
         base = f"python:{minor}-slim-{_debian_release(plan, release, minor)}"
@@ -103,10 +105,10 @@ def _debian_release(plan: Plan, release: str, minor: str) -> str:
 
 def _system_base(plan: Plan, release: str, minor: str) -> str:
     """Image of the distribution itself; raises InputError unless its own Python is the one of the plan."""
-    if SYSTEM_PYTHON.get(release) != minor:
+    if _SERVED.get(release) != minor:
         raise InputError(
             f"the plan is for Python {minor} and installs system packages, but Python on {release} is "
-            f"{SYSTEM_PYTHON.get(release, 'of unknown version')}",
+            f"{_SERVED.get(release, 'of unknown version')}",
             code="dockerfile-base",
             hint="plan with --channel pip, or with the Python of that release",
         )

@@ -69,7 +69,7 @@ def advice(log: str) -> str:
         ("Could not find the bitsandbytes CUDA binary at PosixPath('/v/libbitsandbytes_cuda128.so')\n", "-U bitsandbytes", "cudnn-resolve"),
         ("AssertionError: Torch not compiled with CUDA enabled\nOS: macOS 14.4\n", "mps", "cudnn-resolve"),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_61'\n", "TORCH_CUDA_ARCH_LIST", "cudnn-resolve"),
-        ("'sm_120' is not a recognized processor for this target (ignoring processor)\n", "whl/cu128", "nvcc"),
+        ("'sm_120' is not a recognized processor for this target (ignoring processor)\n", "pip list", "nvcc"),
         ("torch==2.6.0+cu124\n'sm_120' is not a recognized processor for this target (ignoring processor)\n", "Triton 3.3", "XLA"),
         ("jax==0.4.30\n'sm_120' is not a recognized processor for this target (ignoring processor)\n", "-f jax", "Triton"),
         (

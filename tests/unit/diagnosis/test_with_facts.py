@@ -338,8 +338,11 @@ def test_a_program_that_goes_on_without_a_gpu_is_right_where_there_is_none(log: 
     assert "no NVIDIA GPU" in found.findings[0].summary
 
 
-def test_a_program_that_ends_for_want_of_a_gpu_is_not_sent_for_a_driver() -> None:
-    log = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nRuntimeError: Found no NVIDIA driver on your system.\n'
+@pytest.mark.parametrize(
+    "said", ["Found no NVIDIA driver on your system.\n", "CUDA error: CUDA driver version is insufficient for CUDA runtime version\n"]
+)
+def test_a_program_that_ends_for_want_of_a_gpu_is_not_sent_for_a_driver(said: str) -> None:
+    log = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nRuntimeError: ' + said
     (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(HOST | NO_CARD), book()).findings
     assert (first.cause, first.severity) == ("driver_not_loaded", "error")
     assert "no NVIDIA GPU" in first.summary

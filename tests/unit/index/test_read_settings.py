@@ -13,7 +13,7 @@ from cudnn_resolve.errors import UsageError
 from cudnn_resolve.index import pip_config
 from cudnn_resolve.index.address import Origin
 from cudnn_resolve.index.read_settings import Options, moment, read_settings
-from cudnn_resolve.index.settings import Settings
+from cudnn_resolve.index.settings import Proxy, Settings
 
 A, B, C, D = (f"https://{letter}.invalid/simple" for letter in "abcd")
 
@@ -152,6 +152,22 @@ keyring-provider = disabled
         assert settings.proxies_for(url) == {}
     assert settings.proxies_for("https://c.invalid/")
     assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("listed", "url"),
+    [
+        ("localhost,*", "https://pypi.invalid/"),
+        ("[::1]", "http://[::1]:3141/"),
+        ("::1", "http://[::1]:3141/"),
+        ("*example.invalid", "https://a.example.invalid/"),
+        (" .example.invalid , other", "https://a.example.invalid/"),
+    ],
+)
+def test_a_host_without_a_proxy_is_named_as_pip_and_curl_take_it(listed: str, url: str) -> None:
+    proxies = tuple(Proxy(scheme=scheme, url="http://proxy.invalid:3128") for scheme in ("http", "https"))
+    assert Settings(proxies=proxies, no_proxy=listed).proxies_for(url) == {}
+    assert Settings(proxies=proxies, no_proxy=listed.removesuffix("*")).proxies_for("https://elsewhere.invalid/") != {}
 
 
 def test_no_index_leaves_the_folders_alone(home: Path) -> None:

@@ -327,6 +327,7 @@ def of(plan: Plan, distribution: str, release: str, python: str, glibc: str | No
         ("debian", "12", "3.11", "python:3.11-slim-bookworm"),
         ("debian", "13", "3.12", "python:3.12-slim-trixie"),
         ("debian", "11", "3.9", "python:3.9-slim-bullseye"),
+        ("debian", "10", "3.7", "python:3.7-slim-bookworm"),
         ("ubuntu", "22.04", "3.10", "ubuntu:22.04"),
         ("ubuntu", "24.04", "3.12", "ubuntu:24.04"),
         ("ubuntu", "22.04", "3.12", "python:3.12-slim-bookworm"),
