@@ -327,7 +327,6 @@ def of(plan: Plan, distribution: str, release: str, python: str, glibc: str | No
         ("debian", "12", "3.11", "python:3.11-slim-bookworm"),
         ("debian", "13", "3.12", "python:3.12-slim-trixie"),
         ("debian", "11", "3.9", "python:3.9-slim-bullseye"),
-        ("debian", "10", "3.7", "python:3.7-slim-bookworm"),
         ("ubuntu", "22.04", "3.10", "ubuntu:22.04"),
         ("ubuntu", "24.04", "3.12", "ubuntu:24.04"),
         ("ubuntu", "22.04", "3.12", "python:3.12-slim-bookworm"),
@@ -341,6 +340,10 @@ def test_the_base_fits_the_system_that_is_asked_for(plan: Plan, distribution: st
     assert ("has no Python" in text) == (
         (distribution not in base and not base.startswith("python")) or (distribution != "debian" and "slim" in base)
     )
+
+
+def test_a_release_whose_packages_have_moved_away_is_no_base(plan: Plan) -> None:
+    assert instructions(dockerfile.render(of(plan, "debian", "10", "3.7", None)))[0][1] == "python:3.7-slim-bookworm"
 
 
 @pytest.mark.parametrize(
