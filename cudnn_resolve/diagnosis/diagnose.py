@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -47,6 +48,15 @@ _OF_CARD = WANT_CARD | {
     "driver_wedged",
 }
 """Causes that say why a GPU is not used, which is as it should be where there is none."""
+_NOTICE = (
+    r": [IW] tensorflow/|: E tensorflow/\S{0,80}cuda_(?:driver|diagnostics)"
+    r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu"
+)
+"""Lines by which TensorFlow and JAX say that they go on without a GPU."""
+_PLAIN_ERROR = (
+    r"(?:[\w.]{0,80}\.)?(?:Value|NotImplemented|Type|Key|Index|Attribute|Name|FileNotFound|ModuleNotFound|Syntax|ZeroDivision)Error: "
+)
+_OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
@@ -179,6 +189,10 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
             )
         )
     findings = _open(findings, case)
+    end = _died(reader, case)
+    if end is not None and ranked and _is_own_error(end, next(iter(ranked))):
+        own = unknown_failure(end, reader, causes["unrecognised"], case.book.clues(), case.book.removed_names())
+        return [own.finding, *(replace(finding, severity="info") for finding in findings)], own
     if any(finding.severity != "info" for finding in findings):
         return findings, None
     over = max((match.line for suspect in ranked if suspect.severity == "info" for match in suspect.effects), default=0)
@@ -193,6 +207,12 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
     # There is little evidence for the cause, but the severity depends on whether something failed.
     severity = "warning" if _is_plain(died, reader) else "info"
     return [replace(findings[0], severity=severity), *findings[1:]], unknown
+
+
+def _is_own_error(end: Match, first: Suspect) -> bool:
+    """True if the program ended by an error of its own after notices that it was going on without a GPU."""
+    notices = all(match.line < end.line and re.search(_NOTICE, match.text) for match in first.matches)
+    return first.cause in _OF_CARD and notices and re.match(_PLAIN_ERROR, end.text) is not None and not re.search(_OF_GPU, end.text)
 
 
 def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:

@@ -60,14 +60,13 @@ def is_of_pair(matches: Sequence[Match]) -> bool:
 
 def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
-    if torch is not None and not re.fullmatch(r"\d+(?:\.\d+)+(?:\.dev\d{8})?(?:\+(?:cu\d{2,3}|cpu))?", torch):
+    if torch is not None and not re.fullmatch(r"[0-2](?:\.\d+)+(?:\.dev\d{8})?(?:\+(?:cu\d{2,3}|cpu))?", torch):
         return None  # a vendor's build has companions of its own, which no index has
     index = _index(torch, "torch", case.book) if torch is not None else None
     text = " ".join(match.text for match in (*case.matches, *case.frames))
     named = [name for name in _COMPANIONS if name in text]
-    # What is installed is removed first: a forced installation would also exchange PyTorch and NumPy.
     others = " ".join(named or _COMPANIONS)
-    pip = f"{python} -m pip uninstall -y {others} && {python} -m pip install {others}"
+    pip = f"{python} -m pip install --force-reinstall {others}"  # nothing is removed before its successor is found
     if torch is not None and (index is not None or "+" not in torch):
         if named and (known := _companions(torch, named, case.book)):
             return f"{python} -m pip install --force-reinstall --no-deps {' '.join(known)}" + (f" --index-url {index}" if index else "")

@@ -62,7 +62,8 @@ def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tu
             names.append(name)
         gpus = merged
     if gpus is None:
-        if not probe.kernel_signs and probe.has_no_card:
+        is_hidden = "CUDA_VISIBLE_DEVICES" in probe.host.environ  # which hides GPUs that the bus may not show, of a virtual machine
+        if not probe.kernel_signs and probe.has_no_card and not is_hidden:
             return (), "no kernel module, and no NVIDIA card on the PCI bus", _smi_failure(probe)
         return UNKNOWN, "no source answered", _smi_failure(probe)
     marked, problems = _marked(probe, gpus)
