@@ -178,7 +178,7 @@ def test_the_provider_of_onnxruntime_is_mended_in_its_own_python() -> None:
     )
     assert told(log) == [
         "where /r C:\\ cudart64_*.dll cublas*.dll cudnn*.dll & path",
-        'C:\\portable\\python_embeded\\python.exe -m pip install -U "onnxruntime-gpu[cuda,cudnn]"',
+        'C:\\portable\\python_embeded\\python.exe -m pip install -U "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"',
     ]
 
 
