@@ -91,7 +91,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
         origin = origin_of(url)
         # urllib's function knows neither `*` among other entries nor `*.domain`, and takes an IPv6 address without brackets.
-        entries = [entry.strip().strip("[]") for entry in self.no_proxy.split(",")]
+        entries = [entry.strip().replace("[", "").replace("]", "") for entry in self.no_proxy.split(",")]
         listed = "*" if "*" in entries else ",".join(entry.removeprefix("*") for entry in entries)
         if not proxy_bypass_environment(f"{origin.host}:{origin.port}", {"no": listed}):
             for proxy in self.proxies:

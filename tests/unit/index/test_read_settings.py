@@ -160,6 +160,7 @@ keyring-provider = disabled
         ("localhost,*", "https://pypi.invalid/"),
         ("[::1]", "http://[::1]:3141/"),
         ("::1", "http://[::1]:3141/"),
+        ("[::1]:3141", "http://[::1]:3141/"),
         ("*example.invalid", "https://a.example.invalid/"),
         (" .example.invalid , other", "https://a.example.invalid/"),
     ],
