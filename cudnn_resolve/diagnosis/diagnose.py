@@ -16,7 +16,18 @@ from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Ev
 from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
-from cudnn_resolve.diagnosis.weigh import FINDING, evidence_of, fill, is_active, mark_survived, rank, speaker, summary_of, suspects
+from cudnn_resolve.diagnosis.weigh import (
+    FINDING,
+    OWN_FAULT,
+    evidence_of,
+    fill,
+    is_active,
+    mark_survived,
+    rank,
+    speaker,
+    summary_of,
+    suspects,
+)
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
@@ -53,9 +64,8 @@ _NOTICE = (
     r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu"
 )
 """Lines by which TensorFlow and JAX say that they go on without a GPU."""
-_PLAIN_ERROR = (
-    r"(?:[\w.]{0,80}\.)?(?:Value|NotImplemented|Type|Key|Index|Attribute|Name|FileNotFound|ModuleNotFound|Syntax|ZeroDivision)Error: "
-)
+_PLAIN_ERROR = rf"{OWN_FAULT}|(?:[\w.]{{0,80}}\.)?(?:Value|NotImplemented)Error: "
+"""Errors of a program's own code, which say nothing of a GPU unless they name it."""
 _OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""

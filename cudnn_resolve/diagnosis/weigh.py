@@ -29,7 +29,7 @@ _OF_ANOTHER = (
     r"|^(?!.{0,300}fatal error)[^\s:]{1,200}\.(?:go|rs|c|cc|cpp|cxx|cu|cuh|h|hpp):\d{1,6}:\d{1,6}: "
 )
 """Errors found by a working compiler, and failed requests to a server."""
-_OWN_FAULT = (
+OWN_FAULT = (
     r"(?:.{0,200}: )?(?:[\w.]{0,80}\.)?(?:AttributeError: (?!'NoneType')"
     r"|(?:NameError|KeyError|IndexError|SyntaxError|IndentationError|UnboundLocalError"
     r"|ZeroDivisionError|TypeError|ModuleNotFoundError|FileNotFoundError|JSONDecodeError|UnicodeDecodeError|RecursionError): )"
@@ -72,7 +72,7 @@ def _is_beside(match: Match, died: Match | None) -> bool:
     """True if a line of generic wording does not explain the end of the run: an error of its own ended it, or the line only warns."""
     if died is None or match.line == died.line or re.match(_RAISED, match.text.lstrip()):
         return False
-    return re.match(_OWN_FAULT, died.text) is not None or (
+    return re.match(OWN_FAULT, died.text) is not None or (
         re.search(_ONLY_WARNS, match.text) is not None and re.match(_RAISED, died.text) is not None
     )
 
