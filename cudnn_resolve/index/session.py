@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import http.client
 import io
 import os
-import socket
-import ssl
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +48,8 @@ _MOST_REDIRECTS = 10
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _LONGEST_PAUSE = 30.0
-_SSL_ERRORS = (ssl.SSLError, urllib3_errors.SSLError, requests.exceptions.SSLError)
+_TLS_ERRORS = (urllib3_errors.SSLError, requests.exceptions.SSLError)
+_LOOKUP_ERROR: Any = getattr(urllib3_errors, "NameResolutionError", ())  # since urllib3 2; without it, the text of the system serves
 
 
 class Answer(NamedTuple):
@@ -359,22 +357,19 @@ def _fetch_error(error: Exception) -> FetchError:
     own = _first(chain, FetchError)
     if own is not None:
         return own
-    certificate = _first(chain, ssl.SSLCertVerificationError)
-    if certificate is not None:
+    untrusted = next((text for inner in chain if (text := getattr(inner, "verify_message", None))), None)
+    if untrusted:
         hint = "name the certificates to trust as for pip: PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE"
-        why = f"its certificate is not trusted ({getattr(certificate, 'verify_message', 'certificate')})"
-        return FetchError(why, code="index-certificate", hint=hint)
+        return FetchError(f"its certificate is not trusted ({untrusted})", code="index-certificate", hint=hint)
     tunnel = next((str(inner) for inner in chain if "Tunnel connection failed" in str(inner)), None)
     if tunnel:
         return FetchError(f"the proxy refuses ({tunnel[-60:].strip()!a})", code="index-proxy")
     if "SOCKS support" in str(error):
         hint = "install PySocks next to cudnn-resolve, or use an HTTP proxy"
         return FetchError("a SOCKS proxy needs the package PySocks", code="index-proxy", hint=hint)
-    lookup = _first(chain, socket.gaierror)
-    if lookup is not None:
-        kind = TransientError if lookup.errno == socket.EAI_AGAIN else FetchError
-        return kind("its host name cannot be resolved", code="index-unreachable")
-    if _first(chain, *_SSL_ERRORS) is not None:
+    if _first(chain, _LOOKUP_ERROR) is not None:
+        return TransientError("its host name cannot be resolved", code="index-unreachable")
+    if _first(chain, *_TLS_ERRORS) is not None:
         reason = next((text for inner in chain if isinstance(text := getattr(inner, "reason", None), str)), "TLS")
         return TransientError(f"no secure connection ({reason})", code="index-tls")
     return _connection_error(chain)
@@ -388,15 +383,16 @@ def _connection_error(chain: list[BaseException]) -> FetchError:
     lost = _first(chain, ConnectionError)
     if lost is not None:
         return TransientError(f"the connection was lost ({type(lost).__name__})", code="index-reset")
-    garbage = _first(chain, http.client.HTTPException)
-    if garbage is not None and _first(chain, http.client.IncompleteRead) is None:
-        return TransientError(f"its response is not HTTP ({type(garbage).__name__})", code="index-garbage")
-    if _first(chain, urllib3_errors.ProtocolError) is not None:
+    broken = _first(chain, urllib3_errors.ProtocolError)
+    if broken is not None:
+        head, cause = "aborted" in str(broken.args[0]), broken.args[-1]  # a body is "broken"
+        if head and not isinstance(cause, OSError):
+            return TransientError(f"its response is not HTTP ({type(cause).__name__})", code="index-garbage")
         return TransientError("its response ended early", code="index-truncated")
     if _first(chain, ValueError) is not None:
         return FetchError(f"its URL cannot be used ({type(chain[0]).__name__})", code="index-address")
     system = next((inner.strerror for inner in chain if isinstance(inner, OSError) and inner.strerror), None)
-    return FetchError(system or type(chain[0]).__name__, code="index-unreachable")
+    return TransientError(system or type(chain[0]).__name__, code="index-unreachable")
 
 
 def _first(chain: list[BaseException], *kinds: type[E]) -> E | None:
