@@ -28,7 +28,7 @@ LOAD_SECONDS = 120.0
 CASES_SECONDS = 300.0
 """All cases of one framework; the first use of a GPU newer than the build compiles for minutes."""
 SPEED_SECONDS = 180.0
-"""Timing of one framework, including the wait for its turn."""
+"""Timing of one framework."""
 COMPANION_SECONDS = 240.0
 """A companion with its jobs; torch.compile starts a compiler for each kernel."""
 CARD_SECONDS = 60.0
@@ -121,14 +121,11 @@ class ChildRunner(Struct, frozen=True, kw_only=True):
         return self._cases(self._question(subject), cases, gpu, **_variables(subject))
 
     def timed(self, subject: Subject, gpu: VisibleGpu | None) -> ChildReport | None:
-        """Time one framework; None if it has nothing to time.
-
-        Children of one GPU start concurrently, since starting takes longest, and measure in turn while none of them starts.
-        """
+        """Time one framework; None if it has nothing to time. Nothing else may run on the GPU."""
         if subject.module not in TIMED:
             return None
         self.progress(f"timing {subject.name}" + _on(gpu))
-        question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu)), "turn": gpu.index if gpu else 0}
+        question = {**self._question(subject), "speed": speed_question(self.types_timed(gpu))}
         return self._run(question, gpu=gpu, seconds=SPEED_SECONDS, **_variables(subject))
 
     def types_timed(self, gpu: VisibleGpu | None) -> tuple[Type, ...]:

@@ -117,7 +117,6 @@ def judge_speed(
     Types that the framework does not support are left out; any other without a time has failed.
     """
     answers = {answer.type: answer for answer in report.values("speed", SpeedAnswer)}
-    disturbed = one_line(report.last("beside", str) or "", 200)
     blank = Check(id=id_, framework=framework, status="passed", gpu=gpu)
     if not answers and not report.step.startswith(TIMING):
         # The framework never began to time anything: one failure.
@@ -127,14 +126,14 @@ def judge_speed(
         answer = answers.get(type_)
         check = blank if type_ in FIRST else replace(blank, id=f"{id_}/{type_}")
         if answer is not None and _positive(answer.seconds):
-            checks.append(_timed(check, type_, answer, limits, disturbed))
+            checks.append(_timed(check, type_, answer, limits))
         elif type_ in FIRST or answer is None or answer.unsupported is None:
             checks.append(_untimed(check, type_, answer, report))
     return tuple(checks)
 
 
-def _timed(blank: Check, type_: str, answer: SpeedAnswer, limits: SpeedLimits, disturbed: str) -> Check:
-    """Judge the time of one type; if other work ran at the same time, neither slowness nor the CPU's time means anything."""
+def _timed(blank: Check, type_: str, answer: SpeedAnswer, limits: SpeedLimits) -> Check:
+    """Judge the time of one type."""
     seconds, cpu = _positive(answer.seconds) or 1.0, _positive(answer.cpu_seconds)
     work, peak = work_of(type_), limits.peaks.get(type_)
     rate = work.operations / seconds
@@ -145,19 +144,18 @@ def _timed(blank: Check, type_: str, answer: SpeedAnswer, limits: SpeedLimits, d
         words.append(f"{rate / peak:.0%} of the GPU's peak of {_format_rate(peak)}")
         if rate < LEAST_SHARE * peak:
             faults.append(f"less than {LEAST_SHARE:.0%} of the peak")
-    if cpu and not disturbed:
+    if cpu:
         cpu_rate = work.operations * CPU_BATCH / work.batch / cpu
         wanted.append("faster than the CPU")
         words.append(f"{rate / cpu_rate:.3g} times the CPU")
         if rate <= cpu_rate:
             faults.append("no faster than the CPU")
-    detail = f"{' and '.join(faults)}: {'; '.join(limits.causes or (_NO_CAUSE,))}" if faults else "" if wanted else _NO_REFERENCE
     return replace(
         blank,
-        status=("skipped" if disturbed else "warning") if faults else "passed" if wanted else "skipped",
+        status="warning" if faults else "passed" if wanted else "skipped",
         expected=", and ".join(wanted) or None,
         observed=", ".join(words),
-        detail="; ".join(filter(None, [detail, f"not timed alone: {disturbed}" if disturbed else ""])),
+        detail=f"{' and '.join(faults)}: {'; '.join(limits.causes or (_NO_CAUSE,))}" if faults else "" if wanted else _NO_REFERENCE,
         seconds=seconds,
     )
 

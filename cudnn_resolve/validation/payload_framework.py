@@ -7,7 +7,7 @@ import contextlib
 import re
 
 from cudnn_resolve.validation.payload import Unsupported, compute_cases
-from cudnn_resolve.validation.payload_timing import PATIENCE, hold_loading_slot, take_times
+from cudnn_resolve.validation.payload_timing import take_times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,14 +88,10 @@ class Framework:
     @classmethod
     def run(cls, question: "dict[str, Any]", emit: "Any") -> None:
         """Compute every case on the device of the question, or time every workload."""
-        loading = None
-        if "turn" in question:
-            emit("step", "wait until no other process measures")
-            loading = hold_loading_slot(question["turn"], PATIENCE)
         framework = cls(question, emit)
         with framework.scope():
             if question.get("speed"):
-                take_times(question, emit, framework.speed, loading)
+                take_times(question, emit, framework.speed)
             else:
                 compute_cases(question, emit, framework.compute, framework.witness)
 

@@ -184,8 +184,7 @@ class Run(Struct, frozen=True, kw_only=True):
         limits = self._limits(gpu, report)
         passed = {check.framework for check in checks if check.status == "passed"}
         sound = [subject for subject in subjects if subject.name in passed]
-        timed = gather([partial(self._time, subject, gpu, prefix, limits) for subject in sound], at_once)
-        return [*checks, *(check for group in timed for check in group)]
+        return [*checks, *(check for subject in sound for check in self._time(subject, gpu, prefix, limits))]
 
     def _limits(self, gpu: VisibleGpu, report: ChildReport) -> SpeedLimits:
         is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
@@ -189,67 +187,3 @@ def test_a_card_with_little_room_is_a_warning_and_one_that_loses_what_is_written
     assert (little.status, little.observed) == ("warning", "200 of 15360 MiB are free")
     assert little.detail.endswith("3 other processes are on the GPU")
     assert broken.status == "failed"
-
-
-def test_two_children_of_one_card_take_their_times_in_turn() -> None:
-    """The one that comes second waits; one that hangs is not waited for without end, and another card has a turn of its own."""
-    mine = payload_timing.wait_for_turn(7, 0)
-    assert mine is not None
-    try:
-        assert payload_timing.wait_for_turn(7, 0.03) is None
-        other = payload_timing.wait_for_turn(8, 0)
-        assert other is not None
-        other.close()
-    finally:
-        mine.close()
-    told: list[tuple[Any, ...]] = []
-    question: dict[str, Any] = {"turn": 7, "speed": [{"type": "float32"}]}
-    payload_timing.take_times(question, lambda *row: told.append(row), lambda _work: {"free": payload_timing.wait_for_turn(7, 0)})
-
-    assert told[-1] == ("speed", {"free": None, "type": "float32"})
-    again = payload_timing.wait_for_turn(7, 0)
-    assert again is not None
-    # Nor does another one of this card load meanwhile, and no time is taken while one does.
-    late = payload_timing.hold_loading_slot(7, 0.03)
-    assert late is not None
-    again.close()
-    assert payload_timing.wait_for_turn(7, 0.03) is None
-    payload_timing.take_times(question, lambda *row: told.append(row), lambda _work: {}, late)
-    assert not [row for row in told if row[0] == "beside"]
-
-
-def test_a_turn_that_cannot_be_had_is_told_at_once_and_makes_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work() -> list[tuple[Any, ...]]:
-        told: list[tuple[Any, ...]] = []
-        question = {"turn": 9, "speed": [{"type": "float32"}]}
-        payload_timing.take_times(question, lambda *row: told.append(row), lambda _work: {"seconds": 100.0, "cpu_seconds": 0.1})
-        return told
-
-    with monkeypatch.context() as patch:
-        patch.setattr(payload_timing, "PATIENCE", 0.03)
-        mine = payload_timing.wait_for_turn(9, 0)
-        assert mine is not None
-        taken = work()
-        mine.close()
-    loading: list[Any] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(payload_timing, "measure_all", lambda *_: loading.append(payload_timing.hold_loading_slot(9, 0)))
-        met = work()
-    loading[0].close()
-    # A name of that length nobody can have: that is not one that another has.
-    monkeypatch.setattr(payload_timing, "name_of", lambda *_: "\0" * 200)
-    assert payload_timing.hold_loading_slot(9, 60) is None
-    odd = work()
-
-    words = [next(value for key, value in told if key == "beside") for told in (taken, met, odd)]
-    assert [word.partition(":")[0] for word in words] == [
-        "another test process did not finish within 0.03 s",
-        "another test process began to load meanwhile",
-        "no turns can be taken here",
-    ]
-    pace = speed_limits(T4, TURING, None)
-    alone, beside = (judge_speed("x", "torch", telling(*rows), pace, 0)[0] for rows in (taken[-1:], taken))
-    assert (alone.status, beside.status) == ("warning", "skipped")
-    assert beside.detail.endswith(f"not timed alone: {words[0]}")
-    assert "CPU" in (alone.observed or "")
-    assert "CPU" not in (beside.observed or "")
