@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.exchange import Exchange
     from cudnn_resolve.execution.installable_wheel import Wheel
-    from cudnn_resolve.execution.installed import Installed
     from cudnn_resolve.execution.task import Task
     from cudnn_resolve.facts.model import Facts
+    from cudnn_resolve.host.installed_files import InstalledPackage
     from cudnn_resolve.host.protocol import Host
 
 
@@ -73,7 +73,7 @@ def package_folder(name: str) -> str:
     return f"nvidia/{nvidia[1].replace('-', '_')}" if nvidia else name.replace("-", "_")
 
 
-def check_removals(task: Task, installed: Mapping[str, Installed]) -> None:
+def check_removals(task: Task, installed: Mapping[str, InstalledPackage]) -> None:
     """Raise WorldError if a package to remove is not in the environment's own folders."""
     missing = [name for name in task.remove if name not in installed]
     if missing:

@@ -16,13 +16,14 @@ from zlib import crc32
 from msgspec import Struct
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.installed import Installed, files_of, listed_files
+from cudnn_resolve.execution.installed import files_of, listed_files
 from cudnn_resolve.execution.payload_recover import leads_out, with_compiled
 from cudnn_resolve.host import disk
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
     from cudnn_resolve.execution.installable_wheel import Wheel
+    from cudnn_resolve.host.installed_files import InstalledPackage
     from cudnn_resolve.host.protocol import Host
 
 
@@ -45,7 +46,7 @@ def plan_exchange(
     wheels: Sequence[Wheel],
     removed: Iterable[str],
     own: Mapping[str, bytes | None],
-    installed: Mapping[str, Installed],
+    installed: Mapping[str, InstalledPackage],
     host: Host,
     environment: Environment,
 ) -> Exchange:
@@ -81,7 +82,7 @@ def plan_exchange(
     )
 
 
-def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, Installed]) -> Iterator[str]:
+def _own_folders(wheels: Iterable[Wheel], leaving: Mapping[str, InstalledPackage]) -> Iterator[str]:
     """Folders that only the installer writes to: the `.dist-info`, and the `.data` that uv unpacks next to it for a moment."""
     for wheel in wheels:
         if disk.kind(wheel.info) is None or wheel.name in leaving:
@@ -148,7 +149,7 @@ _LARGEST_BYTES = 64 << 20
 
 
 def overlaps(
-    wheels: Sequence[Wheel], installed: Iterable[Installed], leaving: Collection[str], save: Collection[str], host: Host
+    wheels: Sequence[Wheel], installed: Iterable[InstalledPackage], leaving: Collection[str], save: Collection[str], host: Host
 ) -> tuple[str, ...]:
     """Warn of files that the wheels write over different ones of each other, of packages that stay, or of no package.
 

@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.errors import WorldError
 from cudnn_resolve.facts.record import record_rows
-from cudnn_resolve.host.installed_files import RECORD_BYTES
+from cudnn_resolve.host.installed_files import RECORD_BYTES, InstalledPackage
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -23,18 +22,9 @@ _LONGEST_LINE = 1 << 17
 """Characters; the csv module refuses longer fields."""
 
 
-class Installed(Struct, frozen=True, kw_only=True):
-    """An installed package."""
-
-    name: str
-    version: str
-    info: str
-    """Path of its `.dist-info` or `.egg-info`."""
-
-
-def installed_packages(host: Host, environment: Environment) -> dict[str, Installed]:
+def installed_packages(host: Host, environment: Environment) -> dict[str, InstalledPackage]:
     """Return the packages in the environment's own folders, by normalized name."""
-    packages: dict[str, Installed] = {}
+    packages: dict[str, InstalledPackage] = {}
     for root in environment.packages:
         for entry in host.list_dir(root):
             if not entry.endswith((".dist-info", ".egg-info")) or entry.startswith("~"):
@@ -45,7 +35,7 @@ def installed_packages(host: Host, environment: Environment) -> dict[str, Instal
     return packages
 
 
-def _read_package(host: Host, info: str) -> Installed | None:
+def _read_package(host: Host, info: str) -> InstalledPackage | None:
     for path in (f"{info}/METADATA", f"{info}/PKG-INFO", info):
         text = host.read_text(path, _METADATA_BYTES)
         if text is None:
@@ -53,11 +43,11 @@ def _read_package(host: Host, info: str) -> Installed | None:
         name = re.search(r"^Name:[ \t]*(\S+)", text, re.MULTILINE)
         version = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
         if name and version:
-            return Installed(name=canonicalize_name(name[1]), version=version[1], info=info)
+            return InstalledPackage(name=canonicalize_name(name[1]), version=version[1], info=info)
     return None
 
 
-def files_of(package: Installed, host: Host, environment: Environment) -> tuple[str, ...]:
+def files_of(package: InstalledPackage, host: Host, environment: Environment) -> tuple[str, ...]:
     """Return every path that a package owns; raises WorldError if they are not recorded or one is outside of the environment."""
     record = f"{package.info}/RECORD"
     text = host.read_text(record, RECORD_BYTES)
@@ -103,6 +93,6 @@ def record_paths(text: str, root: str) -> Iterator[str]:
         yield os.path.normpath(os.path.join(root, path)) if "." in path[:1] or "/." in path else os.path.join(root, path)
 
 
-def listed_files(host: Host, package: Installed) -> Iterator[str]:
+def listed_files(host: Host, package: InstalledPackage) -> Iterator[str]:
     """Yield the paths in a package's RECORD; nothing if it has none."""
     return record_paths(host.read_text(f"{package.info}/RECORD", RECORD_BYTES) or "", os.path.dirname(package.info))

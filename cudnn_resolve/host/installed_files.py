@@ -73,22 +73,22 @@ class _Claim(Struct, frozen=True, kw_only=True):
     written_ns: int
 
 
-class Package(Struct, frozen=True, kw_only=True):
-    """An installed package, by the name of its `.dist-info`."""
+class InstalledPackage(Struct, frozen=True, kw_only=True):
+    """An installed package."""
 
     name: str
     """Normalized."""
     version: str
     info: str
-    """Path of its `.dist-info`."""
+    """Path of its `.dist-info` or `.egg-info`."""
 
 
-def packages_in(host: Host, folder: str) -> Iterator[Package]:
-    """Packages installed in a folder."""
+def packages_in(host: Host, folder: str) -> Iterator[InstalledPackage]:
+    """Packages installed in a folder, by the names of their `.dist-info`."""
     for entry in host.list_dir(folder):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
         if entry.endswith(".dist-info") and name and not name.startswith("~"):
-            yield Package(name=canonicalize_name(name), version=version, info=f"{folder}/{entry}")
+            yield InstalledPackage(name=canonicalize_name(name), version=version, info=f"{folder}/{entry}")
 
 
 def is_code(path: str) -> bool:
@@ -122,7 +122,7 @@ class _Site:
     def __init__(self, host: Host, folder: str, names: Collection[str] | None, *, code_only: bool) -> None:
         self._host = host
         self._folder = folder
-        self.packages: dict[str, Package] = {}
+        self.packages: dict[str, InstalledPackage] = {}
         self.unlisted: list[str] = []
         self.owners: dict[str, dict[str, _Claim]] = {}
         """Claims on each file with a recorded size, by path and package."""
@@ -135,7 +135,7 @@ class _Site:
             if names is None or package.name in names:
                 self._read_record(package, code_only=code_only)
 
-    def _read_record(self, package: Package, *, code_only: bool) -> None:
+    def _read_record(self, package: InstalledPackage, *, code_only: bool) -> None:
         record, metadata = f"{package.info}/RECORD", f"{package.info}/METADATA"
         text = self._host.read_text(record, RECORD_BYTES)
         status = self._host.stat(record)
@@ -153,7 +153,7 @@ class _Site:
             if claim is not None and len(self.owners) < _MOST_FILES and (not code_only or is_code(path)):
                 self.owners.setdefault(path, {})[package.name] = claim
 
-    def _add_hollow(self, package: Package, kind: Kind, path: str) -> None:
+    def _add_hollow(self, package: InstalledPackage, kind: Kind, path: str) -> None:
         self.packages[package.name] = package
         paths = (path.removeprefix(f"{self._folder}/"),)
         self._hollow.append(Damage(package=package.name, version=package.version, kind=kind, paths=paths, of=1))

@@ -16,7 +16,7 @@ from cudnn_resolve.evidence.wheel import WheelDamage, read_wheel, read_wheel_lin
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.facts.ldconfig import parse_cache
 from cudnn_resolve.facts.record import record_rows
-from cudnn_resolve.host.installed_files import RECORD_BYTES, Package, packages_in
+from cudnn_resolve.host.installed_files import RECORD_BYTES, InstalledPackage, packages_in
 from cudnn_resolve.host.protocol import Host
 from cudnn_resolve.host.wheel_archive import Archive, bad_wheel
 from cudnn_resolve.matrix.book import Book
@@ -152,7 +152,7 @@ def declared(host: Host, roots: Iterable[str], *, leaving: Collection[str] = ())
     }
 
 
-def _unrecorded(host: Host, root: str, package: Package) -> Iterator[str]:
+def _unrecorded(host: Host, root: str, package: InstalledPackage) -> Iterator[str]:
     """Libraries of a package without RECORD: those in its modules' folders and in `lib` below them; paths are relative to `root`."""
     tops = (host.read_text(f"{package.info}/top_level.txt", _METADATA_BYTES) or package.name.replace("-", "_")).split()
     for top in tops[:_MOST_MODULES]:

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from cudnn_resolve.errors import InputError, UsageError, WorldError
 from cudnn_resolve.execution.conditions import check_before, differences, package_folder
 from cudnn_resolve.execution.environment import Environment, ask_environment
-from cudnn_resolve.execution.installed import Installed, files_of
+from cudnn_resolve.execution.installed import files_of
 from cudnn_resolve.execution.installer import choose_installer, installer_environ
 from cudnn_resolve.execution.loader_settings import activation, preload_change
 from cudnn_resolve.execution.task import Task, check_task
 from cudnn_resolve.facts.model import Facts, InstalledFramework, LoadedCudnn, Packages, WouldLoad
+from cudnn_resolve.host.installed_files import InstalledPackage
 from cudnn_resolve.host.protocol import CommandResult
 from cudnn_resolve.planning.model import PipAction
 from cudnn_resolve.planning.preload import MODULE
@@ -95,7 +96,7 @@ def test_a_list_of_files_that_nobody_can_read_is_an_error_of_the_world(text: str
     host = FakeHost({f"{SITE}/torch-2.6.0.dist-info/RECORD": text})
 
     with pytest.raises(WorldError, match=rf"the RECORD of torch 2\.6\.0 is invalid: {fault}"):
-        files_of(Installed(name="torch", version="2.6.0", info=f"{SITE}/torch-2.6.0.dist-info"), host, ENVIRONMENT)
+        files_of(InstalledPackage(name="torch", version="2.6.0", info=f"{SITE}/torch-2.6.0.dist-info"), host, ENVIRONMENT)
 
 
 def test_a_program_that_has_what_is_replaced_is_named(tmp_path: Path) -> None:
