@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from itertools import count
 from types import MappingProxyType
@@ -71,19 +70,14 @@ def validate(host: Host, facts: Facts, options: ValidationOptions, book: Book, p
         companions=companions,
         gpus=gpus,
     )
-    # All GPUs compute from the start, while this thread loads. Timings follow: one framework at a time on each GPU, with nothing loading.
-    loading_finished: Future[bool] = Future()
-    running = [Later(partial(run.compute, gpu, loading_finished)) for gpu in gpus]
-    checks = [*_machine(facts, subjects, gpus, options, host.environ)]
-    try:
-        load_checks, loaded = run.load()
-        loading_finished.set_result(True)
-    finally:
-        if not loading_finished.done():  # release the waiting GPU runs
-            loading_finished.set_result(False)
-    checks += load_checks
-    for later in running:
-        checks += later.result()
+    # All GPUs compute from the start, while this thread loads. Timings follow: one framework at a time on each GPU, with nothing else.
+    computing = [Later(partial(run.compute, gpu)) for gpu in gpus]
+    load_checks, loaded = run.load()
+    computed = [later.result() for later in computing]
+    timed = gather([partial(run.time, gpu, *results) for gpu, results in zip(gpus, computed, strict=True)], len(gpus))
+    checks = [*_machine(facts, subjects, gpus, options, host.environ), *load_checks]
+    for (gpu_checks, _), timings in zip(computed, timed, strict=True):
+        checks += [*gpu_checks, *timings]
     return Validation(
         checks=tuple(checks),
         gpus=gpus,
@@ -169,22 +163,26 @@ class Run(Struct, frozen=True, kw_only=True):
 
     # --- on each GPU ---
 
-    def compute(self, gpu: VisibleGpu, loading_finished: Future[bool]) -> list[Check]:
-        """Check one GPU; timings wait until no other child loads, and are left out if `loading_finished` gives False."""
-        prefix = f"gpu{gpu.index}/" if len(self.gpus) > 1 else ""
+    def compute(self, gpu: VisibleGpu) -> tuple[list[Check], ChildReport]:
+        """Check one GPU and compute on it; the checks, and what the driver reports of it."""
+        prefix = self._prefix(gpu)
         report = self.runner.card(gpu)
         checks = [judge_card(f"{prefix}card", report, gpu.index)]
-        if checks[0].status == "failed":
-            return checks
-        at_once = min(max(self.runner.at_once // len(self.gpus), 1), programs_on(report, self.runner.host.environ))
-        subjects = [subject for subject in self.subjects if not subject.is_cpu_build and subject.module in PAYLOADS]
-        checks += self._compute_with_all(subjects, gpu, prefix, at_once)
-        if not loading_finished.result():
-            return checks
+        if checks[0].status != "failed":
+            at_once = min(max(self.runner.at_once // len(self.gpus), 1), programs_on(report, self.runner.host.environ))
+            subjects = [subject for subject in self.subjects if not subject.is_cpu_build and subject.module in PAYLOADS]
+            checks += self._compute_with_all(subjects, gpu, prefix, at_once)
+        return checks, report
+
+    def _prefix(self, gpu: VisibleGpu) -> str:
+        return f"gpu{gpu.index}/" if len(self.gpus) > 1 else ""
+
+    def time(self, gpu: VisibleGpu, computed: Sequence[Check], report: ChildReport) -> list[Check]:
+        """Time the frameworks that have computed on a GPU, one after the other."""
         limits = self._limits(gpu, report)
-        passed = {check.framework for check in checks if check.status == "passed"}
-        sound = [subject for subject in subjects if subject.name in passed]
-        return [*checks, *(check for subject in sound for check in self._time(subject, gpu, prefix, limits))]
+        passed = {check.framework for check in computed if check.status == "passed"}
+        sound = [subject for subject in self.subjects if subject.name in passed]
+        return [check for subject in sound for check in self._time(subject, gpu, limits)]
 
     def _limits(self, gpu: VisibleGpu, report: ChildReport) -> SpeedLimits:
         is_slice = "MIG" in (gpu.visible or "").upper() or " MIG " in (gpu.name or "")
@@ -217,12 +215,12 @@ class Run(Struct, frozen=True, kw_only=True):
     def _run_companion(self, installed: InstalledCompanion, gpu: VisibleGpu, prefix: str) -> list[Check]:
         return list(judge_on_gpu(installed, self.runner.companion(installed, gpu), gpu, prefix))
 
-    def _time(self, subject: Subject, gpu: VisibleGpu, prefix: str, limits: SpeedLimits) -> list[Check]:
+    def _time(self, subject: Subject, gpu: VisibleGpu, limits: SpeedLimits) -> list[Check]:
         report = self.runner.timed(subject, gpu)
         if report is None:
             return []
         types = self.runner.types_timed(gpu)
-        return list(judge_speed(f"{prefix}{subject.name}/speed", subject.name, report, limits, gpu.index, types))
+        return list(judge_speed(f"{self._prefix(gpu)}{subject.name}/speed", subject.name, report, limits, gpu.index, types))
 
 
 def library_label(path: str, libraries: tuple[str, ...]) -> str:
