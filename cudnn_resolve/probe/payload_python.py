@@ -29,7 +29,6 @@ def describe() -> "dict[str, Any]":
         "executable": text(sys.executable or ""),
         "implementation": sys.implementation.name,
         "prefix": text(sys.prefix),
-        "base_prefix": text(getattr(sys, "base_prefix", sys.prefix)),
         "externally_managed": is_externally_managed(),
         "free_threaded": "t" in getattr(sys, "abiflags", ""),
         "machine": machine(),
