@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 
 from cudnn_resolve.resolution.candidate import Candidate, LazyList, Need
@@ -18,12 +18,19 @@ Premise = Need | Candidate
 class Remaining:
     """Candidates of a package that a chain of needs leaves, evaluated lazily."""
 
-    def __init__(self, candidates: Iterator[Candidate], previous: Remaining | None = None, need: Need | None = None) -> None:
+    def __init__(
+        self,
+        candidates: Iterator[Candidate],
+        previous: Remaining | None = None,
+        need: Need | None = None,
+        is_possible: Callable[[Candidate], bool] | None = None,
+    ) -> None:
         self.previous = previous
         self.need = need
         self.depth: int = previous.depth + 1 if previous is not None else 0
-        self.excludes = False
-        """True once the need excluded a possible candidate."""
+        self._is_possible = is_possible
+        self._rejected: list[Candidate] = []
+        """Candidates that the need rejects, as far as they were tested."""
         self._next: dict[int, Remaining] = {}
         self._candidates = LazyList(candidates)
 
@@ -39,13 +46,13 @@ class Remaining:
 
         def accepted() -> Iterator[Candidate]:
             for candidate in self._candidates:
-                if accepts(need, candidate):
-                    if is_possible is None or is_possible(candidate):
-                        yield candidate
-                elif not result.excludes:
-                    result.excludes = is_possible is None or is_possible(candidate)
+                if not accepts(need, candidate):
+                    rejected.append(candidate)
+                elif is_possible is None or is_possible(candidate):
+                    yield candidate
 
-        result = self._next[id(need)] = Remaining(accepted(), self, need)
+        result = self._next[id(need)] = Remaining(accepted(), self, need, is_possible)
+        rejected = result._rejected
         return result
 
     def is_empty(self) -> bool:
@@ -66,6 +73,11 @@ class Remaining:
                 found.add(remaining.need)
             remaining = remaining.previous
         return found
+
+    @cached_property
+    def excludes(self) -> bool:
+        """True if the need excludes a possible candidate; only asked once all were tested."""
+        return bool(self._rejected) if self._is_possible is None else any(map(self._is_possible, self._rejected))
 
     def _evaluate(self) -> None:
         for _ in self._candidates:

@@ -255,12 +255,13 @@ class MachineFilter:
 
     def _rejections_under(self, need: Need) -> list[Rejection]:
         """Rejections of the releases that a need allows; empty if one of them has none, or if there is no release."""
-        allowed, rejections = self._first_allowed(need.key)
-        if allowed is None:
-            return rejections
         found = self._by_test.get(need.test_key)
         if found is None:
-            found = [] if need.test(allowed) else self.rejections_of_package(need.key, [need])
+            found = []
+            # Most needs allow a release that fits; the newest, which a need may exclude, are read only if none does.
+            if not any(need.test(candidate) and not self.rejections(candidate) for candidate in self._universe.unordered(need.key)):
+                allowed, rejections = self._first_allowed(need.key)
+                found = rejections if allowed is None else self.rejections_of_package(need.key, [need])
             if need.test_key is not None:
                 self._by_test[need.test_key] = found
         return found
