@@ -185,15 +185,10 @@ def link(table: Any) -> None:
             force_setattr(release, "requires", shared[release.metadata])
 
 
+@cache
 def intern_version(version_type: Any, text: Any) -> Any:
     """Parse a version, returning the same object for equal texts; versions are immutable."""
-    found = _INTERNED.get((version_type, text))
-    if found is None:
-        found = _INTERNED[version_type, text] = version_type(text)
-    return found
-
-
-_INTERNED: dict[tuple[Any, Any], Any] = {}
+    return version_type(text)
 
 
 def _kind(name: str) -> str:
@@ -212,4 +207,4 @@ def _struct(kind: str) -> type[Table]:
 
 @cache
 def _decoder(type_: Any) -> Any:
-    return msgspec.msgpack.Decoder(type_, dec_hook=intern_version)
+    return msgspec.msgpack.Decoder(type_, dec_hook=intern_version)  # type: ignore[arg-type] # takes any two hashable values
