@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class TargetPython(NamedTuple):
         return cls(machine.python, machine.free_threaded, machine.arch, None if any_libc else machine.glibc)
 
 
+@lru_cache(maxsize=4096)  # the files of a package have few different tags
 def serves_python(pythons: str, abis: str, target: TargetPython) -> bool:
     """True if the compressed Python and ABI tags (`cp38.cp39`, `abi3`) support the target's interpreter."""
     if target.python is None:
@@ -53,6 +55,7 @@ def _serves(python: str, abi: str, target: TargetPython, version: tuple[int, int
     return minor == version[1] and abi.endswith("t") == target.free_threaded
 
 
+@lru_cache(maxsize=4096)
 def platform_floor(platforms: str, arch: str, glibc: tuple[int, int] | None = None) -> tuple[int, int] | None:
     """Lowest glibc among the compressed platform tags for `arch`: (0, 0) for any, None if no tag is for it.
 
