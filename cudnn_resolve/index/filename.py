@@ -21,10 +21,7 @@ def version_in(filename: str, name: str) -> str | None:
     `numpy-2.0.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl` gives `2.0.0`.
     """
     if filename.endswith(".whl"):
-        parts = filename[:-4].split("-")
-        if len(parts) not in (5, 6) or (len(parts) == 6 and not parts[2][:1].isdigit()):
-            return None
-        return _checked(parts[0], parts[1].replace("_", "-"), name)
+        return _version_of_wheel(filename[:-4].rsplit("-", 3)[0], name)
     stem = next((filename[: -len(ending)] for ending in SDIST_ENDINGS if filename.endswith(ending)), "")
     words = stem.split("-")
     for count in range(1, min(name.count("-") + 1, len(words) - 1) + 1):  # old archives have hyphens in the name, and in the version
@@ -34,8 +31,16 @@ def version_in(filename: str, name: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
+def _version_of_wheel(start: str, name: str) -> str | None:
+    """Version of a wheel, given its file name up to the tags; cached, since a page names each version up to a hundred times."""
+    parts = start.split("-")
+    if len(parts) not in (2, 3) or (len(parts) == 3 and not parts[2][:1].isdigit()):
+        return None
+    return _checked(parts[0], parts[1].replace("_", "-"), name)
+
+
 def _checked(project: str, version: str, name: str) -> str | None:
-    """The version, if it is valid and of the package; cached, since a page names each version up to a hundred times."""
+    """The version, if it is valid and of the package."""
     return version if canonicalize_name(project) == name and is_version(version) else None
 
 
@@ -49,10 +54,14 @@ def projects_in(filename: str) -> Iterator[str]:
             yield from (canonicalize_name(stem[: found.start()]) for found in _VERSION_START.finditer(stem))
 
 
+parsed = lru_cache(maxsize=4096)(Version)
+"""Parse a PEP 440 version; ValueError for anything else. Versions are needed to check, to sort and to merge the files of a page."""
+
+
 def is_version(text: str) -> bool:
     """Whether a text is a PEP 440 version."""
     try:
-        Version(text)
+        parsed(text)
     except ValueError:
         return False
     return len(text) <= _LONGEST_VERSION and text == text.strip()
@@ -62,5 +71,5 @@ def newest_first(versions: Iterable[str]) -> list[list[str]]:
     """Spellings of each version, newest version first."""
     grouped: dict[Version, list[str]] = {}
     for text in versions:
-        grouped.setdefault(Version(text), []).append(text)
+        grouped.setdefault(parsed(text), []).append(text)
     return [grouped[version] for version in sorted(grouped, reverse=True)]

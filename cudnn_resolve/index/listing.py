@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from packaging.version import Version
-
-from cudnn_resolve.index.filename import newest_first
+from cudnn_resolve.index.filename import newest_first, parsed
 from cudnn_resolve.index.page import Page, files_of
 from cudnn_resolve.index.settings import ALL, Settings
 from cudnn_resolve.requirement.source import File, Listing, Offer
@@ -33,7 +31,7 @@ def make_listing(name: str, offered: Sequence[Offered], settings: Settings, orig
     left_out: tuple[str, ...] = ()
     if settings.exclude_newer or settings.no_binary or settings.only_binary:
         offers, left_out = _filtered(name, offers, settings)
-    only_prereleases = bool(offers) and all(Version(offer.version).is_prerelease for offer in offers)
+    only_prereleases = bool(offers) and all(parsed(offer.version).is_prerelease for offer in offers)
     return Listing(name=name, offers=offers, only_prereleases=only_prereleases, origins=origins, left_out=left_out)
 
 
