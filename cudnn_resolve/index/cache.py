@@ -17,7 +17,7 @@ from zlib import crc32
 from msgspec import DecodeError, Raw, ValidationError, msgpack
 
 T = TypeVar("T")
-FOLDER = "index-v2"
+FOLDER = "index-v3"
 _ENTRY = msgpack.Decoder(tuple[str, Raw])
 _CHECKSUM_BYTES = 4
 
@@ -34,9 +34,10 @@ class Cache:
         if raw is None:
             return None
         try:
-            if crc32(raw[_CHECKSUM_BYTES:]) != int.from_bytes(raw[:_CHECKSUM_BYTES], "big"):
+            content = memoryview(raw)[_CHECKSUM_BYTES:]
+            if crc32(content) != int.from_bytes(raw[:_CHECKSUM_BYTES], "big"):
                 raise ValidationError("damaged")
-            stored_key, value = _ENTRY.decode(memoryview(raw)[_CHECKSUM_BYTES:])
+            stored_key, value = _ENTRY.decode(content)
             return msgpack.decode(value, type=form) if stored_key == key else None
         except (DecodeError, RecursionError):
             self.drop(kind, key)

@@ -6,6 +6,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import json
+
 from cudnn_resolve.index.address import url_of
 from cudnn_resolve.index.filename import projects_in
 from cudnn_resolve.index.page import LinkPage, Page, PageFile, page_of_files
@@ -59,11 +61,11 @@ def _by_project(path: str) -> dict[str, list[str]]:
 
 
 def _page_of_folder(path: str, names: Sequence[str], name: str) -> Page:
-    def files() -> Iterator[tuple[str, PageFile]]:
+    def files() -> Iterator[tuple[str, bytes]]:
         for file in names:
             full = os.path.join(path, file)
             with contextlib.suppress(OSError):
-                yield file, PageFile(filename=file, url=url_of(full), size=os.stat(full).st_size)
+                yield file, json.encode(PageFile(filename=file, url=url_of(full), size=os.stat(full).st_size))
 
     return page_of_files(files(), url_of(path) + "/", name)
 

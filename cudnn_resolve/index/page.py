@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from html import unescape
 from html.parser import HTMLParser
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -38,7 +38,7 @@ class Page(Struct, frozen=True, kw_only=True):
     """Files of one package on one page."""
 
     form: str
-    """Encoding of the blocks: `HTML` anchors, or `FILES` in MessagePack."""
+    """Encoding of the blocks: `HTML` anchors, or `FILES` in JSON, as an index lists them."""
     base: str
     """Base URL of relative links, without credentials."""
     versions: list[str]
@@ -66,32 +66,40 @@ class _Meta(Struct, rename="kebab", frozen=True):
 
 
 class _JsonPage(Struct):
-    files: list[PageFile]
-    meta: _Meta = _Meta()
+    files: list[msgspec.Raw]
+    meta: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Name(Struct):
+    """The fields without which a file is unusable."""
+
+    filename: str
+    url: str
 
 
 _JSON = msgspec.json.Decoder(_JsonPage)
-_FILES = msgspec.msgpack.Decoder(list[PageFile])
+_NAME = msgspec.json.Decoder(_Name)
+_FILES = msgspec.json.Decoder(list[PageFile])
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_page(body: bytes, kind: str, base: str, name: str) -> Page:
     """Files of a package on a page with URL `base` and media type `kind`; raise PageError if it is not a page."""
     if "json" in kind.lower():
-        return page_of_files(((file.filename, file) for file in _read_json(body)), base, name)
+        return page_of_files(_read_json(body), base, name)
     return LinkPage(body, base).of(name)
 
 
-def page_of_files(files: Iterable[tuple[str, PageFile]], base: str, name: str) -> Page:
-    """Page with those of the files that belong to a package."""
+def page_of_files(files: Iterable[tuple[str, bytes | msgspec.Raw]], base: str, name: str) -> Page:
+    """Page with those of the files, given by name and as JSON, that belong to a package."""
     groups = grouped(files, name)
-    return Page(form=FILES, base=base, versions=list(groups), blocks=[msgspec.msgpack.encode(group) for group in groups.values()])
+    return Page(form=FILES, base=base, versions=list(groups), blocks=[b"[%b]" % b",".join(group) for group in groups.values()])
 
 
 def files_of(page: Page, number: int, origin: str | None) -> tuple[File, ...]:
     """Files of the version at index `number` of `page.versions`; `origin` is the URL of the index."""
     block = page.blocks[number]
-    listed: Iterable[PageFile]
-    listed = html_files(block) if page.form == HTML else _FILES.decode(block)
+    listed = html_files(block) if page.form == HTML else _json_files(block)
     return tuple(file for entry in listed if (file := _file(entry, page.base, origin)))
 
 
@@ -125,33 +133,39 @@ def grouped(files: Iterable[tuple[str, T]], name: str) -> dict[str, list[T]]:
     return {same[0]: [file for text in same for file in groups[text]] for same in newest_first(groups)}
 
 
-def _read_json(body: bytes) -> list[PageFile]:
-    """Files that a JSON page lists."""
+def _read_json(body: bytes) -> Iterator[tuple[str, msgspec.Raw]]:
+    """Name and text of each file that a JSON page lists; most files are never decoded further."""
     try:
         page = _JSON.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        page = _read_odd_json(body)
+    except msgspec.ValidationError:
+        raise PageError("is JSON without a list of files") from None
+    except _UNDECODABLE:
+        raise PageError("is not JSON") from None
     if len(page.files) > MOST_FILES:
         raise PageError(f"lists more than {MOST_FILES} files")
-    if not page.meta.api_version.startswith("1."):
-        raise PageError(f"has API version {shown(page.meta.api_version)}, which this program does not support")
-    return page.files
+    try:
+        version = msgspec.json.decode(page.meta, type=_Meta).api_version
+    except _UNDECODABLE:
+        version = _Meta().api_version
+    if not version.startswith("1."):
+        raise PageError(f"has API version {shown(version)}, which this program does not support")
+    for file in page.files:
+        try:
+            yield _NAME.decode(file).filename, file
+        except _UNDECODABLE:  # noqa: PERF203 - it costs nothing where nothing is wrong
+            continue
 
 
-def _read_odd_json(body: bytes) -> _JsonPage:
-    """Decode a page with values of types that PEP 691 does not allow, dropping what is unusable."""
+def _json_files(block: bytes) -> Iterable[PageFile]:
+    """Files in JSON; of values of types that PEP 691 does not allow, what is usable."""
     try:
-        raw: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        raise PageError("is not JSON") from None
-    files = raw.get("files") if isinstance(raw, dict) else None
-    if not isinstance(files, list):
-        raise PageError("is JSON without a list of files")
+        return _FILES.decode(block)
+    except _UNDECODABLE:
+        pass
     try:
-        meta = msgspec.convert(raw.get("meta", {}), _Meta)
-    except msgspec.ValidationError:
-        meta = _Meta()
-    return _JsonPage(files=[file for value in files if (file := _usable(value))], meta=meta)
+        return [file for value in msgspec.json.decode(block) if (file := _usable(value))]
+    except _UNDECODABLE:
+        return ()
 
 
 def _usable(value: object) -> PageFile | None:

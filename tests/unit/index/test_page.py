@@ -140,6 +140,13 @@ def test_a_json_page_with_everything() -> None:
     assert files_of(page, 2, None) == ()
 
 
+@pytest.mark.parametrize("size", [b'"\xff"', b"1e999"])
+def test_a_file_that_cannot_be_decoded_spoils_no_other(size: bytes) -> None:
+    names = (b'"filename": "demo-%d.0.tar.gz", "url": "x"' % number for number in (1, 2))
+    page = read_page(b'{"files": [{%s}, {%s, "size": %s}]}' % (*names, size), "application/vnd.pypi.simple.v1+json", BASE, "demo")
+    assert [len(files_of(page, number, None)) for number in range(2)] == [0, 1]
+
+
 @pytest.mark.parametrize(
     "scrap", [b"<a ", b'<a href="', b"<a href='x", b"<!--", b'<a href="' + b"/" * 50, b"<a \"'", b"<base ", b'<a href="x-1-', b"&#"]
 )
