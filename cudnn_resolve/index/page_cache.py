@@ -102,7 +102,7 @@ def _cacheable(answer: Answer, name: str, cached: CachedPage | None) -> CachedPa
 
 
 def _decoded(answer: Answer, name: str) -> Page:
-    body = re.sub(_LOGIN, b"//", answer.body)
+    body = re.sub(_LOGIN, b"//", answer.body) if b"@" in answer.body else answer.body
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind and "html" not in kind and "json" not in kind and not kind.startswith("text/"):
         raise PageError(f"has the media type {kind[:60]!a}")
