@@ -261,7 +261,7 @@ class IndexClient:
             return known, None
         with _local_errors(link, name):
             if link not in self._link_pages:
-                self._link_pages[link] = LinkPage(page.blocks[0], page.base)
+                self._link_pages[link] = LinkPage(bytes(page.blocks[0]), page.base)
             return True, self._link_pages[link].of(name)
 
     def _ask(self, url: str, name: str) -> tuple[bool, Page | None]:

@@ -43,8 +43,8 @@ class Page(Struct, frozen=True, kw_only=True):
     """Base URL of relative links, without credentials."""
     versions: list[str]
     """PEP 440 versions, newest first, each once."""
-    blocks: list[bytes]
-    """The files of each version, undecoded."""
+    blocks: list[memoryview]
+    """The files of each version, undecoded: in a page from the cache, parts of its entry, of which most are never looked at."""
 
 
 class PageFile(Struct, rename="kebab", omit_defaults=True):
@@ -93,13 +93,13 @@ def read_page(body: bytes, kind: str, base: str, name: str) -> Page:
 def page_of_files(files: Iterable[tuple[str, bytes | msgspec.Raw]], base: str, name: str) -> Page:
     """Page with those of the files, given by name and as JSON, that belong to a package."""
     groups = grouped(files, name)
-    return Page(form=FILES, base=base, versions=list(groups), blocks=[b"[%b]" % b",".join(group) for group in groups.values()])
+    return Page(form=FILES, base=base, versions=list(groups), blocks=[memoryview(b"[%b]" % b",".join(group)) for group in groups.values()])
 
 
 def files_of(page: Page, number: int, origin: str | None) -> tuple[File, ...]:
     """Files of the version at index `number` of `page.versions`; `origin` is the URL of the index."""
     block = page.blocks[number]
-    listed = html_files(block) if page.form == HTML else _json_files(block)
+    listed = html_files(bytes(block)) if page.form == HTML else _json_files(block)
     return tuple(file for entry in listed if (file := _file(entry, page.base, origin)))
 
 
@@ -156,7 +156,7 @@ def _read_json(body: bytes) -> Iterator[tuple[str, msgspec.Raw]]:
             continue
 
 
-def _json_files(block: bytes) -> Iterable[PageFile]:
+def _json_files(block: memoryview) -> Iterable[PageFile]:
     """Files in JSON; of values of types that PEP 691 does not allow, what is usable."""
     try:
         return _FILES.decode(block)
@@ -223,7 +223,7 @@ class LinkPage:
     def of(self, name: str) -> Page:
         """Files of a package on the page."""
         groups = grouped(self._anchors.get(name, ()), name)
-        return Page(form=HTML, base=self.base, versions=list(groups), blocks=[b"".join(group) for group in groups.values()])
+        return Page(form=HTML, base=self.base, versions=list(groups), blocks=[memoryview(b"".join(group)) for group in groups.values()])
 
 
 def _anchors(body: bytes) -> Iterator[bytes]:

@@ -107,7 +107,7 @@ def _decoded(answer: Answer, name: str) -> Page:
     if kind and "html" not in kind and "json" not in kind and not kind.startswith("text/"):
         raise PageError(f"has the media type {kind[:60]!a}")
     if not name:
-        return Page(form=LINKS, base=answer.url, versions=[""], blocks=[body])
+        return Page(form=LINKS, base=answer.url, versions=[""], blocks=[memoryview(body)])
     return read_page(body, kind or HTML, answer.url, name)
 
 

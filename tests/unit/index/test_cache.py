@@ -121,7 +121,7 @@ def test_writers_that_are_killed_leave_whole_files(tmp_path: Path) -> None:
         while time.monotonic() < until:
             found = cache.get("pages", URL, CachedPage)
             if found is not None and found.page is not None:
-                assert {block.count(str(found.etag).encode()) for block in found.page.blocks} == {2000}
+                assert {bytes(block).count(str(found.etag).encode()) for block in found.page.blocks} == {2000}
                 seen.add(found.etag)
         for writer in writers:
             writer.send_signal(signal.SIGKILL)
