@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request
@@ -19,7 +22,8 @@ class Offers:
         self._source = request.source
         self._direct = request.direct
         self._hashes = accepted_hashes(request, book)
-        self._target = TargetPython.of(machine)
+        target = TargetPython.of(machine)
+        self._best: Callable[[Offer], File | None] = cache(lambda offer: best_file(offer.files, target))
 
     def accepted(self, package: str, offer: Offer) -> Offer:
         """Keep only the files whose hashes the user accepts."""
@@ -54,7 +58,7 @@ class Offers:
 
     def file(self, offer: Offer | None) -> File | None:
         """The file of an offer that fits the target best; None if none does."""
-        return best_file(offer.files, self._target) if offer is not None else None
+        return self._best(offer) if offer is not None else None
 
     def is_answered(self, package: str) -> bool:
         """True if the indexes were queried for a package, so that what they lack does not exist."""

@@ -31,7 +31,7 @@ from cudnn_resolve.resolution.release import (
     row_version,
     sort_key,
 )
-from cudnn_resolve.resolution.tag import EVERYWHERE, Fit, TargetPython, best_file, fit, interpreters_of, tags_of
+from cudnn_resolve.resolution.tag import EVERYWHERE, Fit, TargetPython, fit, interpreters_of, tags_of
 from cudnn_resolve.resolution.vendor import vendor_build
 
 RELEASED: Mapping[tuple[int, int], str] = MappingProxyType(
@@ -178,7 +178,7 @@ class Releases:
         def load() -> Details:
             tags = tuple(dict.fromkeys(file.tag for file in offer.files if file.is_wheel))
             found = fit(tags, self._target)
-            best = best_file(offer.files, self._target)
+            best = self._offers.file(offer)
             if best is not None and not best.is_wheel:
                 can_build = self._can_build(package, tags, best.uploaded or (row.date if row is not None else None), found)
                 tags, found = SDIST, Fit(python=can_build, arch=True, glibc=(0, 0))
