@@ -19,7 +19,6 @@ from cudnn_resolve.index.client import IndexClient
 from cudnn_resolve.listener import SILENT, Listener, SearchProgress
 from cudnn_resolve.locking.change import Change, changes, keep_records
 from cudnn_resolve.locking.check import request_differences, resolution_differences
-from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
 from cudnn_resolve.locking.merge import Answer, incomplete_files, merge, with_file_details
 from cudnn_resolve.locking.model import Difference, Lock
 from cudnn_resolve.locking.pep751 import require_pylock
@@ -230,6 +229,8 @@ def _refuse_contradictions(request: LockRequest) -> None:
 
 def _refuse_lock_file(word: str) -> None:
     """Reject a requirement that names a lock file; raises InputError or ContradictionError."""
+    from cudnn_resolve.locking.foreign import kind_of, not_a_pylock
+
     text = _read_text(word) if disk.is_regular(word) else None
     if text is None:
         return
