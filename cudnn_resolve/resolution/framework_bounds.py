@@ -30,11 +30,8 @@ class FrameworkBound(NamedTuple):
     row: Bound
     versions: SpecifierSet
     requirement: Requirement
-
-    @property
-    def package(self) -> str:
-        """The bounded package."""
-        return canonicalize_name(self.requirement.name)
+    package: str
+    """The bounded package."""
 
     def applies_to(self, book: Book, release: Release) -> bool:
         """True for a release of the framework, or of the companion that the row names, that has this bound."""
@@ -109,7 +106,7 @@ def bounds_about(book: Book, package: str) -> tuple[FrameworkBound, ...]:
 
 def _bounds(book: Book) -> list[FrameworkBound]:
     def answer() -> list[FrameworkBound]:
-        rows = ((framework, row) for framework in book.frameworks() for row in book.bounds(framework))
-        return [FrameworkBound(framework, row, SpecifierSet(row.versions), Requirement(row.requirement)) for framework, row in rows]
+        rows = ((framework, row, Requirement(row.requirement)) for framework in book.frameworks() for row in book.bounds(framework))
+        return [FrameworkBound(name, row, SpecifierSet(row.versions), bound, canonicalize_name(bound.name)) for name, row, bound in rows]
 
     return book.remember("bounds", None, answer)
