@@ -274,6 +274,7 @@ class Book:
         """Toolkit releases, oldest first."""
         return self._sorted(row.CudaRelease, "cuda")
 
+    @_once
     def soname(self, library: str, cuda: CudaVersion) -> str | None:
         """Soname of a CUDA library, `libcublas.so.12`, in the line of a CUDA version; None if unknown."""
         line = CudaVersion(cuda.line)
