@@ -115,7 +115,9 @@ def _digest(answer: Answer) -> str:
     """Digest of a page and of the URL that its relative links start from."""
     from hashlib import blake2b
 
-    return blake2b(answer.url.encode("utf-8", "replace") + b" " + answer.body, digest_size=16).hexdigest()
+    digest = blake2b(answer.url.encode("utf-8", "replace") + b" ", digest_size=16)
+    digest.update(answer.body)
+    return digest.hexdigest()
 
 
 def _page_url(url: str, name: str) -> str:
