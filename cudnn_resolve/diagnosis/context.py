@@ -43,6 +43,8 @@ _COMPOSED = r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|tr
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")
 """Symptoms of TensorFlow's notice that it finds no CUDA runtime."""
+TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
+"""Names of the GPU in a Jetson."""
 NO_CARD = "this machine has no NVIDIA GPU"
 GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "driver-seen", "docker-gpus"})
 """With any of these features a GPU is present, or should be."""
@@ -293,6 +295,8 @@ def _of_facts(facts: Facts) -> Iterable[str]:
     if facts.platform.system == "windows":
         yield "windows"
     gpus = or_none(facts.gpus) or ()
+    if facts.platform.arch == "aarch64":
+        yield "jetson" if any(re.search(TEGRA, gpu.name or "") for gpu in gpus) else "arm"
     if or_none(facts.driver) is not None:
         yield "driver-idle" if is_idle(facts) else "driver-seen"
     elif facts.driver is None and not gpus:

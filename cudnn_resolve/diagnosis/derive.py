@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -45,6 +45,8 @@ _BARE = ("tensorflow", "jax", "jaxlib")
 """Frameworks whose wheels include cuDNN only with the CUDA extra, which a version does not show."""
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
 """pip's wording for a wheel that is not installed yet, or no longer."""
+_VAGUE = 60
+"""Weight of wording that says only that cuDNN did not start."""
 _UNDATED = "CUPTI"
 """Reports its interface number, not a release."""
 
@@ -205,33 +207,30 @@ def _explain_provider(found: Suspects, case: Case) -> Suspects:
 
 
 def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
-    """The cuDNN is too old although a newer copy is shown: the older one is found first."""
-    old = found.get("cudnn_too_old_for_framework")
-    compared = (
-        [match for match in old.matches if all(isinstance(match.fields.get(name), CudnnVersion) for name in ("built", "found"))]
-        if old
-        else []
-    )
-    match = next(iter(compared), None)
-    if old is None or match is None or old.weight < FINDING:
-        return found
-    built, loaded = match.fields["built"], match.fields["found"]
-    for copy in case.context.cudnn:
-        if copy.version is not None and copy.version.serves(built) and copy.version > loaded:
-            text = f"cuDNN {loaded} is loaded although {copy.version}, which is new enough, is installed: the older copy is found first"
-            return strengthened(found, "ld_path_shadowing", old, 4, text, [copy.match])
+    """The cuDNN is too old, or newer than a build accepts, although a copy that fits is shown: another one is found first."""
+    for cause in ("cudnn_too_old_for_framework", "cudnn_too_new_for_framework"):
+        wrong = found.get(cause)
+        match = next(filter(_compares, wrong.matches), None) if wrong else None
+        if wrong is None or match is None or wrong.weight < FINDING:
+            continue
+        built, loaded = match.fields["built"], match.fields["found"]
+        for version, copy in ((copy.version, copy) for copy in case.context.cudnn if copy.version is not None):
+            fits = version.serves(built) and version > loaded if loaded < built else version.parts[:2] == built.parts[:2]
+            if fits and version != loaded:
+                text = f"cuDNN {loaded} is loaded although {version}, which fits, is installed: the other copy is found first"
+                return strengthened(found, "ld_path_shadowing", wrong, 4, text, [copy.match])
     return found
+
+
+def _compares(match: Match) -> bool:
+    """True if a message names the cuDNN of the build and the one that is loaded."""
+    return all(isinstance(match.fields.get(name), CudnnVersion) for name in ("built", "found"))
 
 
 def _detect_single_copy(found: Suspects, case: Case) -> Suspects:
     """PyTorch loads another cuDNN than it was built with, and the facts show no copy that would do: none is hidden by it."""
     hidden = found.get("ld_path_shadowing")
-    fields = ("built", "found")
-    match = (
-        next((one for one in hidden.matches if all(isinstance(one.fields.get(name), CudnnVersion) for name in fields)), None)
-        if hidden
-        else None
-    )
+    match = next(filter(_compares, hidden.matches), None) if hidden else None
     copies = [copy for copy in case.context.cudnn if copy.match is None]
     if hidden is None or match is None or not copies:
         return found
@@ -241,6 +240,29 @@ def _detect_single_copy(found: Suspects, case: Case) -> Suspects:
     cause = "cudnn_too_old_for_framework" if loaded.major == built.major else "cudnn_major_mismatch"
     text = f"PyTorch was compiled with cuDNN {built} but loads {loaded}, and no copy on this machine is new enough"
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not hidden}, cause, hidden, 2, text)
+
+
+def _acquit_cudnn(found: Suspects, case: Case) -> Suspects:
+    """The facts have a cuDNN that fits for each framework that may say that it does not start: it is not too old."""
+    old, frameworks = found.get("cudnn_too_old_for_framework"), or_none(case.facts.frameworks) if case.facts is not None else None
+    if old is None or old.weight > _VAGUE:
+        return found
+    asked = [each for each in frameworks or () if case.book.framework_of(each.name) in ("tensorflow", "jax") and each.cudnn_built]
+    loads = [(each.would_load.version if each.would_load else None, each.cudnn_built) for each in asked]
+    if not loads or not all(version and built and CudnnVersion(version).serves(CudnnVersion(built)) for version, built in loads):
+        return found
+    text = f"cuDNN could not start; {loads[0][0]}, which would be loaded, fits, so that most likely no GPU memory is left for it"
+    return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "out_of_memory", old, 3, text)
+
+
+def _blame_openblas(found: Suspects, case: Case) -> Suspects:
+    """On a Jetson, what looks like a lack of instructions is usually a bug of NumPy 1.19.5, unless the facts have another NumPy."""
+    lacking, pip = found.get("cpu_without_avx"), or_none(case.facts.packages.pip) if case.facts is not None else None
+    numpy = (pip or {}).get("numpy", "1.19.5" if "jetson" in case.features else None)
+    if lacking is None or "arm-cpu" not in case.features or numpy != "1.19.5":
+        return found
+    text = "the program was killed by a CPU instruction that this processor lacks: OpenBLAS in NumPy 1.19.5 takes ARM processors for others"
+    return strengthened({name: suspect for name, suspect in found.items() if suspect is not lacking}, "other_bug", lacking, 0, text)
 
 
 def _widen_to_cuda(found: Suspects, _: Case) -> Suspects:
@@ -392,13 +414,22 @@ def _explain_outdated(found: Suspects, case: Case) -> Suspects:
     if old.matches[0] is match:
         summary = f"{component} {loaded} is loaded, but JAX was built against the newer {wanted}"
         found["cuda_runtime_missing"] = replace(old, summary=summary)
-    for wheel in case.matches if component != _UNDATED else ():
-        if wheel.symptom.id == "context-cuda-wheel" and _wheel_of(wheel.fields["cudawheel"]) == component.lower():
-            version = str(wheel.fields["cudawheelversion"])
-            if tuple(map(int, re.findall(r"\d{1,9}", version)[:3])) >= _release(component, built):
-                text = f"{component} {loaded} is loaded although its wheel {version}, which is new enough, is installed"
-                return strengthened(found, "ld_path_shadowing", old, 12, f"{text}: an older copy is found first", [wheel])
+    for name, version, wheel in _wheels(case) if component != _UNDATED else ():
+        if name == component.lower() and tuple(map(int, re.findall(r"\d{1,9}", version)[:3])) >= _release(component, built):
+            text = f"{component} {loaded} is loaded although its wheel {version}, which is new enough, is installed"
+            return strengthened(found, "ld_path_shadowing", old, 12, f"{text}: an older copy is found first", [wheel])
     return found
+
+
+def _wheels(case: Case) -> Iterator[tuple[str, str, Match | None]]:
+    """Component, version and line of NVIDIA's wheels, according to log and facts."""
+    for match in case.matches:
+        if match.symptom.id == "context-cuda-wheel":
+            yield _wheel_of(match.fields["cudawheel"]), str(match.fields["cudawheelversion"]), match
+    pip = or_none(case.facts.packages.pip) if case.facts is not None else None
+    for name, version in (pip or {}).items():
+        if name.startswith("nvidia-"):
+            yield _wheel_of(re.sub(r"^nvidia-|-cu\d\d$", "", name)), version, None
 
 
 def _wheel_of(package: str) -> str:
@@ -428,6 +459,8 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _explain_provider,
     _detect_shadowing,
     _detect_single_copy,
+    _acquit_cudnn,
+    _blame_openblas,
     _widen_to_cuda,
     _find_listed,
     _blame_companion,

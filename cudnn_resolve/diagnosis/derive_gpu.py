@@ -25,6 +25,11 @@ _OPEN = 66
 """Weight up to which it is open whether a GPU is newer or older than the build."""
 _SURE = 90
 """Weight of a cause that the build and the GPU in the log leave no doubt about."""
+_PROVEN = 96
+"""Weight of a container that has no libcuda: what else it lacks is of no use before it has a GPU."""
+_ABSENT = ("container_gpu_not_passed", "driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cpu_only_build")
+IS_STUB, IS_UNSEEN = "is the toolkit's stub for linking", ", where the loader does not look"
+"""The probe's wording for a libcuda that no program can use, or find."""
 _LAST_DROPPED = Capability(7, 5)
 """Capability below which new builds have dropped GPUs."""
 _GENERAL = 60
@@ -176,23 +181,42 @@ def find_hidden_gpu(found: Suspects, case: Case) -> Suspects:
 
 
 def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
-    """A container without libcuda, according to the facts, was not given the GPU: nothing else explains what its program does not find."""
+    """Where the facts have no libcuda, a container or notebook got no GPU, and another machine has no driver that could be too old.
+
+    A stub of libcuda answers as if there were no GPU, or an old driver.
+    """
+    cause, text, names = _place_without_driver(case)
+    absent = [found[name] for name in names if name in found]
+    if not absent or cause == absent[0].cause == "driver_not_loaded":
+        return found
+    text = (absent[0].summary if absent[0].cause == cause else None) or text
+    sure = replace(absent[0], cause=cause, weight=max(absent[0].weight, _PROVEN), summary=text)
+    return {name: suspect for name, suspect in found.items() if suspect not in absent} | {cause: sure}
+
+
+def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
+    """Cause and wording of a driver that is missing according to the facts, and the causes that it replaces, if any."""
     driver = or_none(case.facts.driver) if case.facts is not None else None
-    if (driver is not None and driver.version is not None) or not _is_container_without_driver(case):
-        return found
-    absent = [found[cause] for cause in ("container_gpu_not_passed", "driver_not_loaded", "driver_too_old") if cause in found]
-    if not absent:
-        return found
-    not_passed = absent[0] if absent[0].cause == "container_gpu_not_passed" else None
-    text = not_passed.summary if not_passed else "this container has no libcuda: it was started without access to the GPU"
-    sure = replace(absent[0], cause="container_gpu_not_passed", weight=max(absent[0].weight, _SURE), summary=text)
-    return {name: suspect for name, suspect in found.items() if suspect not in absent} | {sure.cause: sure}
+    if case.facts is not None and driver is not None and any(IS_STUB in problem.why for problem in case.facts.problems):
+        text = "the loader finds the toolkit's stub of libcuda, which is only for linking, before the driver's own"
+        return "ld_path_shadowing", text, _ABSENT
+    if _is_container_without_driver(case) and (driver is None or driver.cuda is None):
+        is_known = driver is not None and driver.version is not None  # it may be too old
+        text = "this container has no libcuda: it was started without access to the GPU"
+        return "container_gpu_not_passed", text, _ABSENT[: 2 if is_known else 3]
+    if case.facts is None or case.facts.driver is not None or case.facts.container == "docker":
+        return "", "", ()
+    if "hosted-notebook" in case.features:
+        return "no_gpu_runtime", "this notebook's runtime has no GPU", _ABSENT[:3]
+    return "driver_not_loaded", "this machine has no NVIDIA driver", _ABSENT[:3]
 
 
 def _is_container_without_driver(case: Case) -> bool:
-    """True for a container that has no libcuda, according to the facts."""
+    """True for a container that has no libcuda, according to the facts; those of a host without a driver may come with its log."""
     loader = or_none(case.facts.loader) if case.facts is not None else None
-    if loader is None or "docker" not in case.features:
+    is_of_host = case.facts is not None and case.facts.container is None and case.facts.driver is None
+    is_elsewhere = case.facts is not None and any(IS_UNSEEN in problem.why for problem in case.facts.problems)
+    if loader is None or is_of_host or is_elsewhere or "docker" not in case.features:
         return False
     return not any(path.rpartition("/")[2].startswith("libcuda.so") for path in loader.ldconfig)
 

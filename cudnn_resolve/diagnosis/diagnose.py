@@ -174,7 +174,7 @@ def _without_card(ranked: list[Suspect], *, has_failed: bool) -> list[Suspect]:
         return ranked
     if has_failed:
         absent = replace(first, summary=f"{NO_CARD}: a program that needs one cannot run here")
-        if first.cause == "driver_too_old":
+        if first.cause in ("driver_too_old", "driver_wedged"):
             absent = replace(absent, cause="driver_not_loaded")
         return [absent if suspect is first and absent.cause in WANT_CARD else suspect for suspect in ranked]
     known = replace(first, cause="harmless", summary=f"{NO_CARD}, and the program goes on without one", severity="info")
@@ -340,8 +340,9 @@ def _together(log: list[Finding], machine: list[Finding], root: Finding | None, 
         out = [finding for finding in out if finding is out[0] or not _explains(out[0], finding, causes)]
     rest = sorted(rest, key=lambda finding: (SEVERITIES.index(finding.severity), _follows(finding, machine, causes), -finding.confidence))
     if log and all(finding.severity == "info" for finding in log):
-        # Nothing has failed: what may fail another time is a note.
-        rest = [replace(finding, severity="info") if finding.severity == "warning" else finding for finding in rest]
+        # Nothing has failed: what may fail another time is a note, and so is a fault that a log of harmless lines does not show.
+        mild = ("warning", "error") if log[0].cause == "harmless" else ("warning",)
+        rest = [replace(finding, severity="info") if finding.severity in mild else finding for finding in rest]
     if any(finding.severity != "info" for finding in log):
         rest = [finding for finding in rest if finding.cause != "harmless"]
     # A proven fault of the machine precedes what the log only suggests, but not a failure outside the GPU stack.
@@ -360,7 +361,8 @@ def _root_of(log: list[Finding], machine: list[Finding], case: Case, matches: Se
         return None
     causes, of_log = case.book.causes(), _frameworks_of(matches, case)
     able = [finding for finding in machine if _explains(finding, first, causes) and not _is_of_others(finding, of_log, case.book)]
-    if first.cause in _WHEREABOUTS and (any(missing(matches)) or not of_log):
+    is_named = any(missing(matches)) or any("component" in match.fields for match in matches)
+    if first.cause in _WHEREABOUTS and (is_named or not of_log):
         able = [finding for finding in able if finding.cause == _PAIR]
     elif first.cause == "out_of_memory":  # the library that returned the status was loaded
         able = [finding for finding in able if finding.cause not in _WHEREABOUTS]

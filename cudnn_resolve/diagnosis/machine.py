@@ -8,6 +8,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from cudnn_resolve.diagnosis.context import TEGRA
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import is_version, parsed
 from cudnn_resolve.facts.model import CPU_PACKAGES, CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Loader, Toolkit, WouldLoad, or_none
@@ -15,8 +16,6 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.resolution.release import build_requires
 from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
-
-_TEGRA = r"(?i)orin|xavier|tegra|jetson|nvgpu|\bnano\b"
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
@@ -47,7 +46,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     @property
     def is_tegra(self) -> bool:
         """True for a Jetson, which has its own driver versions and wheels."""
-        return any(re.search(_TEGRA, gpu.name or "") for gpu in self.gpus) or (
+        return any(re.search(TEGRA, gpu.name or "") for gpu in self.gpus) or (
             self.version is not None and self.version.major < 100 and self.facts.platform.arch == "aarch64"
         )
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cudnn_resolve.diagnosis.context import NO_CARD, has_no_card
+from cudnn_resolve.diagnosis.derive_gpu import IS_STUB, IS_UNSEEN
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
 from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.facts.driver_output import is_compat
@@ -80,8 +81,10 @@ def _refused(machine: Inspection) -> Iterator[Finding]:
             cause, summary = "driver_library_mismatch", problem.why
         elif problem.what == "NVIDIA kernel module" or (problem.what == "libcuda.so.1" and problem.why.startswith("is nowhere")):
             cause, severity = _PLACES.get(str(machine.facts.container), _MACHINE)[0], "warning"
-        elif problem.what == "libcuda.so.1" and ", where the loader does not look" in problem.why:
+        elif problem.what == "libcuda.so.1" and IS_UNSEEN in problem.why:
             cause = "lib_not_on_path"
+        elif problem.what == "libcuda.so.1" and IS_STUB in problem.why and not machine.driver_absent:
+            cause = "ld_path_shadowing"
         if cause is not None:
             yield finding(cause, severity, 0.94, summary, evidence)
 

@@ -68,8 +68,8 @@ STATUSES = {
     'Unable to dynamically load the "cuda" shared library - searched for library names: ["cuda"]': "driver_not_loaded",
     'Unable to dynamically load the "nvrtc" shared library - searched for library names: ["nvrtc"]': "cuda_runtime_missing",
     "OSError: libcublas.so.12: wrong ELF class: ELFCLASS32": "cuda_runtime_missing",
-    "These bindings are for CUDNN 5.x (5005 <= cudnn.version) , while the loaded CuDNN is version: 7004": "cudnn_too_new_for_framework",
-    "These bindings are for version 5005 or above, while the loaded CuDNN is version: 4007": "cudnn_too_old_for_framework",
+    "These bindings are for CUDNN 5.x (5005 <= cudnn.version) , while the loaded CuDNN is version: 7004": "cudnn_major_mismatch",
+    "These bindings are for version 5005 or above, while the loaded CuDNN is version: 4007": "cudnn_major_mismatch",
 }
 CLI = "docker: Error response from daemon: OCI runtime create failed: stderr: nvidia-container-cli: {}: unknown."
 CONTAINERS = {

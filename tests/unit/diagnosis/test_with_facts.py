@@ -262,6 +262,91 @@ def _code_and_its_like() -> list[Given]:
     ]
 
 
+def _without_libcuda_and_its_like() -> list[Given]:
+    """A driver that is absent, a stub in its place, a card that is lost: the messages are those of an old or hidden one."""
+    bare: Tree = {"ld_library_path": [], "ldconfig": []}
+    none: Tree = {"packages": {"pip": {"torch": "2.4.1"}}, "driver": None, "gpus": None, "loader": bare}
+    stub = "/usr/local/cuda/lib64/stubs/libcuda.so.1 is the toolkit's stub for linking, which does not work"
+    lost = "failed with NVML_ERROR_GPU_IS_LOST (15): a GPU has fallen off the bus"
+    module: Tree = {"version": "352.63", "kernel_module": "352.63"}
+    singularity = (
+        "$ singularity exec --nv a.sif python t.py\nWARNING: Could not find any NVIDIA libraries on this host!\n"
+        "RuntimeError: Found no NVIDIA driver on your system.\n"
+    )
+    unopened = (
+        "I tensorflow/stream_executor/dso_loader.cc:99] Couldn't open CUDA library libcudnn.so. LD_LIBRARY_PATH: \n"
+        "I tensorflow/stream_executor/dso_loader.cc:99] Couldn't open CUDA library libcuda.so.1. LD_LIBRARY_PATH: \n"
+    )
+    copy: Tree = {"cudnn": [_copy("4.0.7", "/usr/lib/x86_64-linux-gnu", "apt")], "packages": {"pip": {}}}
+    out = []
+    for log in OLD_DRIVER:
+        out += [
+            Given("no_gpu_runtime", log, none | {"container": {"kind": "colab"}}),
+            Given("driver_not_loaded", log, none),
+            Given("driver_not_loaded", log, none | {"container": {"kind": "wsl"}}),
+        ]
+    for log in (*OLD_DRIVER, *NO_DEVICE):
+        out += [
+            Given("ld_path_shadowing", log, {"problems": [{"what": "libcuda.so.1", "why": stub}]}),
+            Given("driver_not_loaded", log, none | {"problems": [{"what": "libcuda.so.1", "why": stub}]}),
+        ]
+    return [
+        *out,
+        Given("hardware_fault", ">>> torch.cuda.is_available()\nFalse\n", {"gpus": None, "problems": [{"what": "NVML", "why": lost}]}),
+        Given("driver_not_loaded", singularity, none),
+        Given("container_gpu_not_passed", singularity.replace("this host", "this host, it"), none | {"container": {"kind": "docker"}}),
+        Given("container_gpu_not_passed", unopened, copy | {"driver": module, "loader": bare, "container": {"kind": "docker"}}),
+        Given("lib_not_on_path", unopened.partition("\n")[0] + "\n", copy),
+    ]
+
+
+def _started_and_its_like() -> list[Given]:
+    """A cuDNN that does not start, or is another one than the build accepts: the copies of the machine tell why."""
+    site, old = f"{SITE}/nvidia/cudnn/lib", "/usr/local/cuda/lib64"
+    framework: Tree = {"name": "tensorflow", "version": "2.13.0", "cuda_built": "11.8", "cudnn_built": "8.6"}
+    toolkit = [{"version": "11.8", "path": "/usr/local/cuda-11.8", "source": "apt"}]
+    out = []
+    for log in ("Fail to find the dnn implementation.\n", "UNIMPLEMENTED: DNN library is not found.\n"):
+        for cause, version, copies in (
+            ("out_of_memory", "8.6.0", [_copy("8.6.0", old)]),
+            ("cudnn_too_old_for_framework", "8.1.0", [_copy("8.1.0", old)]),
+            ("ld_path_shadowing", "8.1.0", [_copy("8.1.0", old), _copy("8.7.0", site)]),
+            ("cudnn_major_mismatch", None, [_copy("9.1.0", site)]),
+            ("cudnn_missing", None, []),
+        ):
+            loads = {"cudnn": {"version": version, "path": f"{old}/libcudnn.so.8"} if version else None, "because": "the linker cache"}
+            facts = {"frameworks": [framework | {"would_load": loads}], "cudnn": copies, "cuda_toolkits": toolkit}
+            out.append(Given(cause, f"tensorflow UnimplementedError: {log}", facts))
+    newer = (
+        "Loaded runtime CuDNN library: 7301 (compatibility version 7300) but source was compiled with 7003 (compatibility version 7000).\n",
+        "RuntimeError: cuDNN version mismatch: PyTorch was compiled against 7003 but linked against 7301\n",
+    )
+    for log in newer:
+        found, right = _copy("7.3.1.20", old, "other"), _copy("7.0.5.15", "/conda/lib", "conda")
+        out += [
+            Given("cudnn_too_new_for_framework", log, {"cudnn": [found]}),
+            Given("ld_path_shadowing", log, {"cudnn": [found, right]}),
+        ]
+    older = "RuntimeError: Found cuBLAS version 120103, but JAX was built against version 120402, which is newer.\n"
+    jax = {"jax": "0.4.35", "jax-cuda12-plugin": "0.4.35"}
+    for cause, version in (("ld_path_shadowing", "12.4.5.8"), ("cuda_runtime_missing", "12.1.3.1")):
+        out.append(Given(cause, older, {"packages": {"pip": jax | {"nvidia-cublas-cu12": version}}}))
+    return out
+
+
+def _instruction_and_its_like() -> list[Given]:
+    log, jetson = "Illegal instruction (core dumped)\n", {"gpus": [{"name": "NVIDIA Tegra X1", "compute_capability": "5.3"}]}
+    arm: Tree = {"platform": {"system": "linux", "arch": "aarch64"}}
+    numpy = {version: {"packages": {"pip": {"numpy": version}}} for version in ("1.19.5", "1.26.4")}
+    return [
+        Given("cpu_without_avx", log, {}),
+        Given("cpu_without_avx", log, arm),
+        Given("other_bug", log, arm | numpy["1.19.5"]),
+        Given("other_bug", log, arm | jetson),
+        Given("cpu_without_avx", log, arm | jetson | numpy["1.26.4"]),
+    ]
+
+
 CASES = [
     *_missing_and_its_like(),
     *_old_and_its_like(),
@@ -273,6 +358,9 @@ CASES = [
     *_container_and_its_like(),
     *_build_and_its_like(),
     *_code_and_its_like(),
+    *_without_libcuda_and_its_like(),
+    *_started_and_its_like(),
+    *_instruction_and_its_like(),
 ]
 
 
@@ -348,3 +436,16 @@ def test_a_program_that_ends_for_want_of_a_gpu_is_not_sent_for_a_driver(said: st
     assert "no NVIDIA GPU" in first.summary
     assert [one.command for one in first.remedy] == [None]
     assert "CPU" in first.remedy[0].text
+
+
+_REGISTERED = "E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8454] Unable to register cuDNN factory\n"
+
+
+@pytest.mark.parametrize("failed", ["", "RuntimeError: Found no NVIDIA driver on your system.\n"])
+def test_a_log_in_which_nothing_is_wrong_stays_quiet_beside_a_fault_that_it_does_not_show(failed: str) -> None:
+    loads = {"cudnn": {"version": "9.1.0", "path": f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"}, "because": "RUNPATH"}
+    tensorflow = {"name": "tensorflow", "version": "2.18.0", "cuda_built": "12.5", "cudnn_built": "9.3.0", "would_load": loads}
+    facts = from_mapping(HOST | {"frameworks": [tensorflow], "cudnn": [_copy("9.1.0", f"{SITE}/nvidia/cudnn/lib")]})
+    found = diagnose(Reader(book().symptoms()).read([(_REGISTERED + failed).encode()]), facts, book()).findings
+    assert "cudnn_too_old_for_framework" in [one.cause for one in found]
+    assert any(one.severity == "error" for one in found) == bool(failed)
