@@ -194,9 +194,7 @@ _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "c
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build"})
 """Causes that are normal on a machine without a GPU."""
 _GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened"})
-_AT_START = frozenset(
-    {"driver_not_loaded", "driver_too_old", "driver_wedged", "gpu_hidden_by_env", "cuda_runtime_missing", "cpu_only_build"}
-)
+_AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "lib_not_on_path"}
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
 _PROGRAMS = tuple(
     map(
@@ -207,6 +205,7 @@ _PROGRAMS = tuple(
             r"\bjax|Device\(id=",
             r"onnxruntime|ExecutionProvider",
             r"ggml|ollama|inference compute",
+            r"[Pp]addle|Please NOTE: device",
         ),
     )
 )
