@@ -119,7 +119,8 @@ def _of_glibc(match: Match, case: Case) -> tuple[str, float, str] | None:
     if wanted is None or limit is None or case.features & _NO_GLIBC or (facts is not None and facts.platform.system != "linux"):
         return None
     needed, is_sure = limit
-    own = facts.platform.glibc if facts is not None else None
+    told = next((each.fields["ownglibc"] for each in case.matches if "ownglibc" in each.fields), None)
+    own = facts.platform.glibc if facts is not None else told
     if _numbers(needed) <= _OF_OLD_TAGS or (own is not None and _numbers(own) >= _numbers(needed)):
         return None
     if is_sure or own is not None or any(re.search(_OLD_SYSTEM, each.text) for each in case.matches):

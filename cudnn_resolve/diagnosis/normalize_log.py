@@ -33,6 +33,7 @@ _PREFIX = re.compile(
     r"|[\w./-]{1,60}[-_]\d{1,3} {1,40}\|(?= |$)"
     r"|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)(?: (?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d [\w.]{1,60}:\d{1,5}\])?"
     r"|#\d{1,4} \d{1,6}\.\d{1,4}(?= )"
+    r"|\d{1,6}\.\d{1,4}(?= (?: {2,8}\S|Traceback|ERROR: |error: |E: |[\w.]{1,60}(?:Error|Exception): ))"
     r"|##\[(?:error|warning)\]"
     r") ?"
 )

@@ -47,6 +47,8 @@ _YEAR_OF_MINOR, _SETTLED = 2012, 2
 _STUBS = re.compile(r"torch==0\.1\.2(?:\.post\d)?|nvidia-[\w-]+==20\d\d\..*")
 """Releases without content, which any Python is offered."""
 PYTHON_LINES = tuple((3, minor) for minor in range(15, 5, -1))
+_RETIRED, _SINCE = "tensorflow-gpu", ">=2.12"
+"""Another name of TensorFlow, and the releases since which nothing is under it."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -119,7 +121,8 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
     another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # a release without a known build for that CUDA
     if nearest is not None and nearest != wanted.version and not another:
-        pin = shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
+        is_stub = wanted.name == _RETIRED and within(_SINCE, nearest)
+        pin = "tensorflow" if is_stub else shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
         if not wanted.is_pin and not wanted.is_file:
             values["outside"] = pin
         else:
@@ -381,10 +384,12 @@ def version_of(text: str | None) -> Version | None:
 
 
 def _renamed(wanted: Wanted, book: Book) -> str | None:
-    """Current name of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
+    """Current name of TensorFlow, or of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
+    rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
+    if wanted.name == _RETIRED and (not rest or within(_SINCE, wanted.version)):
+        return f"tensorflow{wanted.extras}{rest}"
     if not wanted.name.startswith("nvidia-"):
         return None
-    rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
     suffix = re.search(_SUFFIX, wanted.name)
     if suffix and book.component(wanted.name) is None:
         bare = wanted.name.removesuffix(suffix[0])

@@ -33,7 +33,10 @@ _FAR = 60
 _SHOWN = 300
 _BEFORE = 3
 """Lines between a statement and the error that it raises."""
-_HEAD = r"^\s{0,8}(?:\[rank ?\d{1,5}\](?:\[[^\]]{0,30}\])?:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|[\w./-]{1,60} {0,20}\|) {0,4}"
+_HEAD = (
+    r"^\s{0,8}(?:\[rank ?\d{1,5}\](?:\[[^\]]{0,30}\])?:|\([\w ]{1,40}pid=\d{1,9}[^)]{0,40}\)|[\w./-]{1,60} {0,20}\|"
+    r"|(?:#\d{1,4} )?\d{1,6}\.\d{1,4}(?= )) {0,4}"
+)
 """Writer before the message of a line."""
 _EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
 _OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|pjrt|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"

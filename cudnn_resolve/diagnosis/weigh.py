@@ -191,6 +191,7 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
 _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "context-at-work", "context-died"
+_CARRIED_ON = "context-carried-on"
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build"})
 """Causes that are normal on a machine without a GPU."""
 _GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened"})
@@ -298,7 +299,8 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     passed = next(iter(after(_TESTS)), None)
     if passed is not None:
         return passed, "all tests passed"
-    works = next(iter(after(_WORK)), None) if not after(_DIED) else None
+    work = [*after(_WORK), *after(_EPOCH)[1:], *after(_CARRIED_ON)] if not after(_DIED) else []
+    works = min(work, key=lambda match: match.line, default=None)
     if works is not None and handled and suspect.cause == "out_of_memory":
         return works, "the program continues, since it handles this error"
     if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:

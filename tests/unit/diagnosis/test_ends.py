@@ -287,3 +287,40 @@ def test_work_that_came_to_nothing_outlives_no_failure(last: str) -> None:
 
 def test_tests_of_which_none_failed_are_no_failure() -> None:
     assert not judged("100% tests passed, 0 tests failed out of 3\n").findings
+
+
+_FOUND_NONE = (
+    "torch==2.5.1+cpu\nUsing device: cpu\n",
+    "torch/cuda/__init__.py:129: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nUsing device: cpu\n",
+    'time=2025-03-01T10:00:00.010Z level=INFO source=gpu.go:377 msg="no compatible GPUs were discovered"\n',
+    "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n",
+    "WARNING:jax._src.xla_bridge:An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed.\n",
+)
+_WENT_ON = (
+    "Epoch 1/10: loss 0.53\nEpoch 2/10: loss 0.41\n",
+    "step 100 loss 0.32\nstep 200 loss 0.22\n",
+    "1875/1875 [==============================] - 5s 3ms/step - loss: 0.2\n",
+    'INFO:     127.0.0.1:1 - "POST /predict HTTP/1.1" 200 OK\n',
+    '[GIN] 2025/03/01 - 10:01:10 | 200 |  9.1s |  172.17.0.1 | POST "/api/generate"\n',
+    "llama_print_timings:        eval time =    9000.00 ms /   100 runs   (   90.00 ms per token,    11.11 tokens per second)\n",
+    "Results saved to runs/detect/predict\n",
+    "Done.\n",
+)
+
+
+@pytest.mark.parametrize("found_none", _FOUND_NONE)
+def test_a_program_that_does_its_work_without_a_gpu_needs_none(found_none: str) -> None:
+    assert not [after for after in _WENT_ON if loud(judged(found_none + after))]
+    assert loud(judged(f"starting\n{found_none}"))
+    # Where the GPU is there, it should be used; and a program that has died has not done its work.
+    smi = "| NVIDIA-SMI 550.54.14    Driver Version: 550.54.14    CUDA Version: 12.4     |\n"
+    assert all(loud(judged(smi + found_none + after)) for after in _WENT_ON)
+    assert all(loud(judged(found_none + after + "RuntimeError: no GPU\n")) for after in _WENT_ON)
+
+
+def test_a_note_on_its_device_shows_that_paddle_has_it() -> None:
+    absent = "W0508 dynamic_loader.cc:412] The third-party dynamic library (libcuda.so) that Paddle depends on is not configured correctly."
+    absent += " (error code is libcuda.so: cannot open shared object file: No such file or directory)\n"
+    note = "W0508 gpu_resources.cc:116] Please NOTE: device: 0, GPU Compute Capability: 12.0, Driver API Version: 13.2\n"
+    assert not loud(judged(absent + note))
+    assert loud(judged(note + absent))

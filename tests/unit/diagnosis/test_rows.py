@@ -220,3 +220,74 @@ def test_pixi_has_no_pip() -> None:
 def test_cudnn_for_windows_is_that_of_the_shown_toolkit() -> None:
     log = "Could not locate cudnn_ops_infer64_8.dll.\nCuda compilation tools, release 11.6, V11.6.55\n"
     assert "for CUDA 11 from NVIDIA's archive" in judged(log).findings[0].remedy[0].text
+
+
+_OTHER_CUDA = (
+    "Detected that PyTorch and {} were compiled with different CUDA versions. PyTorch has CUDA Version=11.3 and {} has CUDA Version=11.7.\n"
+)
+_BUILT_HERE = (
+    "UserWarning: The detected CUDA version (11.7) has a minor version mismatch with the version that was used to compile PyTorch (11.3).\n"
+)
+_TREE, _WHEEL = "/home/me/bitsandbytes/bitsandbytes", "/v/lib/python3.10/site-packages/bitsandbytes"
+_NO_LIBRARY = (
+    "bin {0}/libbitsandbytes_cuda121.so\nCUDA SETUP: Required library version not found: libbitsandbytes_cuda121.so.\n",
+    "Could not find the bitsandbytes CUDA binary at PosixPath('{0}/libbitsandbytes_cuda128.so')\n",
+    "{0}/cextension.py:31: UserWarning\nCUDA SETUP: Required library version not found: libbitsandbytes_cuda117_nocublaslt.so.\n",
+)
+
+
+@pytest.mark.parametrize("log", _NO_LIBRARY)
+def test_a_source_tree_of_bitsandbytes_was_not_compiled(log: str) -> None:
+    assert judged(log.format(_TREE)).findings[0].cause == "cpu_only_build"
+    assert "-DCOMPUTE_BACKEND=cuda" in advice(log.format(_TREE))
+    assert judged(log.format(_WHEEL)).findings[0].cause == "framework_pkg_mismatch"
+
+
+@pytest.mark.parametrize("name", ["torchvision", "torchaudio"])
+def test_a_companion_that_was_compiled_with_another_nvcc_is_no_other_wheel(name: str) -> None:
+    log = "RuntimeError: " + _OTHER_CUDA.format(name, name)
+    assert judged(log).findings[0].cause == "framework_pkg_mismatch"
+    assert judged(_BUILT_HERE + log).findings[0].cause == "toolkit_build_mismatch"
+    assert "CUDA_HOME=/usr/local/cuda-11.3" in advice(_BUILT_HERE + log)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "All matches were filtered out by modular filtering for argument: nvidia-driver\nError: Unable to find a match: nvidia-driver\n",
+        "  - package cuda-drivers-3:550.54.15-1.el8.x86_64 is filtered out by modular filtering\n",
+    ],
+)
+def test_a_module_that_hides_packages_is_reset(log: str) -> None:
+    assert loud(judged(log)) == ["apt_conflict"]
+    assert "dnf module reset" in str(judged(log).findings[0].remedy[0].command)
+
+
+_LIST = (
+    "ERROR: Could not find a version that satisfies the requirement {0} (from versions: {1})\n"
+    "ERROR: No matching distribution found for {0}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed", "installed"),
+    [
+        ("tensorflow-gpu==2.12.0", "2.2.0, 2.10.1, 2.11.0", "tensorflow==2.12.0"),
+        ("tensorflow-gpu>=2.13", "2.12.0", "'tensorflow>=2.13'"),
+        ("tensorflow-gpu==2.5.0", "2.12.0", "tensorflow"),
+        ("tensorflow-gpu==2.4.1", "2.8.0, 2.9.0, 2.12.0", "tensorflow-gpu==2.8.0"),
+    ],
+)
+def test_nothing_is_under_the_retired_name_of_tensorflow(asked: str, listed: str, installed: str) -> None:
+    assert judged(_LIST.format(asked, listed)).findings[0].remedy[0].command == f"python -m pip install {installed}"
+
+
+@pytest.mark.parametrize(
+    "said", ["ldd (Ubuntu GLIBC 2.35-0ubuntu3.8) 2.35", "ldd (GNU libc) 2.34", "Libc version: glibc-2.31", "glibc 2.36"]
+)
+def test_a_glibc_that_the_log_shows_is_known(said: str) -> None:
+    listed = "1.12.0, 1.12.1, 1.13.1, 1.14.0, 1.14.1, 1.15.0, 1.15.1, 1.16.0, 1.16.1, 1.16.2, 1.16.3"
+    log = _LIST.format("onnxruntime==1.18.0", listed)
+    assert judged(log).findings[0].cause == "glibc_too_old"
+    assert judged(f"{said}\n{log}").findings[0].cause == "pip_wheel_unavailable_for_python"
+    assert judged(f"ldd (GNU libc) 2.17\n{log}").findings[0].cause == "glibc_too_old"

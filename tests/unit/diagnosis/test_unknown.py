@@ -457,3 +457,17 @@ def test_a_warning_that_tensorflow_survives_is_not_why_an_import_failed() -> Non
     found = judged(log).findings[0]
     assert found.cause == "unrecognised"
     assert found.remedy[0].text == "write tensorflow.keras.backend where it is asked for"
+
+
+@pytest.mark.parametrize("prefix", ["", "#9 12.10 ", "#12 4.321 ", "0.532 ", "123.4 "])
+def test_the_time_of_a_step_of_docker_build_is_no_part_of_the_message(prefix: str) -> None:
+    lines = ("Traceback (most recent call last):", '  File "setup.py", line 8, in <module>', "ModuleNotFoundError: No module named 'torch'")
+    found = judged("".join(f"{prefix}{line}\n" for line in lines)).findings[0]
+    assert "the build of a package needs torch (line 3)" in found.summary
+
+
+@pytest.mark.parametrize("said", ["UserWarning: Failed to initialize NumPy: No module named 'numpy'", "ImportError: No module named numpy"])
+def test_a_numpy_that_is_not_there_has_no_abi(said: str) -> None:
+    found = judged(f"{said}\nRuntimeError: Numpy is not available\n").findings[0]
+    assert (found.cause, found.remedy[0].command) == ("unrecognised", "python -m pip install numpy")
+    assert judged("RuntimeError: Numpy is not available\n").findings[0].cause == "numpy_abi"
