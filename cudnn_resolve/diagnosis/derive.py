@@ -16,6 +16,7 @@ from cudnn_resolve.diagnosis.derive_gpu import (
     consider_setting,
     decide_ggml_age,
     decide_gpu_age,
+    doubt_cpu_build,
     find_hidden_gpu,
 )
 from cudnn_resolve.diagnosis.derive_pip import compare_index, dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
@@ -467,6 +468,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _find_on_disk,
     _check_jax_library,
     compare_driver_parts,
+    doubt_cpu_build,
     consider_setting,
     compare_reported_driver,
     compare_driver_with_builds,

@@ -120,6 +120,16 @@ def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, s
     return None
 
 
+def doubt_cpu_build(found: Suspects, case: Case) -> Suspects:
+    """A framework is called a CPU build that the facts have with CUDA: what they say of the driver may explain why it sees no GPU."""
+    cpu, installed = found.get("cpu_only_build"), or_none(case.facts.frameworks) if case.facts is not None else None
+    named = {match.symptom.framework for match in cpu.matches} - {None} if cpu is not None else set()
+    builds = [each for each in installed or () if case.book.framework_of(each.name) in named]
+    if cpu is not None and builds and all(each.cuda_built for each in builds):
+        found["cpu_only_build"] = replace(cpu, weight=min(cpu.weight, _GENERAL))
+    return found
+
+
 def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
     """A framework that sees no GPU, in a log that shows the driver: it may be older than the CUDA in use needs."""
     vague = (found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found and _is_vague(found[cause]))

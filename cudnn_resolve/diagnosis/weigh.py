@@ -256,24 +256,13 @@ def mark_survived(
         failed = max((latest[match.symptom.id][-1] for match in (*suspect.matches, *suspect.effects)), key=lambda match: match.line)
         after = _after(failed, latest)
         started = next((match for match in after(_AT_WORK) if _found_after_all(suspect, match)), None)
-        if started is not None:
-            summary = f"{summary_of(suspect, causes[suspect.cause])}; but afterwards the program has a GPU (line {started.line})"
-            out.append(
-                replace(
-                    suspect, summary=summary, weight=min(suspect.weight, FINDING - 1), severity="info", effects=(*suspect.effects, started)
-                )
-            )
-            continue
         handled = any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
         went_on = None if _failed_again(failed, latest) else _went_on(suspect, after, features, handled=handled)
-        if went_on is not None:
-            shown, how = went_on
+        if (survived := (started, "the program has a GPU") if started else went_on) is not None:
+            shown, how = survived
             summary = f"{summary_of(suspect, causes[suspect.cause])}; but afterwards {how} (line {shown.line})"
-            out.append(
-                replace(
-                    suspect, summary=summary, weight=min(suspect.weight, FINDING - 1), severity="info", effects=(*suspect.effects, shown)
-                )
-            )
+            weight, effects = min(suspect.weight, FINDING - 1), (*suspect.effects, shown)
+            out.append(replace(suspect, summary=summary, weight=weight, severity="info", effects=effects))
             continue
         end = None if _failed_again(failed, latest) else next(filter(_is_end, after(_END)), None)
         epochs = after(_EPOCH)

@@ -347,6 +347,30 @@ def _instruction_and_its_like() -> list[Given]:
     ]
 
 
+def _blind_and_its_like() -> list[Given]:
+    """JAX names no GPU, as a CPU build does; the facts have its plugin, and say of the driver why. WSL blocks what a Linux driver hides."""
+    log = "RuntimeError: Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are present.\n"
+    jax: Tree = {"packages": {"pip": {"jax": "0.4.35", "jaxlib": "0.4.35", "jax-cuda12-plugin": "0.4.35", "nvidia-cudnn-cu12": "9.5.0.50"}}}
+    jax["frameworks"] = [{"name": "jax", "version": "0.4.35", "cuda_built": "12.1", "cudnn_built": "9.1"}]
+    jax["cudnn"] = [_copy("9.5.0", f"{SITE}/nvidia/cudnn/lib")]
+    bare: Tree = {"driver": None, "gpus": None, "loader": {"ld_library_path": [], "ldconfig": []}}
+    gpu = {"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0", "hidden": True}
+    refused = {number: [{"what": "cuInit", "why": f"failed with status {number}"}] for number in (100, 802, 999)}
+    wsl: Tree = {"container": {"kind": "wsl"}, "problems": refused[100], "packages": {"apt": {"libnvidia-compute-535": "535.183.01"}}}
+    return [
+        Given("cpu_only_build", log, {"packages": {"pip": {"jax": "0.4.35", "jaxlib": "0.4.35"}}}),
+        Given("gpu_hidden_by_env", log, jax | {"gpus": [gpu]}),
+        Given("container_gpu_not_passed", log, jax | bare | {"container": {"kind": "docker"}}),
+        Given("no_gpu_runtime", log, jax | bare | {"container": {"kind": "kaggle"}}),
+        Given("driver_not_loaded", log, jax | bare),
+        Given("driver_wedged", log, jax | {"problems": refused[999]}),
+        Given("fabric_manager_missing", log, jax | {"problems": refused[802]}),
+        Given("driver_too_old", log, jax | {"driver": {"version": "470.57.02", "cuda": "11.4", "kernel_module": "470.57.02"}}),
+        Given("driver_wedged", "Failed to initialize NVML: GPU access blocked by the operating system\n", {"container": {"kind": "wsl"}}),
+        Given("wsl_driver_shadowed", "Failed to initialize NVML: GPU access blocked by the operating system\n", wsl),
+    ]
+
+
 CASES = [
     *_missing_and_its_like(),
     *_old_and_its_like(),
@@ -361,6 +385,7 @@ CASES = [
     *_without_libcuda_and_its_like(),
     *_started_and_its_like(),
     *_instruction_and_its_like(),
+    *_blind_and_its_like(),
 ]
 
 
