@@ -126,25 +126,22 @@ def diagnose_facts(facts: Facts, book: Book) -> list[Finding]:
     Only what cannot work by a rule of the matrix is an error; what works although it differs from its declaration is a note.
     """
     # Imported only for facts: their imports take longer than a short log.
-    from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_package, machine_pair, machine_wheel
+    from cudnn_resolve.diagnosis import machine_cudnn, machine_driver, machine_package, machine_wheel
+    from cudnn_resolve.diagnosis.judged import judged_findings
     from cudnn_resolve.diagnosis.machine import inspect
 
     machine = inspect(facts, book)
-    rooms = (machine_driver, machine_cudnn, machine_wheel, machine_package, machine_pair)
-    return [finding for room in rooms for check in room.CHECKS for finding in check(machine)]
+    rooms = (machine_driver, machine_cudnn, machine_wheel, machine_package)
+    return [*(finding for room in rooms for check in room.CHECKS for finding in check(machine)), *judged_findings(facts, book)]
 
 
-def diagnose_installed(facts: Facts, book: Book, *, pairs_only: bool = False) -> Iterator[Finding]:
-    """Problems with copies of cuDNN, with files of packages, and between packages; without notes.
-
-    `pairs_only`: for a list of packages, which has no files and loads nothing.
-    """
-    from cudnn_resolve.diagnosis import machine_cudnn, machine_package, machine_pair
+def diagnose_installed(facts: Facts, book: Book) -> Iterator[Finding]:
+    """Problems with copies of cuDNN and with files of packages, which no judgement of versions shows; without notes."""
+    from cudnn_resolve.diagnosis import machine_cudnn, machine_package
     from cudnn_resolve.diagnosis.machine import inspect
 
     machine = inspect(facts, book)
-    rooms = (machine_pair,) if pairs_only else (machine_cudnn, machine_package, machine_pair)
-    for check in (check for room in rooms for check in room.CHECKS):
+    for check in (*machine_cudnn.CHECKS, *machine_package.CHECKS):
         yield from (finding for finding in check(machine) if finding.severity != "info")
 
 
@@ -401,7 +398,8 @@ def _explains(finding: Finding, first: Finding, causes: Mapping[str, Cause]) -> 
             and finding.confidence >= _PROVEN
         )
     if first.confidence >= _OPEN:
-        return finding.cause == _PAIR and finding.severity == "error" and first.cause in _WHEREABOUTS
+        is_proven_pair = finding.cause == _PAIR and finding.severity == "error" and finding.confidence >= _PROVEN
+        return is_proven_pair and first.cause in _WHEREABOUTS
     follows = first.cause in causes[finding.cause].explains
     alike = first.cause in causes[finding.cause].confused or finding.cause in causes[first.cause].confused
     return (follows or alike) and finding.confidence >= max(_PROVEN, first.confidence)
@@ -416,7 +414,8 @@ def _frameworks_of(matches: Iterable[Match], case: Case) -> frozenset[str]:
 
 def _is_of_others(finding: Finding, frameworks: frozenset[str], book: Book) -> bool:
     """True if a finding concerns only other frameworks."""
-    names = (evidence.text.partition(" ")[0] for evidence in finding.evidence if evidence.source in ("frameworks", "packages.pip"))
+    texts = (evidence.text for evidence in finding.evidence if evidence.source.startswith(("frameworks", "packages.pip")))
+    names = (re.split("[ =:]", text, maxsplit=1)[0] for text in texts)
     own = {found for name in names if (found := book.framework_of(name))}
     return bool(own and frameworks) and not own & frameworks
 

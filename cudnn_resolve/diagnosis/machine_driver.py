@@ -1,4 +1,4 @@
-"""Driver, GPUs and the code that builds hold for them: findings from facts alone."""
+"""The driver and the GPUs that programs see: findings from facts alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from cudnn_resolve.diagnosis.context import NO_CARD, has_no_card
 from cudnn_resolve.diagnosis.derive_gpu import IS_STUB, IS_UNSEEN
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, capability_of, driver_of, fact, finding, visible
-from cudnn_resolve.diagnosis.model import Evidence, Finding
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, capability_of, driver_of, fact, finding, visible
+from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.facts.driver_output import is_compat
-from cudnn_resolve.facts.model import Gpu, or_none
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.resolution.compatibility import cuda_span
-from cudnn_resolve.version import Capability, CudaVersion
+from cudnn_resolve.version import CudaVersion
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, so it has no GPU")
 _MACHINE = ("driver_not_loaded", "this machine has no NVIDIA driver")
@@ -95,83 +95,39 @@ def _status(why: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _driver_old(machine: Inspection) -> Iterator[Finding]:
-    """Driver older than a build's CUDA requires (error), or older than the one released with it (note)."""
+def _without_ptx(machine: Inspection) -> Iterator[Finding]:
+    """Note on a driver older than the one released with a build's CUDA, which runs it by NVIDIA's minor-version compatibility."""
     version = None if machine.is_tegra else machine.version
     for framework in machine.installed if version is not None else ():
-        if version is None or framework.cuda is None:
-            continue
-        own = machine.book.toolkit_driver(framework.cuda)
-        least = machine.book.floor(framework.cuda.major) or own
-        driver = fact("driver.version", str(version))
-        if least is not None and version < least:
-            summary = (
-                f"{framework.label} is built for CUDA {framework.cuda}, which needs driver {least} or newer; driver {version} is installed"
-            )
-            yield finding("driver_too_old", "error", 0.95, summary, driver, fact("frameworks", f"{framework.label}: CUDA {framework.cuda}"))
-        elif own is not None and version < own:
+        own = machine.book.toolkit_driver(framework.cuda) if framework.cuda is not None else None
+        least = machine.book.floor(framework.cuda.major) if framework.cuda is not None else None
+        if version is not None and own is not None and (least or own) <= version < own:
             summary = (
                 f"{framework.label} is built for CUDA {framework.cuda}, released with driver {own}; driver {version} runs it by NVIDIA's "
                 f"minor-version compatibility, but cannot compile PTX of CUDA {framework.cuda}"
             )
-            yield finding("driver_too_old", "info", 0.6, summary, driver)
+            yield finding("driver_too_old", "info", 0.6, summary, fact("driver.version", str(version)))
 
 
-def _architecture(machine: Inspection) -> Iterator[Finding]:
-    """GPU that a build has no code for, or only PTX."""
-    pairs = [
-        (gpu, capability, framework) for gpu in visible(machine) if (capability := capability_of(gpu)) for framework in machine.installed
-    ]
-    for gpu, capability, framework in pairs:
-        name = gpu.name or f"the GPU of capability {capability}"
-        code = [target for target in framework.targets if target.runs_on(capability)]
-        if code or not framework.targets:
-            yield from _libraries(machine, framework, name, capability)
-        if not framework.targets:
+def _unsupported(machine: Inspection) -> Iterator[Finding]:
+    """CUDA release that came before the GPU: its compiler and libraries have no code for it, although the build's PTX may run on it.
+
+    The judgement accepts newer libraries of that major, as a plan does, and does not know of the compiler inside a framework.
+    """
+    for gpu, framework in ((gpu, framework) for gpu in visible(machine) for framework in machine.installed):
+        capability, cuda = capability_of(gpu), framework.cuda
+        if capability is None or cuda is None or framework.delivery == "bundled" or len(cuda.parts) == 1:
             continue
-        targets = " ".join(map(str, framework.targets))
-        evidence = (fact("gpus", f"{name}: compute capability {capability}"), fact("frameworks", f"{framework.label}: {targets}"))
-        if not code:
-            age = "newer" if capability > min(target.capability for target in framework.targets) else "older"
-            cause = f"gpu_arch_too_{'new' if age == 'newer' else 'old'}_for_build"
+        first, _ = cuda_span(machine.book, capability)
+        has_code = any(target.runs_on(capability) for target in framework.targets)
+        if has_code and first is not None and cuda.major == first.major and cuda < CudaVersion(first.line):
+            name = gpu.name or f"the GPU of capability {capability}"
             summary = (
-                f"{framework.label} has code for {targets}, but none for {name} (capability {capability}), which is {age} than the build"
+                f"{framework.label} is built for CUDA {cuda}, whose libraries have no code for {name} (capability {capability}): "
+                f"CUDA {first.line} is the first that supports it"
             )
-            served = any(other is not gpu and _is_served(framework, other) for other in visible(machine))
-            severity, confidence = ("warning", 0.8) if served else ("error", 0.96)
-            yield finding(cause, severity, confidence, summary, *evidence)
-        elif all(target.kind == "ptx" for target in code) and framework.cuda is not None:
-            yield from _by_ptx(machine, framework, name, evidence)
-
-
-def _libraries(machine: Inspection, framework: Installed, name: str, capability: Capability) -> Iterator[Finding]:
-    """CUDA release whose own libraries, such as cuBLAS, have no code for the GPU, although the build's PTX may run on it."""
-    cuda, (first, last) = framework.cuda, cuda_span(machine.book, capability)
-    if cuda is None:
-        return
-    evidence = (fact("gpus", f"{name}: compute capability {capability}"), fact("frameworks", f"{framework.label}: CUDA {cuda}"))
-    without = f"{framework.label} is built for CUDA {cuda}, whose libraries have no code for {name} (capability {capability})"
-    if first is not None and cuda < CudaVersion(str(first.major) if len(cuda.parts) == 1 else first.line):
-        yield finding("gpu_arch_too_new_for_build", "error", 0.9, f"{without}: CUDA {first.line} is the first that supports it", *evidence)
-    elif last is not None and CudaVersion(cuda.line) > CudaVersion(str(last.major) if len(cuda.parts) == 1 else last.line):
-        yield finding("gpu_arch_too_old_for_build", "error", 0.9, f"{without}: CUDA {last.line} is the last that supports it", *evidence)
-
-
-def _is_served(framework: Installed, gpu: Gpu) -> bool:
-    """True if a build has code for a GPU."""
-    capability = capability_of(gpu)
-    return capability is not None and any(target.runs_on(capability) for target in framework.targets)
-
-
-def _by_ptx(machine: Inspection, framework: Installed, name: str, evidence: tuple[Evidence, ...]) -> Iterator[Finding]:
-    """Only PTX runs on the GPU: check that the driver can compile it."""
-    native = machine.book.native_cuda(machine.version) if machine.version else None
-    if native is not None and framework.cuda is not None and CudaVersion(native.line) < CudaVersion(framework.cuda.line):
-        summary = (
-            f"{framework.label} has only PTX of CUDA {framework.cuda} for {name}, "
-            f"but driver {machine.version} compiles PTX up to CUDA {native} only"
-        )
-        yield finding("ptx_too_new", "error", 0.9, summary, *evidence)
+            evidence = (fact("gpus", f"{name}: compute capability {capability}"), fact("frameworks", f"{framework.label}: CUDA {cuda}"))
+            yield finding("gpu_arch_too_new_for_build", "error", 0.9, summary, *evidence)
 
 
 def _hidden(machine: Inspection) -> Iterator[Finding]:
@@ -205,4 +161,4 @@ def _wsl(machine: Inspection) -> Iterator[Finding]:
         yield finding("wsl_driver_shadowed", "error" if blind else "warning", 0.95 if blind else 0.85, summary, *evidence)
 
 
-CHECKS: Checks = (_no_driver, _driver_mismatch, _refused, _driver_old, _architecture, _hidden, _forward, _wsl)
+CHECKS: Checks = (_no_driver, _driver_mismatch, _refused, _without_ptx, _unsupported, _hidden, _forward, _wsl)

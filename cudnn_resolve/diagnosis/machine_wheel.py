@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from packaging.version import Version
 
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, as_declared, cudnn_of, fact, finding
-from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
+from cudnn_resolve.diagnosis.model import Evidence, Finding
 from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements_of, within
 from cudnn_resolve.facts.model import Unknown
-from cudnn_resolve.version import CudaVersion, CudnnVersion
+from cudnn_resolve.version import CudnnVersion
 
+_ELSEWHERE = ("nvidia-cudnn", "nvidia-nvjitlink")
+"""Wheels of which other checks and the judgement tell."""
 _CUDA_FILE = re.compile(r"/lib(?:cublas|cudart)\.so\.(\d{1,2})")
 
 
@@ -128,44 +129,6 @@ def _has_cuda(machine: Inspection, framework: Installed) -> bool:
     return bool(majors & there) or any(toolkit.version is None for toolkit in toolkits)
 
 
-def _linker(machine: Inspection) -> Iterator[Finding]:
-    """An nvJitLink older than the libraries that link to it, which lacks their symbols (`__nvJitLinkAddData_12_4`)."""
-    book, pip = machine.book, machine.pip
-    found: dict[str, list[tuple[CudaVersion, str]]] = {}
-    for name, version in sorted(pip.items()):
-        cuda = book.cuda_of(name, version)
-        linker = _linker_of(machine, name, version) if cuda is not None else None
-        own = book.cuda_of(linker, pip[linker]) if linker is not None and linker in pip else None
-        if linker is not None and cuda is not None and own is not None and (own.major, own.minor) < (cuda.major, cuda.minor):
-            found.setdefault(linker, []).append((cuda, f"{name} {version}"))
-    for linker, users in found.items():
-        newest, who = max(users)
-        summary = (
-            f"{who} of CUDA {newest.line} needs {linker} of the same CUDA release or newer, "
-            f"but {pip[linker]} is installed, which lacks symbols"
-        )
-        evidence = (*(fact("packages.pip", text) for _, text in users), *machine.pip_facts(linker))
-        yield finding("nvjitlink_mix", "error", 0.9, summary, *evidence, remedy=tuple(_newer(machine, linker, newest)))
-
-
-def _newer(machine: Inspection, linker: str, cuda: CudaVersion) -> Iterator[Remedy]:
-    """Install the newest nvJitLink of that CUDA, which also works for older libraries of its major."""
-    table = machine.book.package(linker)
-    releases = [release.version for release in table.releases if not release.yanked] if table else []
-    same = [release for release in releases if (own := machine.book.cuda_of(linker, release)) is not None and own.line == cuda.line]
-    if same:
-        command = f"{shlex.quote(machine.facts.python.path or 'python')} -m pip install --no-deps {linker}=={max(same, key=CudaVersion)}"
-        yield Remedy(text=f"install the {linker} of CUDA {cuda.line}; only that package changes", command=command)
-
-
-def _linker_of(machine: Inspection, name: str, version: str) -> str | None:
-    """The nvJitLink wheel that a release of a library requires."""
-    lines = machine.book.requires(name, version).get(machine.arch, ())
-    return next(
-        (requirement.name for requirement in requirements_of(lines, machine.facts) if requirement.name.startswith("nvidia-nvjitlink")), None
-    )
-
-
 def _declared(machine: Inspection) -> list[Declared]:
     """NVIDIA wheels that differ from a framework's declaration; cuDNN of another ABI is left to `_cudnn_of_wheels`."""
     found = []
@@ -191,8 +154,7 @@ def _other_versions(machine: Inspection) -> Iterator[Finding]:
     """NVIDIA wheels in other versions than declared: a note if the ABI allows it, else a warning."""
     differ = [declared for declared in _declared(machine) if declared.version is not None]
     fine = [declared for declared in differ if _accepts(machine, declared)]
-    elsewhere = ("nvidia-cudnn", *(("nvidia-nvjitlink",) if any(_linker(machine)) else ()))
-    rest = [declared for declared in differ if declared not in fine and not declared.wanted.name.startswith(elsewhere)]
+    rest = [declared for declared in differ if declared not in fine and not declared.wanted.name.startswith(_ELSEWHERE)]
     if fine:
         some = "1 NVIDIA package differs" if len(fine) == 1 else f"{len(fine)} NVIDIA packages differ"
         summary = f"{some} from what a framework declares, within what its libraries accept: {_first(fine)}"
@@ -230,4 +192,4 @@ def _evidence(found: Sequence[Declared]) -> tuple[Evidence, ...]:
     return tuple(fact("packages.pip", declared.text) for declared in found[:6])
 
 
-CHECKS: Checks = (_cuda_missing, _cudnn_of_wheels, _linker, _lacking, _other_versions)
+CHECKS: Checks = (_cuda_missing, _cudnn_of_wheels, _lacking, _other_versions)

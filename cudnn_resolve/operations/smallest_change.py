@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.diagnosis.judged import packages_in
 from cudnn_resolve.diagnosis.model import Finding, Remedy
 from cudnn_resolve.errors import first_few
 from cudnn_resolve.matrix.book import Book
-from cudnn_resolve.operations.package_faults import judge_subject, packages_in
+from cudnn_resolve.operations.package_faults import judge_subject
 from cudnn_resolve.operations.package_set import LIVE, Subject
 from cudnn_resolve.requirement.machine import Machine
 from cudnn_resolve.requirement.model import Request, RequirementLine, Target

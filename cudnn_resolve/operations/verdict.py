@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Evidence, Finding, Verdict
+from msgspec.structs import replace
+
+from cudnn_resolve.diagnosis.judged import finding_of, packages_in
+from cudnn_resolve.diagnosis.model import SEVERITIES, CheckedFramework, Finding, Verdict
 from cudnn_resolve.facts.model import Facts, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.operations.listed_versions import on_base
-from cudnn_resolve.operations.package_faults import cause_of, judge_subject, packages_in
+from cudnn_resolve.operations.package_faults import judge_subject
 from cudnn_resolve.operations.package_set import LIVE, Subject, subject_of_facts
 from cudnn_resolve.operations.smallest_change import remedies
 from cudnn_resolve.requirement.machine import Machine, machine_of
@@ -122,23 +125,17 @@ def _checked(framework: JudgedFramework, judgement: Judgement, seen: Iterable[Fi
 
 
 def _finding(fault: Fault, subject: Subject) -> Finding:
+    """The finding for a fault, with the line of a file that pins the package."""
+    finding = finding_of(fault, subject.packages)
     package = next((name for name in (fault.package, *fault.frameworks) if name in subject.lines), "")
     line = subject.lines.get(package)
     if line is not None:
         source = f"{subject.files.get(package, subject.name)}:{line}"
-    elif fault.package:
-        source = f"packages.pip.{fault.package}"
+    elif fault.package or fault.kind == "machine":
+        return finding
     else:
-        source = "machine" if fault.kind == "machine" else subject.name
-    version = subject.packages.get(fault.package)
-    pin = f"{fault.package}=={version}" if version is not None else fault.package
-    return Finding(
-        cause=cause_of(fault),
-        severity=fault.severity,
-        summary=fault.text,
-        evidence=(Evidence(source=source, line=line, text=f"{pin}: {fault.because}" if pin else fault.because),),
-        confidence=0.9,
-    )
+        source = subject.name
+    return replace(finding, evidence=tuple(replace(evidence, source=source, line=line) for evidence in finding.evidence))
 
 
 def machine_name(facts: Facts, path: str | None) -> str:

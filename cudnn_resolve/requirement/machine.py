@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, Toolkit, or_none
+from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, InstalledFramework, Toolkit, or_none
 from cudnn_resolve.version import Capability, CudaVersion, Dotted, DriverVersion
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Machine(Struct, frozen=True, kw_only=True):
     compat: Compat | None = None
     of_jetpack: frozenset[str] = frozenset()
     """CUDA frameworks installed on a Jetson: they may be builds for its JetPack even without a local version."""
+    seen: tuple[InstalledFramework, ...] = ()
+    """Installed frameworks whose files were inspected."""
 
     @property
     def platform(self) -> str:
@@ -91,7 +93,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
     if driver is not None and native is None:
         native = book.native_cuda(driver)
     gpus = _visible_gpus(facts, book)
-    is_jetson = _has_tegra(gpus, book)
+    is_jetson = has_tegra(gpus, book)
     compat = _installed_compat(facts, book, driver, native, gpus) if driver is not None else None
     platform = facts.platform
     return Machine(
@@ -114,6 +116,7 @@ def machine_of(facts: Facts, book: Book) -> Machine:
         cudnn=() if facts.cudnn is UNKNOWN else facts.cudnn,
         compat=compat,
         of_jetpack=frozenset(found.name for found in or_none(facts.frameworks) or () if found.cuda_built and is_jetson),
+        seen=or_none(facts.frameworks) or (),
     )
 
 
@@ -146,7 +149,7 @@ def _installed_compat(
     return Compat(package=newest.package, cuda=CudaVersion(newest.cuda.line), driver=user_driver)
 
 
-def _has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
+def has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
     """True if some GPU belongs to a Jetson board."""
     rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
     return any(row is not None and row.tegra for row in rows)

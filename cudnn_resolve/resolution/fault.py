@@ -43,6 +43,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     """Set if the text is `{who} needs {need}`."""
     problem: MachineProblem | None = None
     """For a fault of the machine."""
+    remedy: str = ""
+    """What mends it, where the matrix says so."""
 
 
 class JudgedFramework(Struct, frozen=True, kw_only=True):
@@ -103,7 +105,7 @@ def merge_faults(faults: Iterable[Fault], frameworks: Iterable[str] = ()) -> tup
         if fault.kind == "missing" and fault.severity == "error" and fault.need:
             missing.setdefault(fault.frameworks, []).append(fault)
             continue
-        is_about_package = fault.package and fault.kind in ("library", "bound", "declared")
+        is_about_package = fault.package and fault.kind in ("library", "bound", "declared", "companion")
         key: tuple[object, ...] = (fault.frameworks, fault.package) if is_about_package else (fault.text, fault.because)
         known = found.setdefault(key, fault)
         if known.severity == "warning" and fault.severity == "error":

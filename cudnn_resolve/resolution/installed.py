@@ -26,7 +26,7 @@ from cudnn_resolve.resolution.key import InstalledKey, Key, SlotKey, pip_key
 from cudnn_resolve.resolution.pin_override import abi_range, contains
 from cudnn_resolve.resolution.release import parse_requirement, parse_version
 
-_COMPILED_AGAINST = frozenset({"numpy"})
+COMPILED_AGAINST = frozenset({"numpy"})
 """Packages whose C interface frameworks are compiled against, so that the declared requirement is exact."""
 OTHER_DEVICES = ("cpu", "rocm", "xpu")
 """Prefixes of local versions of builds without CUDA."""
@@ -217,10 +217,22 @@ def installed_build(context: Context, framework: str, package: str, version: str
         and build.cuda is not None
         and (not build.arch or context.machine.arch in build.arch)
         and all(_is_met(context, requirement) for requirement in context.plugins_of(build))  # its GPU code may come from an extra
+        and _pins_local(context, build, exact=False)
     ]
+    builds = [build for build in builds if _pins_local(context, build, exact=True)] or builds
     exact = [build for build in builds if build.wheel_version == version or build.variant == parsed.local]
     with_libraries = [build for build in exact or builds if _library_channel(context, build) != "none"]
     return next(iter(with_libraries or exact or builds), None)
+
+
+def _pins_local(context: Context, build: Build, *, exact: bool) -> bool:
+    """False if a build pins a local version, as jax pins the CUDA of its jaxlib, and none is installed, or not that one."""
+    for requirement, _ in context.requirements_of(build):
+        installed = context.machine.pip.get(canonicalize_name(requirement.name))
+        for part in requirement.specifier if installed is not None else ():
+            if "+" in part.version and (installed != part.version if exact else "+" not in str(installed)):
+                return False
+    return True
 
 
 def is_frozen(context: Context) -> bool:
@@ -300,7 +312,7 @@ def _requirement_hold(context: Context, requirement: Requirement, who: str) -> H
         text, met = f"{name}{range_text}", installed is not None
         return Hold(package=name, test=test, text=text, because=because, declared=specifier, library=True, met=met)
     met = _is_met(context, requirement)
-    is_exact = component is not None or name in _COMPILED_AGAINST or context.request.strict_installed
+    is_exact = component is not None or name in COMPILED_AGAINST or context.request.strict_installed
     if is_exact and (met or installed is None or (context.request.strict_installed and _is_too_old(specifier, installed))):
         text = f"{name}{specifier}"
         return Hold(package=name, test=contains(specifier), text=text, because=because, library=component is not None, met=met)

@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.requirement.machine import Machine
+from cudnn_resolve.requirement.machine import Machine, has_tegra
 from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import Candidate, LibrariesCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.channel import (
@@ -28,6 +28,7 @@ from cudnn_resolve.resolution.channel import (
     system_serves,
     wheels_serve,
 )
+from cudnn_resolve.resolution.compatibility import library_needs
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.evidence import evidence_needs
 from cudnn_resolve.resolution.fault import (
@@ -42,10 +43,13 @@ from cudnn_resolve.resolution.fault import (
     unmet_need_fault,
 )
 from cudnn_resolve.resolution.framework_bounds import bounds_of_installed
-from cudnn_resolve.resolution.installed import OTHER_DEVICES, installed_build
-from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, LibrariesKey, PipKey, SlotKey
+from cudnn_resolve.resolution.identify import identify_build
+from cudnn_resolve.resolution.installed import COMPILED_AGAINST, OTHER_DEVICES, installed_build
+from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, GpuKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, parse_requirement, parse_version, unlisted_release
+from cudnn_resolve.resolution.pair import pair_faults
+from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, is_newer_major, parse_requirement, parse_version, unlisted_release
+from cudnn_resolve.resolution.shared_files import shared_file_faults, shared_slots
 from cudnn_resolve.resolution.universe import FactCandidates, Universe
 from cudnn_resolve.version import DriverVersion
 
@@ -75,6 +79,8 @@ def judge(
     if found is None:
         found = _PackageSet(book, without_driver, live=live, partial=partial)
         cached[:] = [*cached[1 - _CACHED_SETS :], found]
+    if has_tegra(machine.gpus, book):
+        machine = replace(machine, driver=None)  # a Jetson's comes with its JetPack, and is numbered on its own
     return found.judgement(FactCandidates(machine, OpenRequest(targets=())).by_key[DRIVER])
 
 
@@ -117,8 +123,19 @@ class _PackageSet:
         """Needs on the driver, by the identity of the fault if they are not met."""
         self.floors: list[DriverVersion] = []
         self.frameworks = tuple(self._identify_frameworks())
-        self.faults = [fault for framework in self.frameworks for fault in self._framework_faults(framework)]
-        self.faults += (*self._library_faults(), *self._companion_faults(), *self._slot_faults(), *self._advisory_faults())
+        self.shared = shared_slots(book, self.packages)
+        self.faults = list(pair_faults(self.installed))
+        self.unpaired = {(fault.package, *fault.frameworks) for fault in self.faults}
+        """Packages with their framework of which a fault tells already that they do not go together."""
+        self.torn = {name for fault in self.faults if fault.severity == "error" for name in fault.frameworks}
+        self.faults += (fault for framework in self.frameworks for fault in self._framework_faults(framework))
+        self.faults += (
+            *self._library_faults(),
+            *self._companion_faults(),
+            *self._slot_faults(),
+            *shared_file_faults(book, self.packages, self.frameworks),
+        )
+        self.faults += self._advisory_faults()
 
     def judgement(self, driver: Candidate) -> Judgement:
         """The faults with a driver."""
@@ -137,39 +154,19 @@ class _PackageSet:
             for package in self.book.distributions(name):
                 version = self.packages.get(package)
                 if version is not None and parse_version(version) is not None:
-                    build = self._identify_build(name, package, version)
+                    build = identify_build(self.installed, name, package, live=self.live)
                     yield JudgedFramework(package=package, version=version, framework=name, build=build)
-
-    def _identify_build(self, framework: str, package: str, version: str) -> Build | None:
-        """The build that an installed version, or a list's entry, means."""
-        build = installed_build(self.installed, framework, package, version)
-        if build is None:
-            return None
-        same = [row for row in self.book.framework(framework).builds if row.package == package and row.wheel_version == version]
-        with_cuda = [row for row in same if row.cuda is not None]
-        if not self.live and build.index != "default" and "+" not in version:
-            # A version without a variant, in a lock or a list, means the configured index.
-            build = next((row for row in with_cuda if row.index == "default"), build)
-        if build.delivery != "bundled" and not all(name in self.packages for name in self._required_libraries(build)):
-            # Another build of the same name may contain the libraries that the set lacks.
-            build = next((row for row in with_cuda if row.delivery == "bundled"), build)
-        return build
-
-    def _required_libraries(self, build: Build) -> Iterator[str]:
-        """Wheels of CUDA libraries that a build requires."""
-        for requirement, _ in self.universe.context.requirements_of(build):
-            name = canonicalize_name(requirement.name)
-            if self.book.component(name) is not None:
-                yield name
 
     def _framework_faults(self, framework: JudgedFramework) -> Iterator[Fault]:
         yield from self._bound_faults(framework)
         build = framework.build
         if build is None:
-            yield self._fault_without_build(framework)
+            is_overwritten = any(framework.package in names for names in self.shared.values())
+            if framework.package not in self.torn and not is_overwritten:  # whose faults say why it does not use the GPU
+                yield self._fault_without_build(framework)
             return
         wheel = self.universe.packages.wheel_of(build)
-        needs = list(self.universe.needs(wheel) if wheel is not None else self.universe.builds.machine_needs(build, framework.who))
+        needs = list(self.universe.needs(wheel) if wheel is not None else self._needs_of_own_build(build, framework.who))
         channel = next((need for need in needs if isinstance(need.key, LibrariesKey)), None)
         if channel is not None:
             uses_system = system_serves(self.installed, build)
@@ -186,13 +183,17 @@ class _PackageSet:
             elif not uses_system:
                 yield self._unlisted_fault(framework, "CUDA libraries") if self.partial else self._fault_without_libraries(framework, build)
         self.floors += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
-        for need in needs:
-            fault = self._need_fault(need, framework)
-            if fault is not None:
-                yield fault
+        yield from self._need_faults(needs, framework)
         if build.provisional:
             text = f"{framework.who} is newer than the tables: judged by its metadata alone"
             yield framework_fault(framework, "unknown", "warning", text, "its GPU code was not read")
+
+    def _needs_of_own_build(self, build: Build, who: str) -> Iterator[Need]:
+        """Needs of a build that is not made from a wheel of an index."""
+        assert build.cuda is not None
+        yield from self.universe.builds.machine_needs(build, who)
+        if build.delivery == "bundled":
+            yield from library_needs(self.book, self.machine, build.cuda, who)
 
     def _has_libraries(self, build: Build) -> bool:
         """True if the set has wheels of CUDA libraries for a build, sufficient or not."""
@@ -264,6 +265,13 @@ class _PackageSet:
         severity: Severity = "error" if self.machine.toolkits or is_linked else "warning"
         return framework_fault(framework, "missing", severity, text, because, main_wheel(self.book, build) or "")
 
+    def _need_faults(self, needs: Iterable[Need], framework: JudgedFramework) -> Iterator[Fault]:
+        """Faults of unmet needs; those about a GPU are warnings if another one of the machine runs the framework."""
+        found = [(need, fault) for need in needs if (fault := self._need_fault(need, framework)) is not None]
+        unserved = {need.key for need, _ in found if isinstance(need.key, GpuKey)}
+        for need, fault in found:
+            yield replace(fault, severity="warning") if need.key in unserved and len(unserved) < len(self.machine.gpus) else fault
+
     def _need_fault(self, need: Need, framework: JudgedFramework) -> Fault | None:
         """The fault of an unmet need; None if it is met, or if that is unknown."""
         key, who, frameworks = need.key, framework.who, (framework.package,)
@@ -295,6 +303,8 @@ class _PackageSet:
         is_library = self.book.component(name) is not None
         is_own_part = self.book.framework_of(name) == framework.framework and name != framework.package
         version = self.packages.get(name)
+        if (name, framework.package) in self.unpaired:
+            return None
         if version is None:
             return self._missing_fault(need, name, framework) if is_library or is_own_part else None
         candidate = self._candidate(name, version)
@@ -303,7 +313,11 @@ class _PackageSet:
         if is_library or is_own_part:
             return self._library_fault(need, name, framework)
         text = f"{framework.who} declares {need.text}; there is {name} {version}"
-        severity: Severity = "warning" if is_far(parse_requirement(need.text), version) else "info"
+        declared = parse_requirement(need.text)
+        is_newer = is_newer_major(declared, version)
+        severity: Severity = (
+            "error" if is_newer and name in COMPILED_AGAINST else "warning" if is_newer or is_far(declared, version) else "info"
+        )
         return framework_fault(framework, "declared", severity, text, need.because, name)
 
     def _missing_fault(self, need: Need, name: str, framework: JudgedFramework) -> Fault | None:
@@ -432,11 +446,19 @@ class _PackageSet:
             for need in evidence_needs(self.book, arch, release, f"{name} {version}"):
                 if isinstance(need.key, SlotKey):
                     self._add_owner(need, name)
-                elif isinstance(need.key, PipKey) and (other := self.packages.get(need.key.name)) is not None:
+                elif (
+                    isinstance(need.key, PipKey)
+                    and (other := self.packages.get(need.key.name))
+                    and (name, need.key.name) not in self.unpaired
+                ):
                     candidate = self._candidate(need.key.name, other)
                     if candidate is not None and not need.test(candidate):
                         found = f"there is {need.key.name} {other}"
-                        yield unmet_need_fault(need, f"{name} {version}", (need.key.name,), "companion", found, name)
+                        fault = unmet_need_fault(need, f"{name} {version}", (need.key.name,), "companion", found, name)
+                        if version.endswith("+cpu"):  # it is imported, and only its own operators do not run on the GPU
+                            text = f"{fault.text}, and {name} without CUDA has no operators for the GPU"
+                            fault = replace(fault, severity="warning", text=text)
+                        yield fault
 
     def _add_owner(self, need: Need, package: str) -> None:
         assert isinstance(need.key, SlotKey)
@@ -447,24 +469,20 @@ class _PackageSet:
         for key, owners in self.owners.items():
             # Two majors of CUDA are one fault, not two.
             is_repeated = key.files.startswith("libcudnn") and len(self.owners.get(SlotKey("CUDA major"), ())) > 1
-            if len(owners) < 2 or is_repeated:
+            if len(owners) < 2 or is_repeated or key.files in self.shared:
                 continue
-            if all(owner in self.packages for owner in owners):
-                text = f"{' and '.join(sorted(owners))} install the same files: each overwrites those of the other"
-            else:
-                text = " and ".join(f"{package} needs {need.text}" for need, package in owners.values())
             yield Fault(
                 kind="majors" if key.files.endswith("major") else "files",
                 # cuDNN majors have different file names: if each framework has its own, both load.
                 severity="warning" if key == SlotKey("cuDNN major") else "error",
-                text=text,
+                text=" and ".join(f"{package} needs {need.text}" for need, package in owners.values()),
                 because="; ".join(need.because for need, _ in owners.values()),
-                package=max((owner for owner in owners if owner in self.packages), default=""),
                 frameworks=tuple(dict.fromkeys(package for _, package in owners.values())),
             )
 
     def _advisory_faults(self) -> Iterator[Fault]:
         gpus = tuple(gpu.capability for gpu in self.machine.gpus if gpu.capability is not None)
         for name, advisory in advisories_of(self.book, self.packages, gpus):
-            text = f"{name} {self.packages[name]}: {advisory.summary}"
-            yield Fault(kind="advisory", severity="warning", text=text, because=f"advisory {advisory.id}", package=name)
+            text, because = f"{name} {self.packages[name]}: {advisory.summary}", f"advisory {advisory.id}"
+            severity: Severity = "warning" if advisory.action == "avoid" else "info"
+            yield Fault(kind="advisory", severity=severity, text=text, because=because, package=name, remedy=advisory.remedy or "")

@@ -191,6 +191,18 @@ def is_far(declared: Requirement | None, version: str) -> bool:
     return False
 
 
+def is_newer_major(declared: Requirement | None, version: str) -> bool:
+    """True for a version of a newer major than the declared bounds allow."""
+    found = parse_version(version)
+    for part in declared.specifier if declared is not None and found is not None else ():
+        most = parse_version(part.version.removesuffix(".*"))
+        if found is None or most is None or part.operator not in ("<", "<=", "~=", "==", "==="):
+            continue
+        if found.major > most.major - (part.operator == "<" and not any(most.release[1:])):
+            return True
+    return False
+
+
 def unlisted_release(name: str, version: str, index: str = "default") -> Release:
     """A release of which only name and version are known."""
     parsed = parse_version(version)

@@ -106,7 +106,7 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     "NCCL of two CUDA majors": (
         pip(nvidia_nccl_cu11="2.21.5"),
         ALL,
-        {PAIR: "nvidia-nccl-cu11 and nvidia-nccl-cu12 install the same files"},
+        {PAIR: "nvidia-nccl-cu11 2.21.5 and nvidia-nccl-cu12 2.21.5 install the same files"},
     ),
     "older NCCL": (
         pip(nvidia_nccl_cu12="2.18.1"),
@@ -121,14 +121,14 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
     "cuDNN of two CUDA majors": (
         pip(nvidia_cudnn_cu11="8.9.6.50"),
         ALL,
-        {"cudnn_sublibrary_mix": "nvidia-cudnn-cu11 and nvidia-cudnn-cu12 install the same files"},
+        {"cudnn_sublibrary_mix": "nvidia-cudnn-cu11 8.9.6.50 and nvidia-cudnn-cu12 9.3.0.75 install the same files"},
     ),
     "NumPy 2 under an old torch": (
         pip(torch="2.1.0+cu121", torchvision="0.16.0+cu121", torchaudio="2.1.0+cu121", triton="2.1.0"),
         {"torch"},
         {"numpy_abi": "torch 2.1.0+cu121 needs numpy<2; there is numpy 2.0.2"},
     ),
-    "newer protobuf": (pip(protobuf="6.31.0"), set(), {"protobuf_abi": "but protobuf 6.31.0 is installed"}),
+    "newer protobuf": (pip(protobuf="6.31.0"), set(), {"protobuf_abi": "there is protobuf 6.31.0"}),
     "older ml-dtypes": (pip(ml_dtypes="0.2.0"), set(), {PAIR: "declares ml-dtypes"}),
     "driver too old": (machine("470.82.01"), ALL, {"driver_too_old": "need driver >= 525.60.13; here is driver 470.82.01"}),
     "driver too old for PTX": (
@@ -179,8 +179,8 @@ BROKEN: dict[str, tuple[Break, set[str], dict[str, str]]] = {
         {"jax"},
         {PAIR: "jaxlib 0.5.3 is newer than jax 0.5.2"},
     ),
-    "tf-keras of another TensorFlow": (pip(tf_keras="2.15.0"), {"tensorflow"}, {PAIR: "tf-keras 2.15.0 is built for TensorFlow 2.15"}),
-    "Keras 2": (pip(keras="2.15.0"), {"tensorflow"}, {PAIR: "needs Keras 3, but keras 2.15.0 is installed"}),
+    "tf-keras of another TensorFlow": (pip(tf_keras="2.15.0"), {"tensorflow"}, {PAIR: "tf-keras 2.15.0 is built for tensorflow==2.15.*"}),
+    "Keras 2": (pip(keras="2.15.0"), {"tensorflow"}, {PAIR: "needs keras>=3; there is keras 2.15.0"}),
     "TensorFlow twice": (
         pip(tensorflow_cpu="2.18.0"),
         {"tensorflow", "tensorflow-cpu"},

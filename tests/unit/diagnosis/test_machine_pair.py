@@ -41,7 +41,11 @@ def test_what_pairs_is_not_spoken_of(pip: dict[str, str]) -> None:
         ),
         ({"torch": "2.4.0+cu121", "torchaudio": "2.6.0+cu124"}, "error", "torchaudio 2.6.0+cu124 is built for torch==2.6.0"),
         ({"torch": "2.5.0", "torchvision": "0.20.1"}, "info", "which is of the same minor release"),
-        ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"}, "error", "built for CUDA 12, but torchvision 0.21.0+cu118 for CUDA 11"),
+        (
+            {"torch": "2.6.0+cu124", "torchvision": "0.21.0+cu118"},
+            "error",
+            "torchvision 0.21.0+cu118 needs torch built with CUDA 11.8; there is torch 2.6.0+cu124",
+        ),
         ({"torch": "2.6.0+cu124", "torchvision": "0.21.0+cpu"}, "warning", "without CUDA"),
         ({"jax": "0.7.2", "jaxlib": "0.7.1", "jax-cuda12-plugin": "0.7.2"}, "error", "which ignores it"),
         ({"jax": "0.4.35", "jaxlib": "0.4.34", "jax-cuda12-plugin": "0.4.31"}, "error", "and jax 0.4.35 does not take it"),

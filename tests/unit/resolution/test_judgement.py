@@ -87,7 +87,11 @@ def test_what_an_installer_leaves_runs() -> None:
             "tensorflow-hub 0.16.1 needs setuptools<82; there is setuptools 84.2.1",
         ),
         ({**CU124, "nvidia-nvjitlink-cu12": "12.1.105"}, "library", "nvidia-nvjitlink-cu12"),
-        ({**CU124, "nvidia-cudnn-cu13": "9.20.0.48"}, "files", "nvidia-cudnn-cu12 and nvidia-cudnn-cu13 install the same files"),
+        (
+            {**CU124, "nvidia-cudnn-cu13": "9.20.0.48"},
+            "files",
+            "nvidia-cudnn-cu12 9.1.0.70 and nvidia-cudnn-cu13 9.20.0.48 install the same files",
+        ),
         ({**CU124, "onnxruntime-gpu": "1.16.3"}, "majors", "onnxruntime-gpu needs CUDA 11 and torch needs CUDA 12"),
         ({"torch": "2.6.0+cpu", "numpy": "2.2.6"}, "cpu", "torch 2.6.0+cpu computes on the CPU only"),
         ({"jax": "0.5.2", "jaxlib": "0.5.1", "numpy": "2.2.6"}, "cpu", "jax 0.5.2 computes on the CPU only"),

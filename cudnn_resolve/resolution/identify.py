@@ -1,0 +1,76 @@
+"""The build of a framework that a set of packages means: by what was seen of its files, else by its version and the packages beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.utils import canonicalize_name
+
+from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.requirement.target import VENDOR
+from cudnn_resolve.resolution.context import Context
+from cudnn_resolve.resolution.installed import installed_build
+from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+
+def identify_build(context: Context, framework: str, package: str, *, live: bool) -> Build | None:
+    """The CUDA build that a package of a set is; None if it has none, or if the matrix does not have it.
+
+    `live`: the set is installed, so that of two builds of a version the one that finds its libraries is meant.
+    """
+    version = context.machine.pip[package]
+    seen = next((one for one in context.machine.seen if one.name in (package, framework) and _is_version(one.version, version)), None)
+    if seen is not None and seen.variant == "cpu":
+        return None
+    build = installed_build(context, framework, package, version)
+    cuda = CudaVersion(seen.cuda_built) if seen is not None and seen.cuda_built else None
+    arch = context.machine.arch
+    rows = [
+        row
+        for row in context.book.framework(framework).builds
+        if row.package == package and row.cuda is not None and (not row.arch or arch in row.arch)
+    ]
+    if seen is not None and cuda is not None and (build is None or not _is_of(build, cuda)):
+        public = version.partition("+")[0] if build is None or build.variant != VENDOR else None
+        of_release = (row for row in rows if row.version == public and _is_of(row, cuda))
+        return next(of_release, None) or _own_build(framework, package, version, cuda, seen.cudnn_built)
+    if build is None or build.variant == VENDOR:
+        return build
+    rows = [row for row in rows if row.wheel_version == version]
+    if not live and build.index != "default" and "+" not in version:
+        # A version without a variant, in a lock or a list, means the configured index.
+        build = next((row for row in rows if row.index == "default"), build)
+    if build.delivery != "bundled" and not all(name in context.machine.pip for name in _libraries(context, build)):
+        # Another build of the same name may contain the libraries that the set lacks.
+        build = next((row for row in rows if row.delivery == "bundled"), build)
+    return build
+
+
+def _is_version(seen: str, version: str) -> bool:
+    """True for the version that a framework itself reported, which may lack the local part."""
+    return seen in (version, version.partition("+")[0])
+
+
+def _is_of(build: Build, cuda: CudaVersion) -> bool:
+    """True for a build of a CUDA, as precisely as that was reported."""
+    return build.cuda is not None and build.cuda.parts[: min(2, len(cuda.parts))] == cuda.parts[:2]
+
+
+def _own_build(framework: str, package: str, version: str, cuda: CudaVersion, cudnn: str | None) -> Build:
+    """A build that the tables do not have: of conda, of a distribution, or made from source. Its GPU code is unknown."""
+    return Build(
+        framework=framework,
+        package=package,
+        version=version,
+        wheel_version=version,
+        variant=VENDOR,
+        cuda=cuda,
+        cudnn=CudnnVersion(cudnn) if cudnn else None,
+        delivery="bundled",
+    )
+
+
+def _libraries(context: Context, build: Build) -> Iterable[str]:
+    """Wheels of CUDA libraries that a build requires."""
+    names = (canonicalize_name(requirement.name) for requirement, _ in context.requirements_of(build))
+    return (name for name in names if context.book.component(name) is not None)
