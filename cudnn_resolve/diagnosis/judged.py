@@ -37,9 +37,12 @@ _CONFIDENCE = {"advisory": 0.6, "declared": 0.6, "files": 0.8}
 _SURE = 0.9
 _OUTSIDE = 0.8
 """Of a package outside the GPU stack, which is no reason for what fails in it."""
-_PREDICTED = frozenset({"machine", "bound", "companion", "advisory", "cpu", "files"})
-"""Kinds of faults that a diagnosis reports. Of libraries it asks what the frameworks load (`machine_cudnn`, `machine_wheel`), and
-requirements that are only declared are those of `pip check`."""
+_REPORTED = frozenset({"bound", "companion", "advisory"})
+"""Kinds of faults that a diagnosis always reports.
+
+Of CUDA libraries it reports what the frameworks load and what lies where (`machine_cudnn`, `machine_wheel`); requirements that are only
+declared are those of `pip check`.
+"""
 
 
 def cause_of(fault: Fault) -> str:
@@ -72,36 +75,45 @@ def finding_of(fault: Fault, packages: Mapping[str, str]) -> Finding:
 
 
 def judgement_of(facts: Facts, book: Book) -> Judgement:
-    """Judgement of the environment of the facts."""
+    """Judgement of the environment of the facts, with frameworks that were seen but are not in its list of packages."""
     pip = or_none(facts.packages.pip) or {}
-    return judge(book, machine_of(facts, book), pip, facts.packages.requires, live=True)
+    listed = {book.framework_named(name) for name in pip}
+    seen = {one.name: one.version for one in or_none(facts.frameworks) or () if book.framework_named(one.name) not in listed}
+    return judge(book, machine_of(facts, book), {**seen, **pip}, facts.packages.requires, live=True)
 
 
 def judged_findings(facts: Facts, book: Book) -> Iterator[Finding]:
-    """What a diagnosis reports of a judgement; a prediction about files and builds is no error, since the facts tell of what is there."""
+    """What a diagnosis reports of the judgement, with the frameworks concerned as evidence."""
     judgement, pip = judgement_of(facts, book), or_none(facts.packages.pip) or {}
-    is_of_jetpack = facts.frameworks is UNKNOWN and has_tegra(machine_of(facts, book).gpus, book)
     names = {framework.package: framework.who for framework in judgement.frameworks}
     has_cuda = any(framework.build is not None for framework in judgement.frameworks)
-    has_gpu = facts.driver is not None and bool(or_none(facts.gpus))
-    overwritten = {problem.what.removeprefix("packages.pip.") for problem in facts.problems if "overwritten" in problem.why}
     for fault in judgement.faults:
-        is_linker = fault.kind == "library" and "nvjitlink" in fault.package
-        is_abi = fault.kind == "declared" and fault.package in _ABI
-        if not (fault.kind in _PREDICTED or is_linker or is_abi) or (fault.kind == "machine" and is_of_jetpack):
-            continue
-        if (fault.kind == "cpu" and not has_gpu) or (fault.kind == "files" and overwritten & {fault.package, *fault.frameworks}):
+        if not _is_reported(fault, facts, book):
             continue
         finding = finding_of(fault, pip)
-        frameworks = (Evidence(source="packages.pip", line=None, text=names[name]) for name in fault.frameworks if name in names)
-        finding = replace(finding, evidence=(*finding.evidence, *frameworks))
+        evidence = (Evidence(source="packages.pip", line=None, text=names[name]) for name in fault.frameworks if name in names)
+        finding = replace(finding, evidence=(*finding.evidence, *evidence))
         if fault.kind == "cpu" and has_cuda:
             finding = replace(finding, severity="info")
         elif fault.kind in ("cpu", "files") and fault.severity == "error":
-            finding = replace(finding, severity="warning")
-        if is_linker:
+            finding = replace(finding, severity="warning")  # not an error until something asks for a GPU, or the files are seen
+        elif fault.kind == "library":
             finding = replace(finding, remedy=tuple(_newer_linker(fault, facts, book)))
         yield finding
+
+
+def _is_reported(fault: Fault, facts: Facts, book: Book) -> bool:
+    """False for what the checks of the machine see themselves, and for what no diagnosis is about."""
+    if fault.kind == "machine":  # what no one has looked at may be NVIDIA's build for a Jetson
+        return not (facts.frameworks is UNKNOWN and has_tegra(machine_of(facts, book).gpus, book))
+    if fault.kind == "cpu":
+        return facts.driver is not None and bool(or_none(facts.gpus))
+    if fault.kind == "files":
+        overwritten = {problem.what.removeprefix("packages.pip.") for problem in facts.problems if "overwritten" in problem.why}
+        return not overwritten & {fault.package, *fault.frameworks}
+    if fault.kind == "library":
+        return "nvjitlink" in fault.package
+    return fault.kind in _REPORTED or (fault.kind == "declared" and fault.package in _ABI)
 
 
 def _newer_linker(fault: Fault, facts: Facts, book: Book) -> Iterator[Remedy]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
 from cudnn_resolve.matrix.row import Build
@@ -34,7 +36,9 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
         public = version.partition("+")[0] if build is None or build.variant != VENDOR else None
         of_release = (row for row in rows if row.version == public and _is_of(row, cuda))
         return next(of_release, None) or _own_build(framework, package, version, cuda, seen.cudnn_built)
-    if build is None or build.variant == VENDOR:
+    if build is None:
+        return _of_same_minor(rows, version)
+    if build.variant == VENDOR:
         return build
     rows = [row for row in rows if row.wheel_version == version]
     if not live and build.index != "default" and "+" not in version:
@@ -49,6 +53,18 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
 def _is_version(seen: str, version: str) -> bool:
     """True for the version that a framework itself reported, which may lack the local part."""
     return seen in (version, version.partition("+")[0])
+
+
+def _of_same_minor(rows: Iterable[Build], version: str) -> Build | None:
+    """For a patch release that the tables lack: the build of another one of its minor, if all of them are built alike."""
+    minor = version.split(".")[:2]
+    near = [row for row in rows if row.version.split(".")[:2] == minor] if re.fullmatch(r"\d+(\.\d+){1,2}", version) else []
+    kinds: dict[str, set[tuple[object, ...]]] = {}
+    for row in near:
+        kinds.setdefault(row.version, set()).add((row.variant, row.index, row.cuda, row.cudnn, row.delivery))
+    is_alike = version not in kinds and len(set(map(frozenset, kinds.values()))) == 1
+    model = next((row for row in near if row.index == "default"), None) if is_alike else None
+    return replace(model, version=version, wheel_version=version, provisional=True) if model is not None else None
 
 
 def _is_of(build: Build, cuda: CudaVersion) -> bool:
