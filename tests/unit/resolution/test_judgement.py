@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cudnn_resolve.facts.cudnn_files import FOLDER
-from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, Packages, Platform, Python, Toolkit
+from cudnn_resolve.facts.model import CudnnCopy, Driver, Facts, Gpu, InstalledFramework, Packages, Platform, Python, Toolkit
 from cudnn_resolve.requirement.machine import machine_of
 from cudnn_resolve.resolution import judgement
 from cudnn_resolve.resolution.fault import Judgement
@@ -216,3 +216,109 @@ def test_machines_that_differ_in_their_driver_are_judged_by_one_set_of_needs(mon
     assert texts[0] == texts[2] == texts[3] == []
     assert f"here is driver {old}" in texts[1][0]
     assert len(made) == 1
+
+
+JETSON = Gpu(name="Jetson AGX Orin", compute_capability="8.7")
+
+
+def installed(packages: dict[str, str], *seen: InstalledFramework, arch: str = "x86_64", gpus: tuple[Gpu, ...] = ()) -> Judgement:
+    """Judgement of an environment whose frameworks were inspected."""
+    facts = Facts(
+        platform=Platform(system="linux", arch=arch, distribution="ubuntu", release="22.04", glibc="2.35"),
+        python=Python(version="3.11"),
+        driver=Driver(version="36.4.0" if JETSON in gpus else "470.57.02"),
+        gpus=gpus,
+        packages=Packages(pip=packages),
+        cuda_toolkits=(),
+        cudnn=(),
+        frameworks=seen,
+    )
+    return judge(shipped(), machine_of(facts, shipped()), packages, live=True)
+
+
+def builds(found: Judgement) -> list[tuple[str, str] | None]:
+    return [(one.build.variant, str(one.build.cuda)) if one.build is not None else None for one in found.frameworks]
+
+
+def test_a_build_is_that_of_the_cuda_that_it_reports() -> None:
+    of_wheel = installed({"torch": "2.1.0"})
+    assert builds(of_wheel) == [("cu121", "12.1")]
+    assert any("needs driver >= 525.60.13" in text for text in errors(of_wheel))
+    of_conda = installed({"torch": "2.1.0"}, InstalledFramework(name="torch", version="2.1.0", cuda_built="11.3", cudnn_built="8.2"))
+    assert builds(of_conda) == [("vendor", "11.3")]
+    assert errors(of_conda) == [], "driver 470 serves CUDA 11, and its libraries are its own"
+    for_cpu = installed({"torch": "2.1.0"}, InstalledFramework(name="torch", version="2.1.0", variant="cpu"))
+    assert builds(for_cpu) == [None]
+    of_another = InstalledFramework(name="torch", version="2.0.0", cuda_built="11.3")
+    assert builds(installed({"torch": "2.1.0"}, of_another)) == [("cu121", "12.1")]
+
+
+def test_a_build_from_source_is_held_against_the_gpu_by_its_cuda() -> None:
+    seen = InstalledFramework(name="tensorflow", version="2.4.1", cuda_built="10.1", cudnn_built="7.6")
+    found = installed({"tensorflow": "2.4.1"}, seen, gpus=(Gpu(name="NVIDIA A100-SXM4-40GB", compute_capability="8.0"),))
+    assert any("a GPU that CUDA 10.1 supports" in text for text in errors(found)), found.faults
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "build"),
+    [("0.4.14+cuda11.cudnn86", "11.8"), ("0.4.14+cuda12.cudnn89", "12.0"), ("0.4.14", None)],
+)
+def test_the_build_of_jax_is_that_of_its_jaxlib(jaxlib: str, build: str | None) -> None:
+    (found,) = installed({"jax": "0.4.14", "jaxlib": jaxlib}).frameworks
+    assert (str(found.build.cuda) if found.build is not None else None) == build
+
+
+def test_a_wheel_for_another_processor_is_not_there() -> None:
+    found = judged({"torch": "2.8.0+cu126", "nvidia-cuda-nvrtc-cu12": "12.6.77", "nvidia-cudnn-cu12": "9.10.2.21"}, driver="580.82.07")
+    assert not [text for text in errors(found) if "architecture" in text or "sm_80, sm_90" in text]
+
+
+def test_a_gpu_that_is_not_served_beside_one_that_is() -> None:
+    gpus = (Gpu(name="Tesla T4", compute_capability="7.5"), Gpu(name="NVIDIA GeForce RTX 5090", compute_capability="12.0"))
+    alone, beside = (installed({"torch": "2.6.0+cu118"}, gpus=some) for some in (gpus[1:], gpus))
+    severities = [[one.severity for one in found.faults if one.problem == "gpu-too-new"] for found in (alone, beside)]
+    assert severities == [["error"], ["warning"]]
+
+
+def test_the_driver_of_a_jetson_has_numbers_of_its_own() -> None:
+    seen = InstalledFramework(name="torch", version="2.5.0", cuda_built="12.6", cudnn_built="9.3")
+    assert not [text for text in errors(installed({"torch": "2.5.0"}, seen, arch="aarch64", gpus=(JETSON,))) if "driver" in text]
+
+
+def test_a_patch_release_that_the_tables_lack_is_built_like_the_others_of_its_minor() -> None:
+    found = judged({"onnxruntime-gpu": "1.20.99", "numpy": "2.0.2"}, driver="470.57.02")
+    assert any("needs driver >= 525.60.13" in text for text in errors(found))
+    assert ("unknown", "warning") in kinds(found)
+
+
+@pytest.mark.parametrize(
+    ("packages", "expected"),
+    [
+        ({"tensorflow": "2.15.1", "numpy": "2.1.0"}, ("error", "numpy")),
+        ({"tensorflow": "2.15.1", "numpy": "1.22.0"}, ("warning", "numpy")),
+        ({"tensorflow": "2.18.0", "numpy": "2.1.3"}, ("info", "numpy")),
+        ({"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "5.29.1"}, ("warning", "protobuf")),
+    ],
+)
+def test_a_declared_requirement_is_graver_the_farther_off_it_is(packages: dict[str, str], expected: tuple[str, str]) -> None:
+    assert [(one.severity, one.package) for one in judged(packages).faults if one.kind in ("declared", "bound")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("packages", "severity"),
+    [
+        ({"tensorflow": "2.18.0", "tensorflow-cpu": "2.18.0"}, "error"),
+        ({"tensorflow": "2.4.1", "tensorflow-gpu": "2.4.1"}, "info"),
+        ({"opencv-python": "4.10.0.84", "opencv-python-headless": "4.10.0.84"}, "info"),
+    ],
+)
+def test_packages_that_install_the_same_files(packages: dict[str, str], severity: str) -> None:
+    (fault,) = [one for one in judged(packages).faults if one.kind == "files"]
+    assert fault.severity == severity
+    assert all(f"{name} {version}" in fault.text for name, version in packages.items())
+    assert not [one for one in judged(packages).faults if one.kind == "cpu"], "which of them is there is not known"
+
+
+def test_a_companion_that_accepts_several_minors_only_declares_them() -> None:
+    found = judged({"ctranslate2": "3.24.0", "faster-whisper": "1.0.3"})
+    assert [(one.kind, one.severity) for one in found.faults if one.package == "faster-whisper"] == [("declared", "warning")]
