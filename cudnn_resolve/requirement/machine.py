@@ -155,6 +155,12 @@ def has_tegra(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
     return any(row is not None and row.tegra for row in rows)
 
 
+def has_own_driver(gpus: tuple[MachineGpu, ...], book: Book) -> bool:
+    """True for a Jetson before Thor, whose driver comes with its JetPack and is numbered on its own."""
+    rows = (book.architecture(gpu.capability) for gpu in gpus if gpu.capability is not None)
+    return any(row is not None and row.tegra and row.server_arm is None for row in rows)
+
+
 def _visible_gpus(facts: Facts, book: Book) -> tuple[MachineGpu, ...]:
     """GPUs visible to programs; identical ones are listed once, because they have the same requirements."""
     gpus: dict[MachineGpu, None] = {}

@@ -164,7 +164,9 @@ def _merge_alike(faults: tuple[Fault, ...], frameworks: frozenset[str]) -> Itera
 
 def _merge_group(group: list[Fault], frameworks: tuple[str, ...]) -> Fault:
     """Merge faults with the same need."""
-    owners = [fault.who for fault in group]
-    shown = f"{', '.join(owners[:-1])} and {owners[-1]}" if len(owners) <= _NAMED else f"{owners[0]} and {len(owners) - 1} more"
+    owners = list(dict.fromkeys(fault.who for fault in group))
     because = "; ".join(dict.fromkeys(fault.because for fault in group))
+    if len(owners) == 1:
+        return replace(group[0], because=because)
+    shown = f"{', '.join(owners[:-1])} and {owners[-1]}" if len(owners) <= _NAMED else f"{owners[0]} and {len(owners) - 1} more"
     return replace(group[0], text=f"{shown} need {group[0].need}", because=because, frameworks=frameworks)

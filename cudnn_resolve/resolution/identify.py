@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.installed import installed_build
+from cudnn_resolve.resolution.release import parse_version
 from cudnn_resolve.version import CudaVersion, CudnnVersion
+
+
+def as_listed(book: Book, packages: Mapping[str, str]) -> Mapping[str, str]:
+    """Spell the versions of frameworks like the tables, `2.6.0` for `2.6`."""
+    found = dict(packages)
+    for name, version in packages.items():
+        framework, parsed = book.framework_of(name), parse_version(version)
+        if framework is not None and parsed is not None:
+            listed = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
+            if version not in listed:
+                found[name] = next((other for other in listed if parse_version(other) == parsed), version)
+    return found
 
 
 def identify_build(context: Context, framework: str, package: str, *, live: bool) -> Build | None:

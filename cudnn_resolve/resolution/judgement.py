@@ -15,7 +15,7 @@ from cudnn_resolve.matrix.advisory import advisories_of
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.evidence import evidence_of
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.requirement.machine import Machine, has_tegra
+from cudnn_resolve.requirement.machine import Machine, has_own_driver
 from cudnn_resolve.resolution.build import libraries_of
 from cudnn_resolve.resolution.candidate import Candidate, LibrariesCandidate, Need, PipCandidate
 from cudnn_resolve.resolution.channel import (
@@ -43,11 +43,11 @@ from cudnn_resolve.resolution.fault import (
     unmet_need_fault,
 )
 from cudnn_resolve.resolution.framework_bounds import bounds_of_installed
-from cudnn_resolve.resolution.identify import identify_build
+from cudnn_resolve.resolution.identify import as_listed, identify_build
 from cudnn_resolve.resolution.installed import COMPILED_AGAINST, OTHER_DEVICES, installed_build
 from cudnn_resolve.resolution.key import ARCH, DRIVER, GLIBC, PYTHON, CudaKey, CudnnKey, GpuKey, LibrariesKey, PipKey, SlotKey
 from cudnn_resolve.resolution.open_request import OpenRequest
-from cudnn_resolve.resolution.pair import pair_faults
+from cudnn_resolve.resolution.pair import pair_faults, requirements_of_installed
 from cudnn_resolve.resolution.release import UNLISTED, Release, is_far, is_newer_major, parse_requirement, parse_version, unlisted_release
 from cudnn_resolve.resolution.shared_files import shared_file_faults, shared_slots
 from cudnn_resolve.resolution.universe import FactCandidates, Universe
@@ -79,8 +79,8 @@ def judge(
     if found is None:
         found = _PackageSet(book, without_driver, live=live, partial=partial)
         cached[:] = [*cached[1 - _CACHED_SETS :], found]
-    if has_tegra(machine.gpus, book):
-        machine = replace(machine, driver=None)  # a Jetson's comes with its JetPack, and is numbered on its own
+    if has_own_driver(machine.gpus, book):
+        machine = replace(machine, driver=None)
     return found.judgement(FactCandidates(machine, OpenRequest(targets=())).by_key[DRIVER])
 
 
@@ -92,18 +92,6 @@ class _FixedContext(Context):
         return False
 
 
-def _as_listed(book: Book, packages: Mapping[str, str]) -> Mapping[str, str]:
-    """Spell the versions of frameworks like the tables, `2.6.0` for `2.6`."""
-    found = dict(packages)
-    for name, version in packages.items():
-        framework, parsed = book.framework_of(name), parse_version(version)
-        if framework is not None and parsed is not None:
-            listed = {row.wheel_version for row in book.framework(framework).builds if row.package == name}
-            if version not in listed:
-                found[name] = next((other for other in listed if parse_version(other) == parsed), version)
-    return found
-
-
 class _PackageSet:
     """The packages, and their faults on a machine of which only the driver is open."""
 
@@ -112,7 +100,7 @@ class _PackageSet:
         self.book = book
         self.machine = machine
         self.live, self.partial = live, partial
-        self.packages = _as_listed(book, machine.pip)
+        self.packages = as_listed(book, machine.pip)
         self.installed = Context(book, replace(machine, pip=self.packages), request)
         """The set as an environment, to identify its builds."""
         self.universe = Universe(_FixedContext(book, replace(machine, pip={}, requires={}), request))
@@ -164,6 +152,7 @@ class _PackageSet:
             is_overwritten = any(framework.package in names for names in self.shared.values())
             if framework.package not in self.torn and not is_overwritten:  # whose faults say why it does not use the GPU
                 yield self._fault_without_build(framework)
+            yield from self._declared_faults(framework)
             return
         wheel = self.universe.packages.wheel_of(build)
         needs = list(self.universe.needs(wheel) if wheel is not None else self._needs_of_own_build(build, framework.who))
@@ -312,13 +301,27 @@ class _PackageSet:
             return None
         if is_library or is_own_part:
             return self._library_fault(need, name, framework)
-        text = f"{framework.who} declares {need.text}; there is {name} {version}"
-        declared = parse_requirement(need.text)
+        return self._declared_fault(framework, need.text, need.because, name)
+
+    def _declared_faults(self, framework: JudgedFramework) -> Iterator[Fault]:
+        """Faults of a build without CUDA or of an unknown one, by its metadata alone."""
+        for requirement in requirements_of_installed(self.installed, framework.package):
+            name = canonicalize_name(requirement.name)
+            version = parse_version(self.packages.get(name, ""))
+            is_told = self.book.component(name) is not None or (name, framework.package) in self.unpaired
+            if version is not None and not is_told and not requirement.specifier.contains(version, prereleases=True):
+                text = f"{requirement.name}{requirement.specifier}"
+                yield self._declared_fault(framework, text, f"the metadata of {framework.who}", name)
+
+    def _declared_fault(self, framework: JudgedFramework, wanted: str, because: str, name: str) -> Fault:
+        version = self.packages[name]
+        text = f"{framework.who} declares {wanted}; there is {name} {version}"
+        declared = parse_requirement(wanted)
         is_newer = is_newer_major(declared, version)
         severity: Severity = (
             "error" if is_newer and name in COMPILED_AGAINST else "warning" if is_newer or is_far(declared, version) else "info"
         )
-        return framework_fault(framework, "declared", severity, text, need.because, name)
+        return framework_fault(framework, "declared", severity, text, because, name)
 
     def _missing_fault(self, need: Need, name: str, framework: JudgedFramework) -> Fault | None:
         """The fault of a missing library or part of a framework."""

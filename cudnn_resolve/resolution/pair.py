@@ -26,7 +26,7 @@ def pair_faults(context: Context) -> Iterator[Fault]:
     packages = context.machine.pip
     for name, version in packages.items():
         companion_of, part_of = context.book.companion_of(name), _part_of(context, name)
-        for requirement in _requirements(context, name) if companion_of or part_of else ():
+        for requirement in requirements_of_installed(context, name) if companion_of or part_of else ():
             other = canonicalize_name(requirement.name)
             found = parse_version(packages.get(other, ""))
             if found is None or _part_of(context, other) != (companion_of or part_of) or _accepts(requirement, found):
@@ -65,7 +65,7 @@ def _jax_faults(context: Context) -> Iterator[Fault]:
         if version is None or version.release == jaxlib.release:
             continue
         is_checked = jaxlib.release >= _CHECKS_PLUGIN
-        wanted = _requirements(context, "jax", with_extras=True) if jax is not None else ()
+        wanted = requirements_of_installed(context, "jax", with_extras=True) if jax is not None else ()
         if not is_checked and any(requirement.name == name and _accepts(requirement, version) for requirement in wanted):
             continue
         effect = "which ignores it: JAX runs on the CPU" if is_checked else f"and jax {jax or ''} does not take it".replace("  ", " ")
@@ -73,7 +73,7 @@ def _jax_faults(context: Context) -> Iterator[Fault]:
         yield _fault(name, "jax", "error", text, "jaxlib and its plugins are released together")
 
 
-def _requirements(context: Context, name: str, *, with_extras: bool = False) -> Iterator[Requirement]:
+def requirements_of_installed(context: Context, name: str, *, with_extras: bool = False) -> Iterator[Requirement]:
     """What an installed package requires: by its own metadata, else by the matrix."""
     lines = context.machine.requires.get(name)
     if lines is None:

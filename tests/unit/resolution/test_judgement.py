@@ -283,6 +283,9 @@ def test_a_gpu_that_is_not_served_beside_one_that_is() -> None:
 def test_the_driver_of_a_jetson_has_numbers_of_its_own() -> None:
     seen = InstalledFramework(name="torch", version="2.5.0", cuda_built="12.6", cudnn_built="9.3")
     assert not [text for text in errors(installed({"torch": "2.5.0"}, seen, arch="aarch64", gpus=(JETSON,))) if "driver" in text]
+    thor = (Gpu(name="NVIDIA Thor", compute_capability="11.0"),)
+    found = installed({"torch": "2.9.0+cu130"}, arch="aarch64", gpus=thor)
+    assert any("needs driver >= 580.65.06" in text for text in errors(found)), "Thor has the drivers of servers"
 
 
 def test_a_patch_release_that_the_tables_lack_is_built_like_the_others_of_its_minor() -> None:
@@ -298,6 +301,7 @@ def test_a_patch_release_that_the_tables_lack_is_built_like_the_others_of_its_mi
         ({"tensorflow": "2.15.1", "numpy": "1.22.0"}, ("warning", "numpy")),
         ({"tensorflow": "2.18.0", "numpy": "2.1.3"}, ("info", "numpy")),
         ({"tensorflow": "2.15.1", "numpy": "1.26.4", "protobuf": "5.29.1"}, ("warning", "protobuf")),
+        ({"onnxruntime": "1.18.1", "numpy": "2.0.2"}, ("error", "numpy")),
     ],
 )
 def test_a_declared_requirement_is_graver_the_farther_off_it_is(packages: dict[str, str], expected: tuple[str, str]) -> None:
