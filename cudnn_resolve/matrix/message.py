@@ -63,6 +63,12 @@ _DLL_ABSENT = (
     r"|지정된 모듈을 찾을 수 없습니다|找不到指定的模块|找不到指定的模組)"
 )
 """What Windows says of a DLL that it does not find (error 126)."""
+_DLL_FUNCTION = (
+    r"(?:The specified procedure could not be found|Die angegebene Prozedur wurde nicht gefunden|La procédure spécifiée est introuvable"
+    r"|No se encontró el proceso especificado|No se puede encontrar el procedimiento|Não foi possível encontrar o procedimento"
+    r"|Impossibile trovare la procedura|Не найдена указанная процедура|指定されたプロシージャが見つかりません|找不到指定的程序)"
+)
+"""What Windows says of a function that a DLL lacks (error 127)."""
 _DLL_INIT = (
     r"(?:(?:A )?(?i:dynamic link library) \(DLL\) initialization routine failed|DLL-Initialisierungsroutine"
     r"|routine d.initialisation d.une bibliothèque|rutina de inicialización de biblioteca|动态链接库 ?\(DLL\) ?初始化例程失败"
@@ -174,6 +180,7 @@ KINDS: dict[str, FieldKind] = {
     "absent": FieldKind(pattern=_ABSENT),
     "cannotopen": FieldKind(pattern=_CANNOT_OPEN),
     "dllabsent": FieldKind(pattern=_DLL_ABSENT),
+    "dllfunction": FieldKind(pattern=_DLL_FUNCTION),
     "dllinit": FieldKind(pattern=_DLL_INIT),
     "wanted": FieldKind(pattern=r"\b(?:no(?: valid| usable| compatible| supported| system| working)?|(?:re)?install(?: the| a)?)"),
     "oldversion": FieldKind(
