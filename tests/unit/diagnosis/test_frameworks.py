@@ -1,0 +1,113 @@
+"""What frameworks print when their environment is wrong, in the words of their sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged, loud
+
+SEES = '$ python -c "import torch; print(torch.cuda.is_available())"\nTrue\n'
+NO_DRIVER = "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
+PINNED = "W1 1 pinned_memory_manager.cc:237] Unable to allocate pinned system memory, pinned memory pool will not be available: CUDA driver"
+ON_CPU = (
+    f"{NO_DRIVER}\n{PINNED} version is insufficient for CUDA runtime version\nI1 1 cuda_memory_manager.cc:117] CUDA memory pool disabled"
+)
+CELL = "----> 2 import torch\n      3 import torchvision\n\n/usr/lib/python3.6/dist-packages/torch/__init__.py in <module>\n     79 \n"
+TOOLKIT = "stderr: nvidia-container-cli: initialization error: "
+NO_NVML = "OSError: libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
+DLIB = "RuntimeError: Error while calling {} in file /b/dlib/cuda/cudnn_dlibapi.cpp:801. code: {}, reason: CUDA Resources could not be allocated."
+XLA = "F xla/service/gpu/nvptx_compiler.cc:619] ptxas returned an error during compilation of ptx to sass: 'INTERNAL: ptxas {} has a bug"
+CUBLAS = "CUDA error: {}\n  current device: 0, in function ggml_cuda_op_mul_mat_cublas at ggml-cuda.cu:1234"
+PROCEDURE = "ImportError: DLL load failed while importing {}: {}"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("Error: ../paddle/phi/kernels/funcs/gather.cu.h:67 Assertion `index_value >= 0` failed. The index is out of bounds", "bad_input"),
+        ("Error: ../paddle/phi/kernels/gpu/nll_loss.h:71 Assertion `cur_label >= 0 && cur_label < n_classes` failed.", "bad_input"),
+        (PROCEDURE.format("onnxruntime_pybind11_state", "The specified procedure could not be found."), "other_bug"),
+        (PROCEDURE.format("onnx_cpp2py_export", "Die angegebene Prozedur wurde nicht gefunden."), "other_bug"),
+        ("RuntimeError: This cuDF installation is missing the necessary PTX files that are <=50.", "gpu_arch_too_old_for_build"),
+        ("OSError: Could not find compatible tinycudann extension for compute capability 120.", "gpu_arch_too_new_for_build"),
+        ("Error: Runtime compute cap 75 is not compatible with compile time compute cap 80", "gpu_arch_too_old_for_build"),
+        ("Error: Runtime compute cap 120 is not compatible with compile time compute cap 90", "gpu_arch_too_new_for_build"),
+        ("NvvmError: libnvvm : error: -arch=compute_120 is an unsupported option", "gpu_arch_too_new_for_build"),
+        ("NvvmError: libnvvm : error: -arch=compute_52 is an unsupported option", "gpu_arch_too_old_for_build"),
+        ("Can not use cuDNN on context None: Device not supported", "gpu_arch_too_old_for_build"),
+        (CUBLAS.format("an absent device architectural feature is required"), "gpu_arch_too_old_for_build"),
+        (CUBLAS.format("the requested functionality is not supported"), "gpu_arch_too_old_for_build"),
+        (CUBLAS.format("the function failed to launch on the GPU"), "gpu_arch_too_new_for_build"),
+        ("cuBLAS error 1 at ggml-cuda.cu:6012\ncurrent device: 0", "out_of_memory"),
+        ("MXNetError: stream_gpu-inl.h:181: Check failed: e == CUBLAS_STATUS_SUCCESS: CUBLAS: 1", "out_of_memory"),
+        (
+            "ERROR: Cublas Error in initializeCommonContext: 3 (Could not initialize cublas, please check cuda installation.)",
+            "out_of_memory",
+        ),
+        (DLIB.format("cudnnFindConvolutionForwardAlgorithm( context() )", 2), "out_of_memory"),
+        (DLIB.format("cublasCreate(&handles[new_device_id])", 3), "out_of_memory"),
+        ("ai.onnxruntime.OrtException: Error code - ORT_EP_FAIL - message: Failed to find CUDA shared provider", "cpu_only_build"),
+        ("ERROR: Dense stereo reconstruction requires CUDA, which is not available on your system.", "cpu_only_build"),
+        (
+            "cv2.error: OpenCV(4.5.2) dnn.cpp:1394: error: (-215:Assertion failed) haveCUDA() in function 'initCUDABackend'",
+            "cpu_only_build",
+        ),
+        ("OSError: (Unimplemented) Place Place(gpu:0) is not supported. Please check that your paddle compiles", "cpu_only_build"),
+        ("RuntimeError: (Unavailable) Cannot use GPU because you have installed CPU version PaddlePaddle.", "cpu_only_build"),
+        ("TVMError: Check failed: bf != nullptr: target.build.cuda is not enabled", "cpu_only_build"),
+        ("RuntimeError: CUDA environment is not correctly set up\n(see chainer#installation).No module named 'cupy'", "cpu_only_build"),
+        (
+            "ValueError: (InvalidArgument) Device id must be less than GPU count, but received id is: 0. GPU count is: 0.",
+            "driver_not_loaded",
+        ),
+        ("UserWarning: You are using GPU version Paddle, but your CUDA device is not set properly.", "driver_not_loaded"),
+        ('msg="no nvidia devices detected by library /usr/lib/libcuda.so.550.90.07"', "driver_not_loaded"),
+        (
+            "failed to load 'a': instance group a_0 of model a specifies invalid or unsupported gpu id 0. "
+            "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are:",
+            "driver_not_loaded",
+        ),
+        (
+            "E0920 common.cpp:113] Cannot create Cublas handle. Cublas won't be available.\n"
+            "F0920 common.cpp:142] Check failed: error == cudaSuccess (38 vs. 0)  no CUDA-capable device is detected",
+            "driver_not_loaded",
+        ),
+        (f"{TOOLKIT}driver error: failed to process request: unknown.", "driver_not_loaded"),
+        ("CudaDriverError: driver missing function: cuDevicePrimaryCtxRetain.\nRequires CUDA 8.0 or above.", "driver_too_old"),
+        ("WARN version mismatch between driver and cuda driver library - reboot or upgrade may be required", "driver_library_mismatch"),
+        (f"$ podman run -it --rm docker.io/a/b:1 python detect.py\n{NO_NVML}", "container_gpu_not_passed"),
+        (
+            "$ singularity shell a.sif\nSingularity> python t.py\nNVMLError_LibraryNotFound: NVML Shared Library Not Found",
+            "container_gpu_not_passed",
+        ),
+        (f"{SEES}numba.cuda.cudadrv.driver.CudaAPIError: [100] Call to cuInit results in CUDA_ERROR_NO_DEVICE", "wsl_driver_shadowed"),
+        (f"{CELL}ImportError: libcudart.so.10.2: cannot open shared object file", "cuda_runtime_missing"),
+        ("Error: llama runner process has terminated: exit status 0xc000001d", "cpu_without_avx"),
+        ("OSError: [WinError 126] The specified module could not be found: 'C:\\\\darknet\\\\yolo_cpp_dll.dll'", "lib_not_on_path"),
+        (
+            '  File "C:\\mxnet\\base.py", line 112, in _load_lib\n    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_LOCAL)\n'
+            "OSError: [WinError 126] The specified module could not be found",
+            "lib_not_on_path",
+        ),
+        ('CompileException: cuda_fp16.h(129): catastrophic error: cannot open source file "vector_types.h"', "cuda_runtime_missing"),
+        (f"{XLA.format('12.3.103')} that we think can affect XLA. Please use a different version.'", "other_bug"),
+        ("TVMError: CUDALaunch Error: CUDA_ERROR_INVALID_VALUE", "unrecognised"),
+        ("CUDA failure 901: operation failed due to a previous error during capture ; GPU=0 ; hostname=q", "unrecognised"),
+    ],
+)
+def test_the_cause_of_what_a_framework_prints(log: str, cause: str) -> None:
+    assert judged(f"{log}\n").findings[0].cause == cause
+
+
+def test_a_server_that_goes_on_without_a_gpu_has_no_fault() -> None:
+    assert not loud(judged(f"{ON_CPU}\n"))
+
+
+def test_a_faulty_ptxas_is_replaced() -> None:
+    (found,) = judged(f"{XLA.format('12.3.103')} that we think can affect XLA. Please use a different version.'\n").findings
+    assert "nvidia-cuda-nvcc-cu12>=12.4" in str(found.remedy[0].command)
+
+
+def test_a_module_that_calls_windows_alone_needs_another_release() -> None:
+    (step,) = judged(f"{PROCEDURE.format('onnxruntime_pybind11_state', '找不到指定的程序。')}\n").findings[0].remedy
+    assert "1.15.1" in step.text
