@@ -66,7 +66,7 @@ _DLL_ABSENT = (
 _DLL_FUNCTION = (
     r"(?:The specified procedure could not be found|Die angegebene Prozedur wurde nicht gefunden|La procédure spécifiée est introuvable"
     r"|No se encontró el proceso especificado|No se puede encontrar el procedimiento|Não foi possível encontrar o procedimento"
-    r"|Impossibile trovare la procedura|Не найдена указанная процедура|指定されたプロシージャが見つかりません|找不到指定的程序)"
+    r"|Impossibile trovare la procedura|.. найдена указанная процедура|指定されたプロシージャが見つかりません|找不到指定的程序)"
 )
 """What Windows says of a function that a DLL lacks (error 127)."""
 _DLL_INIT = (

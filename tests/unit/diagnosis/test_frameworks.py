@@ -15,7 +15,7 @@ ON_CPU = (
 CELL = "----> 2 import torch\n      3 import torchvision\n\n/usr/lib/python3.6/dist-packages/torch/__init__.py in <module>\n     79 \n"
 TOOLKIT = "stderr: nvidia-container-cli: initialization error: "
 NO_NVML = "OSError: libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
-DLIB = "RuntimeError: Error while calling {} in file /b/dlib/cuda/cudnn_dlibapi.cpp:801. code: {}, reason: CUDA Resources could not be allocated."
+DLIB = "RuntimeError: Error while calling {} in file cudnn_dlibapi.cpp:801. code: {}, reason: CUDA Resources could not be allocated."
 XLA = "F xla/service/gpu/nvptx_compiler.cc:619] ptxas returned an error during compilation of ptx to sass: 'INTERNAL: ptxas {} has a bug"
 CUBLAS = "CUDA error: {}\n  current device: 0, in function ggml_cuda_op_mul_mat_cublas at ggml-cuda.cu:1234"
 PROCEDURE = "ImportError: DLL load failed while importing {}: {}"
@@ -63,13 +63,17 @@ PROCEDURE = "ImportError: DLL load failed while importing {}: {}"
         ("UserWarning: You are using GPU version Paddle, but your CUDA device is not set properly.", "driver_not_loaded"),
         ('msg="no nvidia devices detected by library /usr/lib/libcuda.so.550.90.07"', "driver_not_loaded"),
         (
-            "failed to load 'a': instance group a_0 of model a specifies invalid or unsupported gpu id 0. "
-            "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are:",
+            (
+                "failed to load 'a': instance group a_0 of model a specifies invalid or unsupported gpu id 0. "
+                "GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are:"
+            ),
             "driver_not_loaded",
         ),
         (
-            "E0920 common.cpp:113] Cannot create Cublas handle. Cublas won't be available.\n"
-            "F0920 common.cpp:142] Check failed: error == cudaSuccess (38 vs. 0)  no CUDA-capable device is detected",
+            (
+                "E0920 common.cpp:113] Cannot create Cublas handle. Cublas won't be available.\n"
+                "F0920 common.cpp:142] Check failed: error == cudaSuccess (38 vs. 0)  no CUDA-capable device is detected"
+            ),
             "driver_not_loaded",
         ),
         (f"{TOOLKIT}driver error: failed to process request: unknown.", "driver_not_loaded"),
@@ -85,8 +89,10 @@ PROCEDURE = "ImportError: DLL load failed while importing {}: {}"
         ("Error: llama runner process has terminated: exit status 0xc000001d", "cpu_without_avx"),
         ("OSError: [WinError 126] The specified module could not be found: 'C:\\\\darknet\\\\yolo_cpp_dll.dll'", "lib_not_on_path"),
         (
-            '  File "C:\\mxnet\\base.py", line 112, in _load_lib\n    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_LOCAL)\n'
-            "OSError: [WinError 126] The specified module could not be found",
+            (
+                '  File "C:\\mxnet\\base.py", line 112, in _load_lib\n    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_LOCAL)\n'
+                "OSError: [WinError 126] The specified module could not be found"
+            ),
             "lib_not_on_path",
         ),
         ('CompileException: cuda_fp16.h(129): catastrophic error: cannot open source file "vector_types.h"', "cuda_runtime_missing"),
