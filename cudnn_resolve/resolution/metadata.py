@@ -33,6 +33,8 @@ class ReleaseMetadata:
         self._markers: dict[tuple[str, str], bool] = {}
         self._known: dict[int, Metadata | None] = {}
         self._unreadable: dict[int, str] = {}
+        self.uncached: set[str] = set()
+        """Packages of which the metadata of a release was looked for offline in vain."""
 
     def of(self, release: Release) -> Metadata | None:
         """Metadata of a release, requested from the index if the matrix does not have it; None if unknown."""
@@ -49,6 +51,8 @@ class ReleaseMetadata:
                 self._known[key] = listed
             else:
                 self._known[key] = self._request(release, file) or listed
+                if self._known[key] is None and self._offers.is_offline:
+                    self.uncached.add(release.package)
         return self._known[key]
 
     def _request(self, release: Release, file: File) -> Metadata | None:

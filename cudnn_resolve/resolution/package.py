@@ -172,8 +172,10 @@ class PipPackages(Kind[PipKey, PipCandidate]):
 
     def needs(self, candidate: PipCandidate) -> Iterator[Need]:
         """Needs of a release; bounds of the matrix apply to the package without extras."""
-        release = candidate.release
+        release, name = candidate.release, candidate.key.name
         if release is None:
+            if self.context.offers.is_known(name) and name not in self.context.metadata.uncached:
+                yield impossible(INDEX, f"another release of {name}", "all its releases are known, and none of them fits")
             return
         if candidate.key.extras:
             base = self.candidate_of(release)

@@ -139,3 +139,14 @@ def test_offline_what_is_installed_stays_though_nobody_knows_what_it_requires() 
     here = {"packages": {"pip": {"lib": "1.0"}, "apt": {}}}
 
     assert versions(asked(source, "app", machine=here))["lib"] == "1.0"
+
+
+def test_offline_a_package_whose_releases_are_all_known_is_not_left_to_the_installer_for_a_newer_build() -> None:
+    lib = Published(("nvidia-cudnn-cu12<9",))
+    source = index_of(BOOK, {"app": {"1.0": Published(("lib",))}, "lib": {"1.0": lib, "2.0": lib}})
+    wish, here = request(BOOK, "north", extras=("app",)), machine_of(facts(), BOOK)
+    online = versions(resolve(BOOK, here, wish, source))
+    source.offline = True
+
+    assert versions(resolve(BOOK, here, wish, source)) == online
+    assert (online["north"], online["lib"]) == ("2.0+cu118", "2.0")
