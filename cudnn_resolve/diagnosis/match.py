@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
@@ -160,15 +160,21 @@ class Reader:
             kept.append(match)
 
 
+class _Compiled(NamedTuple):
+    """A pattern with the kinds of its fields; another pattern of the symptom may have a field of that name and of another kind."""
+
+    pattern: re.Pattern[str]
+    kinds: Mapping[str, str]
+
+
 class _Form:
     """A symptom with its patterns, each compiled when a line first contains one of its literals."""
 
-    __slots__ = ("_kinds", "_patterns", "symptom")
+    __slots__ = ("_patterns", "symptom")
 
     def __init__(self, symptom: Symptom) -> None:
         self.symptom = symptom
-        self._patterns: list[tuple[tuple[str, ...], str, re.Pattern[str] | None]] | None = None
-        self._kinds: dict[str, str] = {}
+        self._patterns: list[tuple[tuple[str, ...], str, _Compiled | None]] | None = None
 
     def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
         """Find the patterns in a text, with their fields and offsets; `low` is the text in lower case."""
@@ -177,12 +183,12 @@ class _Form:
         for place, (literals, source, compiled) in enumerate(self._patterns):
             if not any(literal in low for literal in literals):
                 continue
-            pattern = compiled or self._compiled(place, literals, source)
+            pattern, kinds = compiled or self._compiled(place, literals, source)
             count = 0
             for match in pattern.finditer(text):
                 if across and not any(match.start() < at < match.end() for at in across):
                     continue
-                fields = self._fields(match.groupdict())
+                fields = _fields(match.groupdict(), kinds)
                 if fields is not None and all(holds(comparison, fields) for comparison in self.symptom.when):
                     yield fields, match.start()
                     count += 1
@@ -191,23 +197,24 @@ class _Form:
             if count:
                 return
 
-    def _compiled(self, place: int, literals: tuple[str, ...], source: str) -> re.Pattern[str]:
+    def _compiled(self, place: int, literals: tuple[str, ...], source: str) -> _Compiled:
         assert self._patterns is not None
-        pattern = re.compile(expand(source))
-        self._patterns[place] = (literals, source, pattern)
-        self._kinds.update(fields_of(source))
-        return pattern
+        compiled = _Compiled(re.compile(expand(source)), fields_of(source))
+        self._patterns[place] = (literals, source, compiled)
+        return compiled
 
-    def _fields(self, groups: dict[str, str | None]) -> dict[str, Any] | None:
-        out = {}
-        for name, text in groups.items():
-            if text is None:
-                continue
-            try:
-                out[name] = KINDS[self._kinds.get(name, "text")].take(text)
-            except ValueError:
-                return None
-        return out
+
+def _fields(groups: Mapping[str, str | None], kinds: Mapping[str, str]) -> dict[str, Any] | None:
+    """Values of the fields of a match; None if one of them cannot be parsed."""
+    out = {}
+    for name, text in groups.items():
+        if text is None:
+            continue
+        try:
+            out[name] = KINDS[kinds.get(name, "text")].take(text)
+        except ValueError:
+            return None
+    return out
 
 
 @lru_cache(maxsize=1)

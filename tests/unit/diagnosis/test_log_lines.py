@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import textwrap
 import tracemalloc
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined, plain
 from cudnn_resolve.diagnosis.match import Reader
@@ -133,3 +135,12 @@ def test_what_a_container_runtime_writes_before_a_line_is_no_part_of_it() -> Non
     log = 'a\n  File "x.pyx", line 8, in y\nmine.TheirError: std::bad_cast\n'
     stamped = "".join(f"2026-01-05T10:20:30.123456789Z stderr F {line}\n" for line in log.splitlines())
     assert loud(judged(stamped)) == loud(judged(log)) == ["unrecognised"]
+
+
+def test_a_field_keeps_its_kind_beside_another_pattern_of_the_row() -> None:
+    lines = ("Options: -arch=compute_86 a.cu", "CUDA Capability: 8.6", "compute capability: 8.6")
+    row = next(symptom for symptom in book().symptoms() if symptom.id == "context-gpu-capability")
+    for at, order in enumerate(itertools.permutations((*lines, *lines), 4)):
+        uncompiled = replace(row, id=str(at))
+        log = "".join(f"{line}\n" for line in order)
+        assert Reader((uncompiled,)).read([log.encode()]).counts == {str(at): len(order)}
