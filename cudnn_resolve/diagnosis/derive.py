@@ -151,6 +151,9 @@ def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked
     if "loader-cudnn-9-parts" in printed_by and not is_looked_for and not lib.startswith(_OPENED_FIRST):
         text = "and the other parts of cuDNN 9 are not found: the loader does not search their directory, or an older cuDNN is installed"
         return "lib_not_on_path", 2, text, []
+    if "loader-cudnn-9-parts" in printed_by and not is_looked_for and lib.startswith("libcudnn_ops"):
+        text = "(cuDNN 9) is needed but not found; programs that open it themselves usually run beside a framework with cuDNN 8"
+        return "cudnn_major_mismatch", 2, text, []
     if "torch7-cudnn" in printed_by:
         text = f"is needed but not found: these Torch 7 bindings work with cuDNN {wanted} only, and a newer one is usually installed"
         return "cudnn_major_mismatch", 2, text, []

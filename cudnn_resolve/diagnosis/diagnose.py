@@ -61,9 +61,9 @@ _OF_CARD = WANT_CARD | {
 """Causes that say why a GPU is not used, which is as it should be where there is none."""
 _NOTICE = (
     r": [IW] tensorflow/|: E tensorflow/\S{0,80}cuda_(?:driver|diagnostics)"
-    r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu"
+    r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu|GPU functionality will not be available"
 )
-"""Lines by which TensorFlow and JAX say that they go on without a GPU."""
+"""Lines by which TensorFlow, JAX and NVIDIA's images say that they go on without a GPU."""
 _PLAIN_ERROR = rf"{OWN_FAULT}|(?:[\w.]{{0,80}}\.)?(?:Value|NotImplemented)Error: "
 """Errors of a program's own code, which say nothing of a GPU unless they name it."""
 _OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"

@@ -21,6 +21,9 @@ CUBLAS = "CUDA error: {}\n  current device: 0, in function ggml_cuda_op_mul_mat_
 PROCEDURE = "ImportError: DLL load failed while importing {}: {}"
 
 
+BANNER = "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\nTraceback (most recent call last):"
+
+
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
@@ -98,6 +101,15 @@ PROCEDURE = "ImportError: DLL load failed while importing {}: {}"
         ('CompileException: cuda_fp16.h(129): catastrophic error: cannot open source file "vector_types.h"', "cuda_runtime_missing"),
         (f"{XLA.format('12.3.103')} that we think can affect XLA. Please use a different version.'", "other_bug"),
         ("TVMError: CUDALaunch Error: CUDA_ERROR_INVALID_VALUE", "unrecognised"),
+        ("[TRT] [E] 6: CUDA initialization failure with error: 500. Please check your CUDA installation", "other_bug"),
+        ("F1017 syncedmem.hpp:25] Check failed: *ptr host allocation of size 561259008 failed", "out_of_memory"),
+        ("system_info: n_threads = 8 | AVX2 = 1 | BLAS = 0 | SSE3 = 1 |", "cpu_only_build"),
+        ("Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}", "cudnn_major_mismatch"),
+        ("$ kubectl get pods\ngpu-bxbc2   0/1   OutOfnvidia.com/gpu   0   2h", "unrecognised"),
+        (
+            f"{BANNER}\n  File \"/app/a.py\", line 1, in <module>\n    import gradio\nModuleNotFoundError: No module named 'gradio'",
+            "unrecognised",
+        ),
         ("CUDA failure 901: operation failed due to a previous error during capture ; GPU=0 ; hostname=q", "unrecognised"),
     ],
 )

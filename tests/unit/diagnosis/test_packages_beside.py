@@ -174,7 +174,7 @@ MISMATCH += "the version torch was compiled with 11.7, unable to compile cuda/cp
         (GUEST, "CPU type to host", "avx2", "Jetson"),
         ("llama runner exited with error: signal: illegal instruction\n", "upgrade Ollama", "lscpu", "?"),
         (NO_OPS.format("libcudnn_ops_infer.so.8"), "look for it first", "find / -name 'libcudnn_ops_infer.so.8'", "?"),
-        ("Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}\n", "cuDNN 9", "ctranslate2==4.4.0", "?"),
+        ("Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}\n", "older than 2.4", "nvidia-cudnn-cu12==9", "site.get"),
         (
             MISMATCH,
             "install DeepSpeed without",
