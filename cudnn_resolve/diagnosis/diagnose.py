@@ -206,7 +206,8 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
     died = _died(reader, case, over)
     if died is None:
         findings += _harmless(reader, case)
-        return findings or _alarming(reader, case), None
+        alarm = None if findings else _alarming(reader, case)
+        return ([alarm.finding], alarm) if alarm is not None else (findings, None)
     unknown = None
     if not findings:
         unknown = unknown_failure(died, reader, causes["unrecognised"], case.book.clues(), case.book.removed_names())
@@ -262,7 +263,7 @@ def _is_plain(died: Match, reader: Reader) -> bool:
     return "said" in died.fields and not after
 
 
-def _alarming(reader: Reader, case: Case) -> list[Finding]:
+def _alarming(reader: Reader, case: Case) -> Unknown | None:
     """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings."""
     ignored = _ignored(reader)
     found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or reader.lines <= _SHORT]
@@ -271,12 +272,13 @@ def _alarming(reader: Reader, case: Case) -> list[Finding]:
     over = max([over, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:
-        return []
-    finding = unknown_failure(last, reader, case.book.causes()["unrecognised"], ()).finding
+        return None
+    unknown = unknown_failure(last, reader, case.book.causes()["unrecognised"], case.book.clues())
     if "cut" in last.fields:
-        return [replace(finding, summary=f"not recognised: the log shows a traceback (line {last.line}) without the error that ends it")]
+        summary = f"not recognised: the log shows a traceback (line {last.line}) without the error that ends it"
+        return Unknown(finding=replace(unknown.finding, summary=summary))
     summary = f"nothing is recognised, but line {last.line} sounds like a failure; a complete log would show more"
-    return [replace(finding, severity="info", summary=summary, confidence=_GUESSED)]
+    return replace(unknown, finding=replace(unknown.finding, severity="info", summary=summary, confidence=_GUESSED))
 
 
 def _open(findings: list[Finding], case: Case) -> list[Finding]:

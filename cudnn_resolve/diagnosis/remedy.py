@@ -69,6 +69,8 @@ WANT_CARD = frozenset({"driver_not_loaded", "container_gpu_not_passed", "gpu_hid
 """Causes for which a machine without an NVIDIA GPU has other remedies."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries, and with plans."""
+_OF_CODE = frozenset({"build-failure", "python-failure"})
+"""Kinds of unknown failures that have steps of their own even if little says that the run failed."""
 
 
 class Remedies:
@@ -112,7 +114,7 @@ class Remedies:
 
     def _is_likely(self, finding: Finding) -> bool:
         """True for a note that is the best explanation of a log: a cause that the program has not survived."""
-        is_known = finding.cause != "unrecognised" or (self.unknown is None and finding.confidence > FINDING / 100)
+        is_known = finding.cause != "unrecognised" or self.unknown is None or not _OF_CODE.isdisjoint(self.unknown.features)
         return self.case.facts is None and finding.cause != "harmless" and is_known and finding.confidence >= FINDING / 100
 
     def _careful(self, finding: Finding, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:

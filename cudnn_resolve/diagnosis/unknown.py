@@ -39,6 +39,8 @@ _HEAD = (
 )
 """Writer before the message of a line."""
 _EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
+_OF_CODE = r"(?:^|: )(?:Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error: "
+"""Errors of Python code, also where a server that runs the code repeats them."""
 _OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|pjrt|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"
 _DENIAL = "not a failure of the GPU stack: "
 _NATIVE = (
@@ -103,7 +105,9 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     """
     last = _telling(died, reader)
     text = re.sub(_HEAD, "", _text(last, reader))
-    kind = _kind(died, last, text, reader)
+    folded, clues = text.casefold(), tuple(clues)
+    told = {value for clue in clues if clue.tells == "error_kind" for word, value in clue.values.items() if word in folded}
+    kind = _kind(died, last, text, reader, is_told=bool(told))
     frames = _frames(reader, last.line)
     packages = _packages(text, frames)
     values: dict[str, str] = {}
@@ -111,9 +115,10 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     if kind == "python-failure":
         asked = removed_values(text, removed, packages, _imported(last, reader))
         values, features = _of_python(text, frames, packages, clues, asked)
+        features = features | told
     if kind == "build-failure":
         features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
-        features |= set() if reader.matches.get("context-built") else {"build-unnamed"}
+        features |= told or ({"build-untold"} if reader.matches.get("context-built") else {"build-untold", "build-unnamed"})
     if any(file == "setup.py" or "pip-req-build-" in file for file, _, _ in frames[-1:]):  # of a directory, not of an index
         values["build_asked"] = "."
     script = next((file for file, _, scope in frames if scope == "<module>" and is_own(file)), None)
@@ -125,7 +130,9 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
             cause=cause.id,
             severity=cause.severity,
             summary=_summary_of_name(values, features, last.line)
-            or _summary(kind, text, last.line, packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])),
+            or _summary(
+                kind, text, last.line, () if "value-none" in told else packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])
+            ),
             evidence=(Evidence(source="log", line=last.line, text=_text(last, reader)),),
             confidence=_NAMED if "name-removed" in features else _UNKNOWN,
         ),
@@ -173,10 +180,12 @@ def _summary(kind: str, text: str, line: int, packages: Sequence[str], lines: in
 def _telling(died: Match, reader: Reader) -> Match:
     """The line that says why a run ended: `died` itself, unless it only passes on an earlier failure."""
     passing = {match.line for match in _all(reader, "context-passed-on")}
+    compiler = [match for match in _all(reader, "context-compiler-error") if match.line not in passing]
+    if any(match.line == died.line for match in compiler):
+        return compiler[0]
     if died.line not in passing and not re.search(_BUILD, died.text):
         return died
     before = [match for match in _all(reader, "context-died") if match.line < died.line and match.line not in passing]
-    compiler = [match for match in _all(reader, "context-compiler-error") if match.line not in passing]
     named = [match for match in before if "last" in match.fields and not re.search(_BUILD, match.text)]
     if compiler and (re.search(_BUILD, died.text) or not named):
         return compiler[0]
@@ -184,8 +193,8 @@ def _telling(died: Match, reader: Reader) -> Match:
     return (named or _all(reader, _QUOTED) or before or [died])[-1]
 
 
-def _kind(died: Match, last: Match, text: str, reader: Reader) -> str:
-    """The kind of a failure, as a feature of remedies."""
+def _kind(died: Match, last: Match, text: str, reader: Reader, *, is_told: bool) -> str:
+    """The kind of a failure, as a feature of remedies. `is_told`: its words are those of an error of Python code."""
     if last.symptom.id == "context-compiler-error" or (re.search(_BUILD, died.text) and last.symptom.id != _QUOTED):
         return "build-failure"
     if re.search(_NATIVE, text):
@@ -194,7 +203,7 @@ def _kind(died: Match, last: Match, text: str, reader: Reader) -> str:
         return "apt-failure"
     if last is died and any(match.line == died.line for match in _all(reader, "context-passed-on")):
         return "passed-on"
-    if re.match(_EXCEPTION, text) and not re.search(_OF_GPU, text):
+    if (re.match(_EXCEPTION, text) or re.search(_OF_CODE, text)) and (is_told or not re.search(_OF_GPU, text)):
         return "python-failure"
     return "plain-failure"
 
@@ -295,15 +304,14 @@ def _of_other_error(
             features = {"module-framework"}
             values = {"framework": found["missing"]} | dict.fromkeys(("targets", "same_targets"), f"-f {found['missing']}")
     elif packages:
-        values["packages"] = " ".join(dict.fromkeys(names.get(name.casefold(), name) for name in packages))
-        features.add("package-raised")
+        called = {name: names.get(name.casefold()) for name in packages}
+        values["packages"] = " ".join(dict.fromkeys(known or name for name, known in called.items()))
+        values["raiser"] = values["packages"].partition(" ")[0]
+        features |= {"package-raised", "name-asked"} if found and found["part"] else {"package-raised"}
+        movable = [known for name, known in called.items() if not name.startswith(_FRAMEWORKS)]
         # An unknown name may be a stranger's on the index.
-        if all(name.casefold() in names and not name.startswith(_FRAMEWORKS) for name in packages):
-            values["raised"] = values["packages"]
-    pair = packages[:2] if found and found["origin"] and not found["unlocated"] else []
-    if len(pair) > 1 and not any(name.startswith(_FRAMEWORKS) for name in pair):
-        features.add("import-name")
-        values["import_pair"] = " ".join(names.get(name.casefold(), name) for name in pair)
+        if movable and None not in movable:
+            values["raised"] = " ".join(dict.fromkeys(str(known) for known in movable))
     if found and found["unlocated"]:
         features.add("import-unlocated")
         values["module"] = found["origin"]

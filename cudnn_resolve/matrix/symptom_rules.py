@@ -22,8 +22,8 @@ DERIVED = frozenset(
     ptx-before-12 cuda-library not-in-wheels one-nccl python-found cupy conda-cuda uv-project uv-pip poetry pdm torch-pair
     torch-pair-done torch-told extension-named mmcv conda-named conda-torch extension-told other-index only-index file-of-extension
     versions-listed old-cuda cuda-11 cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure
-    build-failure crash plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated import-name
-    importer calls-untold python-2 build-of-cuda build-unnamed bits-open extension-other-cuda extension-cuda-open flash-attn
+    build-failure crash plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated
+    importer calls-untold python-2 build-of-cuda build-unnamed build-untold bits-open extension-other-cuda extension-cuda-open flash-attn
     pin-of-linux no-conda arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
@@ -41,7 +41,7 @@ FIELDS = frozenset(
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
     in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
-    pip importer program distribution import_pair module own_file own_at built_package image start container pod gpu_capability gpu_arch
+    pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
     nearest_major apt_library old_key gpu_cuda no_build build_limits compiler suite of_suite in_build
@@ -121,7 +121,7 @@ def sentences_filled(book: Book) -> Iterator[Fault]:
 
 def features_known(book: Book) -> Iterator[Fault]:
     """Features in `needs` and `unless` come from another row or from the program."""
-    clues = {value for row in book.clues() if row.tells == "feature" for value in row.values.values()}
+    clues = {value for row in book.clues() if row.tells in ("feature", "error_kind") for value in row.values.values()}
     known = {row.feature for row in book.symptoms() if row.feature} | clues | DERIVED
     rows: Iterator[Placed[Symptom] | Placed[Help]] = chain(book.placed_in_all_files(Symptom), book.placed_in_all_files(Help))
     for placed in rows:

@@ -55,7 +55,7 @@ def test_a_rank_before_the_message_changes_nothing() -> None:
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
     )
     assert quoted(log + wrapper) == ["[rank0]: KeyError: 'train'"]
-    assert "/home/me/env/bin/python -m pip show datasets" in steps(log + wrapper)
+    assert "/home/me/env/bin/python -m pip install -U datasets" in steps(log + wrapper)
 
 
 def test_a_notebook_gets_commands_of_a_notebook() -> None:
@@ -85,7 +85,7 @@ def test_a_name_that_one_package_asks_of_another_upgrades_both_unless_one_is_a_f
     call = f'  File "{SITE}/peft/peft_model.py", line 37, in <module>\n    from x import y\n'
     error = "ImportError: cannot import name 'EncoderDecoderCache' from '{}' ({}/x/__init__.py)\n"
     assert "/home/me/env/bin/python -m pip install -U transformers peft" in steps(call + error.format("transformers", SITE))
-    assert not any("install -U" in step for step in steps(call + error.format("numpy_ext", SITE)))
+    assert "/home/me/env/bin/python -m pip install -U peft" in steps(call + error.format("numpy_ext", SITE))
 
 
 def test_an_error_without_calls_asks_for_them() -> None:
@@ -471,3 +471,90 @@ def test_a_numpy_that_is_not_there_has_no_abi(said: str) -> None:
     found = judged(f"{said}\nRuntimeError: Numpy is not available\n").findings[0]
     assert (found.cause, found.remedy[0].command) == ("unrecognised", "python -m pip install numpy")
     assert judged("RuntimeError: Numpy is not available\n").findings[0].cause == "numpy_abi"
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", "is None"),
+        ("TypeError: 'NoneType' object is not subscriptable", "is None"),
+        ("AttributeError: 'numpy.ndarray' object has no attribute 'cuda'", "torch.as_tensor"),
+        ("AttributeError: 'list' object has no attribute 'to'", "torch.as_tensor"),
+        ("AttributeError: 'collections.OrderedDict' object has no attribute 'eval'", "load_state_dict"),
+        ("TypeError: can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy it first.", ".detach().cpu()"),
+        ("KeyError: 'optimizer'", "the data"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a/b.json'", "relative path"),
+        ("NameError: name 'xrange' is not defined", "Python 2"),
+    ],
+)
+def test_an_error_of_the_programs_code_is_explained_by_its_kind(error: str, first: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "run.py", line 3, in <module>\n    x()\n{error}\n'
+    assert first in steps(log)[0]
+    assert "look at line 3 of run.py" in steps(log)[-1]
+
+
+@pytest.mark.parametrize(
+    ("package", "error", "first"),
+    [
+        ("timm", "AttributeError: module 'diffusers' has no attribute 'x'", "/home/me/env/bin/python -m pip install -U diffusers timm"),
+        (
+            "peft",
+            "ImportError: cannot import name 'Y' from 'transformers' (/x/__init__.py)",
+            "/home/me/env/bin/python -m pip install -U transformers peft",
+        ),
+        ("timm", "TypeError: forward() got an unexpected keyword argument 'x'", "/home/me/env/bin/python -m pip install -U timm"),
+        ("brax", "NotImplementedError: Only euler integration is supported.", "brax reports this itself"),
+        ("torch", "RuntimeError: one of the variables has been modified by an inplace operation", "torch reports this itself"),
+    ],
+)
+def test_what_a_package_lacks_is_upgraded_and_what_it_refuses_is_changed(package: str, error: str, first: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "run.py", line 3, in f\n    x()\n  File "{SITE}/{package}/a.py", line 4, in g\n{error}\n'
+    assert any(first in step for step in steps(log)[:2])
+
+
+@pytest.mark.parametrize(
+    "place", ["D:\\sd\\stable-diffusion-webui\\modules\\a.py", "/home/me/ComfyUI/nodes.py", "F:\\kohya_ss\\library\\a.py"]
+)
+def test_a_web_ui_is_updated_by_its_own_launcher(place: str) -> None:
+    frame = f'Traceback (most recent call last):\n  File "{place}", line 3, in f\n    x()\n'
+    assert "update the web UI" in steps(f"{frame}AttributeError: 'NoneType' object has no attribute 'a'\n")[0]
+    assert "update the web UI" in steps(f"{frame}ModuleNotFoundError: No module named 'xyz_unknown'\n")[0]
+
+
+def test_an_error_that_a_server_repeats_is_one_of_its_code() -> None:
+    log = "E1028 08:21:03.470367 1 model_lifecycle.cc:596] failed to load 'sd' version 1: Internal: AttributeError: 'A' object has no attribute 'b'\n"
+    assert "error of Python code" in judged(log).findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        ("/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':", "-ccbin g++-N"),
+        ('***   /usr/include/c++/5/functional(78): error: class "std::thread" has no member "result_type"', "-ccbin g++-N"),
+        ('/v/torch/include/c10/util/C++17.h:13:2: error: #error "a too old version of GCC. We need GCC 9 or later."', "gcc-11"),
+        ("/v/ATen.h:4:2: error: #error C++17 or later compatible compiler is required to use ATen.", "-std=c++17"),
+        ("a.cpp:5:1: error: 'AT_CHECK' was not declared in this scope", "older PyTorch"),
+        ("src/a.cu:3:10: fatal error: THC/THC.h: No such file or directory", "older PyTorch"),
+        ("a.cpp:5:10: fatal error: Python.h: No such file or directory", "python3-dev"),
+        ("c++: fatal error: Killed signal terminated program cc1plus", "MAX_JOBS=2"),
+        ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "MAX_JOBS=2"),
+        ("CMake Error at F.cmake:230 (message):\n  Could NOT find OpenCV (missing: OpenCV_DIR)", "CMAKE_PREFIX_PATH"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "ninja: build stopped: subcommand failed.\n"])
+def test_a_compiler_error_is_explained_by_its_kind(error: str, first: str, end: str) -> None:
+    assert any(first in step for step in steps(f"{error}\n{end}")[:2])
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        ("While parsing node number 195 [Resize]:\n[E] Failed to parse onnx file\n&&&& FAILED TensorRT.trtexec\n", "onnxsim"),
+        ("[TensorRT] ERROR: No importer registered for op: NonMaxSuppression\n", "onnxsim"),
+        ("onnxruntime.InvalidProtobuf: [ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from a.onnx failed:x\n", "download the file"),
+        ("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Invalid Feed Input Name:x\n", "get_inputs()"),
+    ],
+)
+def test_a_refused_onnx_model_is_not_a_fault_of_the_gpu(log: str, first: str) -> None:
+    assert (judged(log).findings[0].cause, judged(log).findings[0].severity) == ("unrecognised", "warning")
+    assert any(first in step for step in steps(log)[:2])
