@@ -125,6 +125,11 @@ def _cuda_repositories(book: Book) -> dict[str, str]:
     return {"repositories": newest.url.partition(_CUDA_PATH)[0] + _CUDA_PATH, "newest_keyring": newest.keyring or ""}
 
 
+def is_of_legacy_list(text: str) -> bool:
+    """True for a repository whose list is older than `signed-by`: its address ends with a distribution release."""
+    return re.search(r"\d/(?:amd64|arm64|ppc64el) {1,3}(?:In)?Release", text) is not None and "/stable/" not in text
+
+
 def is_of_nvidia(package: str) -> bool:
     """True for an apt package of NVIDIA's driver, CUDA or cuDNN, with or without its architecture."""
     return re.fullmatch(_OURS, package.partition(":")[0]) is not None
@@ -150,7 +155,8 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, version) != version:
             return []
         if dependent:
-            beside.setdefault(dependent, version if _set_of(needs) in dependent else "")
+            is_of_set = _set_of(needs) in dependent or _cuda_of(version)
+            beside.setdefault(dependent, version if is_of_set else "")
     words = {name: f"{name}={version}" for name, version in pinned.items()}
     words |= {name: f"{name}={version}" if version else name for name, version in beside.items() if name not in words}
     return list(words.values())

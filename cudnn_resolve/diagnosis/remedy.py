@@ -47,6 +47,10 @@ _BLACKWELL = Capability(10, 0)
 _INSTALLS = re.compile(r"(?:%|!?\S{1,300} -m )?pip (?:un)?install\b|cudnn-resolve apply ")
 """Commands after which a running interpreter still has the old packages."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
+_IN_IMAGE, _NO_IMAGE = (
+    frozenset({"docker", "container-start"}),
+    frozenset({"docker-build", "hosted-notebook", "kubernetes", "jetson", "singularity", "enroot"}),
+)
 _ELSEWHERE = {
     "windows": "cudnn-resolve plans for Linux only: on Windows use pip as described on the framework's installation page, or WSL 2",
     "macos": "cudnn-resolve plans for Linux only, and there is no CUDA for macOS",
@@ -108,7 +112,7 @@ class Remedies:
             said = {remedy.text for remedy in own}
             rest = tuple(remedy for remedy in every.values() if remedy not in own and remedy.text not in said)
             steps = tuple(self._possible((*own, *rest)))
-            out.append(replace(finding, remedy=_begun(self._careful(finding, steps))))
+            out.append(replace(finding, remedy=self._kept(_begun(self._careful(finding, steps)))))
             tried = tried and finding.severity == "info"
         return out
 
@@ -135,6 +139,22 @@ class Remedies:
             asks = [asked, *(step for step in asks if step.command != command)]
             changes = [replace(step, text=f"if this is the cause: {re.sub('^or,? ', '', step.text)}") for step in changes]
         return (*asks[:_ASKED], *changes)
+
+    def _kept(self, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+        """The steps; in a container the first one that installs something says how its image gets that."""
+        first = next((step for step in steps if step.command is not None and _INSTALLS.match(step.command)), None)
+        if (
+            first is None
+            or self.case.facts is not None
+            or self.is_windows
+            or not _IN_IMAGE <= self.case.features
+            or self.case.features & _NO_IMAGE
+        ):
+            return steps
+        written = (first.command or "").replace(_OURS[0], f"{_OURS[1]}--format dockerfile ", 1)
+        by = f"; `{written}` writes that" if written != first.command else ""
+        said = replace(first, text=f"{first.text} (a new container of its image does not keep it: put it into the Dockerfile as RUN{by})")
+        return tuple(said if step is first else step for step in steps)
 
     def _possible(self, every: Iterable[Remedy]) -> Iterable[Remedy]:
         """Drop commands of other places, and plans where none can be made; if nothing else is left, keep the first plan's text."""
@@ -225,9 +245,8 @@ class Remedies:
             return
         machine_code = cause == "gpu_arch_too_new_for_build"
         without, limited = self._limited(cause, framework, plan, values)
-        if without is not None:
-            yield without
         if limited is None:
+            yield from [without] if without is not None else []
             return
         bare, plan = plan, limited
         if self.is_windows:
@@ -251,6 +270,7 @@ class Remedies:
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
         yield from self._adapted(plan, tried=False)
+        yield from [without] if without is not None else []
 
     def _limited(self, cause: str, framework: str, plan: Remedy, values: Mapping[str, str]) -> tuple[Remedy | None, Remedy | None]:
         """What to do where no build runs, and the plan for the rest of what the log leaves open; None if there is none."""
@@ -261,7 +281,7 @@ class Remedies:
             if not machine_code or has_code(framework, _BLACKWELL, self.book):
                 return None, plan
             text = f"from compute capability 10.0 on, no known build of {self.book.framework(framework).title} has code for the GPU"
-            return self._without_build(cause, framework, text), replace(plan, text=f"for other GPUs, {plan.text}")
+            return self._without_build(cause, framework, text), replace(plan, text=f"for older GPUs, {plan.text}")
         is_limited = cause in _OF_GPU or driver_of(case) is not None or cuda_of_driver(case) is not None
         found = served(framework, case, machine_code=machine_code) if cause in _OF_MACHINE and is_limited else None
         if found is None:

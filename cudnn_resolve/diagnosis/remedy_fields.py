@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from cudnn_resolve.diagnosis.apt import apt_values
+from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
 from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
@@ -53,7 +53,7 @@ _REQUIRED_BY = re.compile(
 """File of a package, other than a framework, that wants a newer C library."""
 _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
-_BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked")
+_BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy")
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
@@ -69,6 +69,7 @@ _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 """Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
 _OF_JETPACK_4 = ("10.0", "10.2")
 """CUDA of JetPack 4."""
+_OPENED_LATE = frozenset({"cufft", "curand", "nvtoolsext", "nvtx"})
 _NO_JETSON = frozenset({"no-jetson", "windows", "wsl", "macos", "hosted-notebook"}) | NOT_PYTHON
 """With any of these features the machine is no Jetson."""
 _INSTALLER = "conda"
@@ -106,6 +107,7 @@ class RemedyFields:
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
             "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
+            "driver-in-container": "driver-package" in found and "docker" in self.case.features,
             "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
             "torch-elsewhere": self.is_windows or "jetson" in self.case.features,
         }
@@ -141,7 +143,7 @@ class RemedyFields:
         wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
         wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
-        wanted += [int(value) for match in matches for value in self._clues("cudnn_of_symbol", match)]
+        wanted += [int(value) for match in matches for value in (*self._clues("cudnn_of_symbol", match), *_major_built(match))]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
         nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
@@ -174,7 +176,10 @@ class RemedyFields:
         if "jetson" in features:
             yield "jetson-open"
         elif libraries and self.case.facts is None and features.isdisjoint(_NO_JETSON):
-            if "arm" in features or is_of_jetpack or cuda_named(libraries) in _OF_JETPACK_4:
+            # PyTorch for x86_64 has CUDA beside it, and opens these libraries after others.
+            is_without = "torch" in found and any(library.component in _OPENED_LATE for library in libraries)
+            is_system = self._is_without_conda(matches) and any("dist-packages/torch/" in frame.text for frame in self._frames(matches))
+            if "arm" in features or is_of_jetpack or cuda_named(libraries) in _OF_JETPACK_4 or (is_without and is_system):
                 yield "jetson-open"
             if "arm" in features and is_old:
                 yield "jetson"
@@ -188,7 +193,12 @@ class RemedyFields:
             return set()
         calls = [match for match in self.case.matches if match.symptom.id == "context-frame" and 0 < failed.line - match.line <= _NEXT]
         last = max(calls, key=lambda match: match.line, default=None)
-        if last is None or not is_own(last.fields["file"]) or any(last.line < frame.line < failed.line for frame in self.case.frames):
+        if (
+            last is None
+            or not is_own(last.fields["file"])
+            or last.fields["file"].endswith((".pyx", ".pxd", ".pxi"))
+            or any(last.line < frame.line < failed.line for frame in self.case.frames)
+        ):
             return set()
         return {"own-module"}
 
@@ -196,8 +206,16 @@ class RemedyFields:
         """True if an extension of PyTorch, which has been imported before it, wants a missing CUDA library."""
         calls = [frame for frame in self._frames(matches) if "-packages/" in frame.text]
         is_of_cuda = any(library.family == "cuda" and not library.windows for library in missing(matches))
-        named = set(self._clues("extension_name", calls[-1])) if calls else set()
-        return is_of_cuda and bool(named - _PINS_TORCH)
+        if not calls or not is_of_cuda:
+            return False
+        return bool(set(self._clues("extension_name", calls[-1])) - _PINS_TORCH) or self._is_of_a_plugin(matches)
+
+    def _is_of_a_plugin(self, matches: Sequence[Match]) -> bool:
+        """True if the last call is of a package that the tables do not know, and which vLLM imports after PyTorch."""
+        calls = [frame for frame in self._frames(matches) if "-packages/" in frame.text]
+        module = str(calls[-1].fields.get("frame", "")) if calls else ""
+        is_known = bool(calls) and (any(self._clues("extension_name", calls[-1])) or self.book.framework_of(module) is not None)
+        return bool(module) and not is_known and any("/vllm/" in call.text for call in calls)
 
     def _is_without_conda(self, matches: Sequence[Match]) -> bool:
         """True if the log shows where packages are, and nothing of conda."""
@@ -289,6 +307,7 @@ class RemedyFields:
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
+        values |= {"major": major for match in matches[:1] for major in _major_built(match)}
         importer = self._importer(matches)
         if importer is not None:
             values["importer"] = importer
@@ -320,11 +339,15 @@ class RemedyFields:
             values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
+        if "gpgkey" in values and any(is_of_legacy_list(match.text) for match in matches):
+            values["gpgkey_legacy"] = values["gpgkey"]
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
         if toolkit is not None:
             values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
+        if finding.cause == "toolkit_build_mismatch" and toolkit is not None:
+            values.setdefault("built", toolkit)
         values |= self._target_values(finding.cause, matches)
         return values | self._cuda_values(finding.cause, matches, values)
 
@@ -426,6 +449,8 @@ class RemedyFields:
     def _extension(self, matches: Sequence[Match]) -> str:
         """The PyTorch extension that the messages name, else the last one in the traceback; empty if none is known."""
         told = [value for match in matches for value in self._clues("extension_name", match)]
+        if not told and self._is_of_a_plugin(matches):
+            return ""
         own = {match.line for match in matches}  # some programs print the error first
         calls = [frame for frame in self._frames(matches) if frame.line not in own] or self.case.frames
         frames = (value for frame in calls for value in self._clues("extension_name", frame))
@@ -479,6 +504,13 @@ class RemedyFields:
         wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
         framework = self.book.framework_of(wanted.name) if wanted is not None else None
         return [framework] if framework is not None else []
+
+
+def _major_built(match: Match) -> Iterator[str]:
+    """Major of the cuDNN with which a program was compiled, if a message names it alone."""
+    built = str(match.fields.get("built", ""))
+    if (match.symptom.cause or "").startswith("cudnn_") and built.isdigit():
+        yield built
 
 
 def _words_of(matches: Iterable[Match]) -> dict[str, str]:

@@ -128,7 +128,8 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
         if row is not None:
             values |= {"arch_asked": str(row.capability), "arch_first": row.cuda_first.line}
     nvcc = next((f"it is of CUDA {match.fields['nvcc'].line}; " for match in case.matches if match.symptom.id == "context-nvcc"), "")
-    knows = "nvcc knows {arch_asked} from CUDA {arch_first} on" if "arch_first" in values else _STANDARDS
+    knows = "the message names what it needs" if any("supported on CUDA" in match.text for match in matches) else _STANDARDS
+    knows = "nvcc knows {arch_asked} from CUDA {arch_first} on" if "arch_first" in values else knows
     values["compiler"] = nvcc + knows.format_map(values)
     values |= _branches(matches)
     image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})

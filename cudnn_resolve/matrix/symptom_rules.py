@@ -27,7 +27,7 @@ DERIVED = frozenset(
     pin-of-linux no-conda arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
-    standalone docker-build apt-stuck worker-process no-build
+    standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -39,7 +39,7 @@ FIELDS = frozenset(
     grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked
     arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
-    in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
+    in_the_way archive keyring switched_off old_line driver_packages gpgkey gpgkey_legacy the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
     pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there

@@ -95,9 +95,9 @@ def test_no_wheel_where_there_was_none_yet() -> None:
 def test_the_compiler_package_is_of_the_cuda_of_the_log() -> None:
     old = "RuntimeError: {}: libdevice not found at ./libdevice.10.bc\n"
     assert all(commands(old.format(word))[0].endswith("echo $XLA_FLAGS") for word in ("Internal", "INTERNAL"))
-    assert "nvcc-cu12" in commands(f"jaxlib.xla_extension.Xla{old.format('INTERNAL')}")[0]
+    assert "nvcc-cu12" in commands(f"jaxlib.xla_extension.Xla{old.format('INTERNAL')}")[1]
     lost = "InternalError: libdevice not found at ./libdevice.10.bc [Op:__some_op]\n"
-    assert "nvidia-cuda-nvcc-cu12" in commands(lost)[0]
+    assert "nvidia-cuda-nvcc-cu12" in commands(lost)[1]
     found = commands("Searched for CUDA in the following directories:\n  /usr/local/cuda-11.8\n" + lost)
     assert not any("cu12" in one for one in found)
     assert "cuda-nvcc=11.8" in found[1]

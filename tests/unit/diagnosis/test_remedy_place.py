@@ -92,7 +92,7 @@ def said(log: str) -> str:
             "R32.3",
         ),
         # A build of an image changes its Dockerfile, and not the host.
-        (f"{NO_KEY}The command '/bin/sh -c {'x ' * 300}' returned a non-zero code: 100\n", "$ RUN apt-key del", "sudo"),
+        (f"{NO_KEY}The command '/bin/sh -c {'x ' * 300}' returned a non-zero code: 100\n", "$ RUN apt-key adv", "sudo"),
         (f"{NO_KEY}executor failed running [/bin/sh -c apt-get update]: exit code: 100\n", "$ RUN rm -f /etc/apt/sources", "sudo"),
         (f"STEP 3/9: RUN apt-get update\n{NO_KEY}", "newer tag of the base image", "sudo"),
         ("mount error: file creation failed: /a/merged/usr/lib/aarch64-linux-gnu/libcudnn.so: file exists\n", "l4t-base", "upgrade"),
@@ -431,3 +431,75 @@ def test_the_environment_of_an_installer_is_not_that_of_the_program(tool: str) -
     )
 
     assert not any(word in said(log) for word in (tool, "python3.12"))
+
+
+NEWER = "NVIDIA GeForce RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+NEWER += "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_90.\n"
+TORCH_LACKS = 'Traceback (most recent call last):\n  File "/usr/local/lib/python3.8/dist-packages/torch/__init__.py", line 168, in f\n'
+CUDNN_5 = "These bindings are for CUDNN 5.x (5005 <= cudnn.version > 6000) , while the loaded CuDNN is version: 7101\n"
+IGNORED = (
+    "Ignoring visible gpu device (device: 0, name: X, pci bus id: 0000:01:00.0, compute capability: {}) with Cuda compute capability {}. "
+)
+IGNORED += "The minimum required Cuda capability is {}.\n"
+APT = "The following packages have unmet dependencies:\n {} : Depends: {} (= {}) but {} is to be installed\n"
+EXPIRED = (
+    "https://nvidia.github.io/nvidia-docker/{}/amd64  InRelease: The following signatures were invalid: EXPKEYSIG C45B1676A04EA552 N\n"
+)
+PLUGIN = '  File "/v/lib/python3.12/site-packages/vllm/a.py", line 5, in f\n  File "/v/lib/python3.12/site-packages/nixl_ep/__init__.py", line 2, in f\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        # What is installed in a container is lost with it.
+        ("$ docker run --rm --gpus all i\n" + NEWER, "`cudnn-resolve plan --format dockerfile -f torch`", "singularity"),
+        (NEWER, "-f torch", "Dockerfile"),
+        # Memory of a training run.
+        ("    loss.backward()\n" + FULL.format(2, 1) + "\n", "gradient checkpointing", "a smaller model"),
+        ("$ accelerate launch train_dreambooth.py\ndiffusers\n" + FULL.format(2, 1) + "\n", "8-bit optimizer", "--medvram"),
+        ("diffusers\n" + FULL.format(2, 1) + "\n", "--medvram", "8-bit optimizer"),
+        # Shapes and devices are told by the message.
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x512 and 256x10)\n", "print the shapes", "CUDA_LAUNCH_BLOCKING"),
+        ("RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!\n", "model.to(device)", "CUDA_LAUNCH"),
+        ("Invalid argument: Received a label value of 67 which is outside the valid range of [0, 1).\n", "classes - 1", "#"),
+        # A build for selected GPUs is replaced by the same release.
+        (IGNORED.format("6.1", "6.1", "7.0"), "--force-reinstall tensorflow==RELEASE", "#"),
+        (IGNORED.format("3.0", "3.0", "3.5"), "-f tensorflow", "selected GPUs"),
+        # Old cuDNN has archives and bindings.
+        (CUDNN_5, "branch R6", "conda install"),
+        ("[cudnn init] libcudnn v5 with header v7 unmatched!\n", "$HOME/cudnn7", "doctor LOG"),
+        # On a Jetson, CUDA is that of JetPack; PyPI's PyTorch opens other libraries first.
+        (TORCH_LACKS + "OSError: libcufft.so.10: cannot open shared object file: No such file or directory\n", "nv_tegra_release", "#"),
+        (
+            TORCH_LACKS + "OSError: libcublas.so.11: cannot open shared object file: No such file or directory\n",
+            "apply",
+            "nv_tegra_release",
+        ),
+        # A plugin of vLLM is not PyTorch.
+        (
+            PLUGIN + "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory\n",
+            "install nixl_ep",
+            "--no-deps vllm",
+        ),
+        # The compiler of CUDA belongs to PyTorch.
+        (
+            "torch.__version__  = 2.0.1+cu117\nRuntimeError: FlashAttention is only supported on CUDA 11.6 and above.\n",
+            "cuda-11.7",
+            "C++14",
+        ),
+        # A container holds no driver, and sets of packages one version.
+        (
+            "root@76fa843f6c13:~# apt-get install cuda\n" + APT.format("cuda-drivers-520", "nvidia-driver-520", "520.61", "520.1"),
+            "purge cuda-drivers-520",
+            "downgrades",
+        ),
+        (APT.format("tensorrt", "libnvinfer-bin", "8.6.1.6-1+cuda12.0", "10.0.0.6-1+cuda12.4"), "tensorrt=8.6.1.6-1+cuda12.0", "#"),
+        # Lists of before 2021 name no key file.
+        (EXPIRED.format("ubuntu18.04"), "apt-key add -", "signed-by"),
+        (EXPIRED.format("stable/deb"), "keyrings/nvidia-container-toolkit-keyring.gpg", "apt-key add"),
+        ("/content\n" + NO_LIBRARY.format("libcublas.so.10.0"), "!ls -d /usr/local/cuda*", "conda install"),
+    ],
+)
+def test_the_first_step_repairs_what_the_log_shows(log: str, there: str, absent: str) -> None:
+    assert there in said(log)
+    assert absent not in said(log)
