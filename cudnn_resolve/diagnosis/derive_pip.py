@@ -291,7 +291,8 @@ def is_bits_open(matches: Sequence[Match], case: Case) -> bool:
     if own is None and any("from versions: none" in match.text for match in matches):
         return True
     tags = [pair for release in (releases_within(wanted, case.book) if wanted else ()) for pair in python_tags(release.tags)]
-    return has_only_stubs(matches) or any(line == own for line, _ in tags)
+    is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)  # so that the processor is not the question
+    return has_only_stubs(matches) or (not is_offered and any(line == own for line, _ in tags))
 
 
 def own_python(matches: Iterable[Match], case: Case) -> PythonLine | None:

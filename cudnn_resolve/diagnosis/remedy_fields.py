@@ -59,6 +59,8 @@ _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
 """What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""
+_NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-other-cuda", "toolkit-wanted", "bare-name", "own-module"})
+"""What is missing there is not what wheels beside a framework bring."""
 _PINS_TORCH = frozenset({"vllm", "xformers"})
 """Extensions whose releases each require one PyTorch, and so one CUDA."""
 _OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
@@ -107,6 +109,7 @@ class RemedyFields:
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
             "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
+            "library-other": bool((found | self.case.features) & _NOT_OF_WHEELS),
             "driver-in-container": "driver-package" in found and "docker" in self.case.features,
             "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
             "torch-elsewhere": self.is_windows or "jetson" in self.case.features,

@@ -115,7 +115,7 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     if kind == "python-failure":
         asked = removed_values(text, removed, packages, _imported(last, reader))
         values, features = _of_python(text, frames, packages, clues, asked)
-        features = features | told
+        features = features | (told - {"name-asked"} or told)
     if kind == "build-failure":
         features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
         features |= told or ({"build-untold"} if reader.matches.get("context-built") else {"build-untold", "build-unnamed"})

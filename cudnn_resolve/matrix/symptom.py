@@ -109,5 +109,11 @@ class Clue(Row, frozen=True, kw_only=True):
     """Lower-case word to its meaning; `*` matches any word. The first matching word counts."""
     field: Singles = ()
     """Fields of the message, one of which must equal the word; () = the line contains it."""
+    same: Singles = ()
+    """Words that mean themselves, besides `values`."""
     symptoms: Singles = ()
     """Symptoms in whose lines it counts; () = all."""
+
+    def __post_init__(self) -> None:
+        """Add the words that mean themselves to the others."""
+        force_setattr(self, "values", {**self.values, **{word: word for word in self.same}})

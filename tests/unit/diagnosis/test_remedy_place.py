@@ -497,6 +497,7 @@ PLUGIN = '  File "/v/lib/python3.12/site-packages/vllm/a.py", line 5, in f\n  Fi
         # Lists of before 2021 name no key file.
         (EXPIRED.format("ubuntu18.04"), "apt-key add -", "signed-by"),
         (EXPIRED.format("stable/deb"), "keyrings/nvidia-container-toolkit-keyring.gpg", "apt-key add"),
+        ("Commit hash: 82a973c\n" + NO_WHEEL.format("torch==2.1.2 (from versions: 2.2.0, 2.3.1)"), "folder venv", "torch==2.2.0"),
         ("/content\n" + NO_LIBRARY.format("libcublas.so.10.0"), "!ls -d /usr/local/cuda*", "conda install"),
     ],
 )
