@@ -47,10 +47,9 @@ _BLACKWELL = Capability(10, 0)
 _INSTALLS = re.compile(r"(?:%|!?\S{1,300} -m )?pip (?:un)?install\b|cudnn-resolve apply ")
 """Commands after which a running interpreter still has the old packages."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
-_IN_IMAGE, _NO_IMAGE = (
-    frozenset({"docker", "container-start"}),
-    frozenset({"docker-build", "hosted-notebook", "kubernetes", "jetson", "singularity", "enroot"}),
-)
+_IN_IMAGE = frozenset({"docker", "container-start"})
+_NO_IMAGE = frozenset({"docker-build", "hosted-notebook", "kubernetes", "jetson", "singularity", "enroot", "windows"})
+"""Features of a container that was started by hand, and of places where its image is not made by a Dockerfile, or is just made."""
 _ELSEWHERE = {
     "windows": "cudnn-resolve plans for Linux only: on Windows use pip as described on the framework's installation page, or WSL 2",
     "macos": "cudnn-resolve plans for Linux only, and there is no CUDA for macOS",
@@ -142,16 +141,11 @@ class Remedies:
 
     def _kept(self, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
         """The steps; in a container the first one that installs something says how its image gets that."""
-        first = next((step for step in steps if step.command is not None and _INSTALLS.match(step.command)), None)
-        if (
-            first is None
-            or self.case.facts is not None
-            or self.is_windows
-            or not _IN_IMAGE <= self.case.features
-            or self.case.features & _NO_IMAGE
-        ):
+        is_image = self.case.facts is None and self.case.features >= _IN_IMAGE and self.case.features.isdisjoint(_NO_IMAGE)
+        first = next((step for step in steps if is_image and step.command is not None and _INSTALLS.match(step.command)), None)
+        if first is None or first.command is None:
             return steps
-        written = (first.command or "").replace(_OURS[0], f"{_OURS[1]}--format dockerfile ", 1)
+        written = first.command.replace(_OURS[0], f"{_OURS[1]}--format dockerfile ", 1)
         by = f"; `{written}` writes that" if written != first.command else ""
         said = replace(first, text=f"{first.text} (a new container of its image does not keep it: put it into the Dockerfile as RUN{by})")
         return tuple(said if step is first else step for step in steps)

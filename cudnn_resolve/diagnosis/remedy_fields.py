@@ -195,13 +195,9 @@ class RemedyFields:
         if failed is None or not any(missing([failed])):
             return set()
         calls = [match for match in self.case.matches if match.symptom.id == "context-frame" and 0 < failed.line - match.line <= _NEXT]
+        calls = [match for match in calls if not match.fields["file"].endswith((".pyx", ".pxd", ".pxi"))]  # compiled in a package
         last = max(calls, key=lambda match: match.line, default=None)
-        if (
-            last is None
-            or not is_own(last.fields["file"])
-            or last.fields["file"].endswith((".pyx", ".pxd", ".pxi"))
-            or any(last.line < frame.line < failed.line for frame in self.case.frames)
-        ):
+        if last is None or not is_own(last.fields["file"]) or any(last.line < frame.line < failed.line for frame in self.case.frames):
             return set()
         return {"own-module"}
 
@@ -211,14 +207,13 @@ class RemedyFields:
         is_of_cuda = any(library.family == "cuda" and not library.windows for library in missing(matches))
         if not calls or not is_of_cuda:
             return False
-        return bool(set(self._clues("extension_name", calls[-1])) - _PINS_TORCH) or self._is_of_a_plugin(matches)
+        return bool(set(self._clues("extension_name", calls[-1])) - _PINS_TORCH) or self._is_of_a_plugin(calls)
 
-    def _is_of_a_plugin(self, matches: Sequence[Match]) -> bool:
+    def _is_of_a_plugin(self, calls: Sequence[Match]) -> bool:
         """True if the last call is of a package that the tables do not know, and which vLLM imports after PyTorch."""
-        calls = [frame for frame in self._frames(matches) if "-packages/" in frame.text]
         module = str(calls[-1].fields.get("frame", "")) if calls else ""
-        is_known = bool(calls) and (any(self._clues("extension_name", calls[-1])) or self.book.framework_of(module) is not None)
-        return bool(module) and not is_known and any("/vllm/" in call.text for call in calls)
+        is_known = not module or any(self._clues("extension_name", calls[-1])) or self.book.framework_of(module) is not None
+        return not is_known and any("/vllm/" in call.text for call in calls)
 
     def _is_without_conda(self, matches: Sequence[Match]) -> bool:
         """True if the log shows where packages are, and nothing of conda."""
@@ -310,7 +305,6 @@ class RemedyFields:
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
-        values |= {"major": major for match in matches[:1] for major in _major_built(match)}
         importer = self._importer(matches)
         if importer is not None:
             values["importer"] = importer
@@ -342,24 +336,25 @@ class RemedyFields:
             values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
-        if "gpgkey" in values and any(is_of_legacy_list(match.text) for match in matches):
-            values["gpgkey_legacy"] = values["gpgkey"]
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
         if toolkit is not None:
             values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
-        if finding.cause == "toolkit_build_mismatch" and toolkit is not None:
-            values.setdefault("built", toolkit)
+        if finding.cause == "toolkit_build_mismatch":
+            values = ({"built": toolkit} if toolkit is not None else {}) | values
         values |= self._target_values(finding.cause, matches)
         return values | self._cuda_values(finding.cause, matches, values)
 
     def _told_values(self, matches: Sequence[Match], pip: str) -> dict[str, str]:
-        """Fields that the words of a message give: Python of conda's builds, what needs a newer glibc, how a program gets CUDA."""
+        """Fields that the words of a message give: Python of conda's builds, what needs a newer glibc, how a program gets CUDA, keys."""
         listed = [int(hit[1]) for match in matches for hit in _LISTED_PYTHON.finditer(match.text)]
         needing = next((hit[1] for match in matches for hit in _REQUIRED_BY.finditer(match.text)), None)
         build = next((value for match in matches for value in self._clues("cuda_build", match)), None)
+        legacy = (match for match in matches if is_of_legacy_list(match.text))
         told = {
+            "major": next((major for match in matches[:1] for major in _major_built(match)), None),
+            "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
             "cuda_build": build.replace("PIP", pip) if build is not None else None,
@@ -452,7 +447,7 @@ class RemedyFields:
     def _extension(self, matches: Sequence[Match]) -> str:
         """The PyTorch extension that the messages name, else the last one in the traceback; empty if none is known."""
         told = [value for match in matches for value in self._clues("extension_name", match)]
-        if not told and self._is_of_a_plugin(matches):
+        if not told and self._is_of_a_plugin([frame for frame in self._frames(matches) if "-packages/" in frame.text]):
             return ""
         own = {match.line for match in matches}  # some programs print the error first
         calls = [frame for frame in self._frames(matches) if frame.line not in own] or self.case.frames

@@ -81,9 +81,9 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'
-    there = f"""{python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})'"""
-    # If PyTorch cannot be imported, nothing is to be installed beside it.
-    return f"kept=$({there}) && {python} -m pip install --force-reinstall {others} $kept"
+    # If PyTorch cannot be imported, pip refuses the option instead of installing another one.
+    there = f"""$({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})' || echo --no-torch)"""
+    return f"{python} -m pip install --force-reinstall {others} {there}"
 
 
 def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:

@@ -104,7 +104,8 @@ class Clue(Row, frozen=True, kw_only=True):
     identity = ("id",)
     id: Identifier
     tells: Identifier
-    """`feature`, which remedies need (`error_kind`: if an error of Python code has the word); `framework` or `traceback`, naming the framework; else the field of remedies that it fills."""
+    """`feature`, which remedies need; `error_kind`, the same for the line of an unknown failure; `framework` or `traceback`, naming the
+    framework; else the field of remedies that it fills."""
     values: dict[Text, Text]
     """Lower-case word to its meaning; `*` matches any word. The first matching word counts."""
     field: Singles = ()

@@ -39,12 +39,12 @@ FIELDS = frozenset(
     grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked
     arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
-    in_the_way archive keyring switched_off old_line driver_packages gpgkey gpgkey_legacy the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
+    in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
     pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
-    nearest_major apt_library old_key gpu_cuda no_build build_limits compiler suite of_suite in_build
+    nearest_major apt_library old_key gpu_cuda no_build build_limits compiler suite of_suite in_build gpgkey_legacy
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

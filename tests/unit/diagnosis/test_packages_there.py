@@ -23,7 +23,7 @@ def first(log: str) -> tuple[str, list[str]]:
 @pytest.mark.parametrize(
     ("log", "command"),
     [
-        (NMS, "pip install --force-reinstall torchvision $kept"),
+        (NMS, "pip install --force-reinstall torchvision $("),
         ("torch 2.9.0.dev20250901+cu129\n" + NMS, f"install torchvision torch==2.9.0.dev20250901+cu129 --index-url {WHL}/cu129"),
         ("torch 1.1.0\n" + NMS, "python -m pip install --force-reinstall --no-deps torchvision==0.3.0"),
         ("torch 2.4.1+cu121\n" + NMS, f"pip install --force-reinstall --no-deps torchvision==0.19.1 --index-url {WHL}/cu121"),

@@ -445,7 +445,7 @@ APT = "The following packages have unmet dependencies:\n {} : Depends: {} (= {})
 EXPIRED = (
     "https://nvidia.github.io/nvidia-docker/{}/amd64  InRelease: The following signatures were invalid: EXPKEYSIG C45B1676A04EA552 N\n"
 )
-PLUGIN = '  File "/v/lib/python3.12/site-packages/vllm/a.py", line 5, in f\n  File "/v/lib/python3.12/site-packages/nixl_ep/__init__.py", line 2, in f\n'
+PLUGIN = '  File "/v/site-packages/vllm/a.py", line 5, in f\n  File "/v/site-packages/nixl_ep/__init__.py", line 2, in f\n'
 
 
 @pytest.mark.parametrize(
@@ -498,6 +498,8 @@ PLUGIN = '  File "/v/lib/python3.12/site-packages/vllm/a.py", line 5, in f\n  Fi
         (EXPIRED.format("ubuntu18.04"), "apt-key add -", "signed-by"),
         (EXPIRED.format("stable/deb"), "keyrings/nvidia-container-toolkit-keyring.gpg", "apt-key add"),
         ("Commit hash: 82a973c\n" + NO_WHEEL.format("torch==2.1.2 (from versions: 2.2.0, 2.3.1)"), "folder venv", "torch==2.2.0"),
+        # What may be elsewhere is looked for, and each answer has its step.
+        ("OSError: libcublas.so.10: cannot open shared object file: No such file or directory\n", "find / -name 'libcublas.so.10*'", "#"),
         ("/content\n" + NO_LIBRARY.format("libcublas.so.10.0"), "!ls -d /usr/local/cuda*", "conda install"),
     ],
 )

@@ -506,7 +506,7 @@ def test_an_error_of_the_programs_code_is_explained_by_its_kind(error: str, firs
     ],
 )
 def test_what_a_package_lacks_is_upgraded_and_what_it_refuses_is_changed(package: str, error: str, first: str) -> None:
-    log = f'Traceback (most recent call last):\n  File "run.py", line 3, in f\n    x()\n  File "{SITE}/{package}/a.py", line 4, in g\n{error}\n'
+    log = f'Traceback (most recent call last):\n  File "run.py", line 3, in f\n  File "{SITE}/{package}/a.py", line 4, in g\n{error}\n'
     assert any(first in step for step in steps(log)[:2])
 
 
@@ -520,7 +520,7 @@ def test_a_web_ui_is_updated_by_its_own_launcher(place: str) -> None:
 
 
 def test_an_error_that_a_server_repeats_is_one_of_its_code() -> None:
-    log = "E1028 08:21:03.470367 1 model_lifecycle.cc:596] failed to load 'sd' version 1: Internal: AttributeError: 'A' object has no attribute 'b'\n"
+    log = "E1028 08:21:03.47 1 model_lifecycle.cc:596] failed to load 'sd': Internal: AttributeError: 'A' object has no attribute 'b'\n"
     assert "error of Python code" in judged(log).findings[0].summary
 
 
