@@ -27,7 +27,7 @@ from cudnn_resolve.diagnosis.model import Case, Finding, Match
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
-from cudnn_resolve.diagnosis.remedy_stack import KnownStack
+from cudnn_resolve.diagnosis.remedy_stack import KnownStack, major_built, words_of
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
@@ -141,12 +141,11 @@ class RemedyFields:
         found |= {match.symptom.framework for match in matches if match.symptom.framework}
         found |= {value for match in matches for value in self._clues("feature", match)}
         libraries = list(missing(matches))
-        if any(library.family in ("cudnn", "cuda") for library in libraries):
-            found.add("cuda-library")
+        found |= {"cuda-library" for library in libraries if library.family in ("cudnn", "cuda")}
         wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
         wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
-        wanted += [int(value) for match in matches for value in (*self._clues("cudnn_of_symbol", match), *_major_built(match))]
+        wanted += [int(value) for match in matches for value in (*self._clues("cudnn_of_symbol", match), *major_built(match))]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
         nameless = any(library.family == "cudnn" and library.major is None and not library.windows for library in libraries)
@@ -157,8 +156,7 @@ class RemedyFields:
             found.add("one-nccl")
         if any(match.symptom.id == "context-cuda-conda" for match in self.case.matches):
             found.add("conda-cuda")
-        if is_of_system(matches, self.case.facts):
-            found.add("other-system")
+        found |= {"other-system"} if is_of_system(matches, self.case.facts) else set()
         found |= self._package_features(matches)
         if within(">=2", self.stack.pip.get("numpy")):
             found.add("numpy-too-new")
@@ -205,9 +203,8 @@ class RemedyFields:
         """True if an extension of PyTorch, which has been imported before it, wants a missing CUDA library."""
         calls = [frame for frame in self._frames(matches) if "-packages/" in frame.text]
         is_of_cuda = any(library.family == "cuda" and not library.windows for library in missing(matches))
-        if not calls or not is_of_cuda:
-            return False
-        return bool(set(self._clues("extension_name", calls[-1])) - _PINS_TORCH) or self._is_of_a_plugin(calls)
+        named = set(self._clues("extension_name", calls[-1])) if calls else set()
+        return is_of_cuda and (bool(named - _PINS_TORCH) or self._is_of_a_plugin(calls))
 
     def _is_of_a_plugin(self, calls: Sequence[Match]) -> bool:
         """True if the last call is of a package that the tables do not know, and which vLLM imports after PyTorch."""
@@ -293,7 +290,7 @@ class RemedyFields:
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
         """Known fields of commands and texts."""
         values: dict[str, str] = {"python": self.stack.python}
-        values = _words_of(matches) | values
+        values = words_of(matches) | values
         wanted = [
             match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
         ]
@@ -341,8 +338,7 @@ class RemedyFields:
         toolkit = self.stack.toolkit()
         if toolkit is not None:
             values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
-        if finding.cause == "toolkit_build_mismatch":
-            values = ({"built": toolkit} if toolkit is not None else {}) | values
+        values = ({"built": toolkit} if toolkit is not None and finding.cause == "toolkit_build_mismatch" else {}) | values
         values |= self._target_values(finding.cause, matches)
         return values | self._cuda_values(finding.cause, matches, values)
 
@@ -353,7 +349,7 @@ class RemedyFields:
         build = next((value for match in matches for value in self._clues("cuda_build", match)), None)
         legacy = (match for match in matches if is_of_legacy_list(match.text))
         told = {
-            "major": next((major for match in matches[:1] for major in _major_built(match)), None),
+            "major": next((major for match in matches[:1] for major in major_built(match)), None),
             "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
@@ -502,21 +498,3 @@ class RemedyFields:
         wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
         framework = self.book.framework_of(wanted.name) if wanted is not None else None
         return [framework] if framework is not None else []
-
-
-def _major_built(match: Match) -> Iterator[str]:
-    """Major of the cuDNN with which a program was compiled, if a message names it alone."""
-    built = str(match.fields.get("built", ""))
-    if (match.symptom.cause or "").startswith("cudnn_") and built.isdigit():
-        yield built
-
-
-def _words_of(matches: Iterable[Match]) -> dict[str, str]:
-    """Fields of messages as text, those of the first message first; without words that a program would take for an option."""
-    found: dict[str, str] = {}
-    for match in matches:
-        for name, value in match.fields.items():
-            text = str(getattr(value, "file", value))
-            if not text.startswith("-"):
-                found.setdefault(name, text)
-    return found

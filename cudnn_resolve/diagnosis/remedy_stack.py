@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
@@ -33,6 +33,24 @@ def _preload(files: Iterable[str]) -> str:
         "import ctypes, glob, site; [ctypes.CDLL(file, ctypes.RTLD_GLOBAL) for place in site.getsitepackages() "
         f"for name in [{names}] for file in glob.glob(place + '/nvidia/*/lib/' + name)]"
     )
+
+
+def major_built(match: Match) -> Iterator[str]:
+    """Major of the cuDNN with which a program was compiled, if a message names it alone."""
+    built = str(match.fields.get("built", ""))
+    if (match.symptom.cause or "").startswith("cudnn_") and built.isdigit():
+        yield built
+
+
+def words_of(matches: Iterable[Match]) -> dict[str, str]:
+    """Fields of messages as text, those of the first message first; without words that a program would take for an option."""
+    found: dict[str, str] = {}
+    for match in matches:
+        for name, value in match.fields.items():
+            text = str(getattr(value, "file", value))
+            if not text.startswith("-"):
+                found.setdefault(name, text)
+    return found
 
 
 class KnownStack:

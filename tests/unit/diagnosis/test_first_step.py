@@ -1,0 +1,179 @@
+"""The first step of an answer: what the error itself asks for, and what fits the machine that the log shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged
+
+SITE = "/home/me/env/lib/python3.10/site-packages"
+NO_WHEEL = "ERROR: Could not find a version that satisfies the requirement {0}\nERROR: No matching distribution found for {0}\n"
+NO_LIBRARY = "prog: error while loading shared libraries: {}: cannot open shared object file: No such file or directory\n"
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of 23.65 GiB of which {} GiB is free."
+)
+
+
+def steps(log: str) -> list[str]:
+    """Texts and commands of the first finding's remedies."""
+    return [part for remedy in judged(log).findings[0].remedy for part in (remedy.text, remedy.command) if part]
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", "is None"),
+        ("TypeError: 'NoneType' object is not subscriptable", "is None"),
+        ("AttributeError: 'numpy.ndarray' object has no attribute 'cuda'", "torch.as_tensor"),
+        ("AttributeError: 'list' object has no attribute 'to'", "torch.as_tensor"),
+        ("AttributeError: 'collections.OrderedDict' object has no attribute 'eval'", "load_state_dict"),
+        ("KeyError: 'optimizer'", "the data"),
+        ("NameError: name 'xrange' is not defined", "Python 2"),
+    ],
+)
+def test_an_error_of_the_programs_code_is_explained_by_its_kind(error: str, first: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "run.py", line 3, in <module>\n    x()\n{error}\n'
+    assert first in steps(log)[0]
+    assert "look at line 3 of run.py" in steps(log)[-1]
+
+
+@pytest.mark.parametrize(
+    ("package", "error", "first"),
+    [
+        ("timm", "AttributeError: module 'diffusers' has no attribute 'x'", "/home/me/env/bin/python -m pip install -U diffusers timm"),
+        (
+            "peft",
+            "ImportError: cannot import name 'Y' from 'transformers' (/x/__init__.py)",
+            "/home/me/env/bin/python -m pip install -U transformers peft",
+        ),
+        ("timm", "TypeError: forward() got an unexpected keyword argument 'x'", "/home/me/env/bin/python -m pip install -U timm"),
+        ("brax", "NotImplementedError: Only euler integration is supported.", "brax reports this itself"),
+        ("torch", "RuntimeError: one of the variables has been modified by an inplace operation", "torch reports this itself"),
+    ],
+)
+def test_what_a_package_lacks_is_upgraded_and_what_it_refuses_is_changed(package: str, error: str, first: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "run.py", line 3, in f\n  File "{SITE}/{package}/a.py", line 4, in g\n{error}\n'
+    assert any(first in step for step in steps(log)[:2])
+
+
+@pytest.mark.parametrize(
+    "place", ["D:\\sd\\stable-diffusion-webui\\modules\\a.py", "/home/me/ComfyUI/nodes.py", "F:\\kohya_ss\\library\\a.py"]
+)
+def test_a_web_ui_is_updated_by_its_own_launcher(place: str) -> None:
+    frame = f'Traceback (most recent call last):\n  File "{place}", line 3, in f\n    x()\n'
+    assert "update the web UI" in steps(f"{frame}AttributeError: 'NoneType' object has no attribute 'a'\n")[0]
+    assert "update the web UI" in steps(f"{frame}ModuleNotFoundError: No module named 'xyz_unknown'\n")[0]
+
+
+def test_an_error_that_a_server_repeats_is_one_of_its_code() -> None:
+    log = "E1028 08:21:03.47 1 model_lifecycle.cc:596] failed to load 'sd': Internal: AttributeError: 'A' object has no attribute 'b'\n"
+    assert "error of Python code" in judged(log).findings[0].summary
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        ("/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':", "-ccbin g++-N"),
+        ('***   /usr/include/c++/5/functional(78): error: class "std::thread" has no member "result_type"', "-ccbin g++-N"),
+        ('/v/torch/include/c10/util/C++17.h:13:2: error: #error "a too old version of GCC. We need GCC 9 or later."', "gcc-11"),
+        ("/v/ATen.h:4:2: error: #error C++17 or later compatible compiler is required to use ATen.", "-std=c++17"),
+        ("a.cpp:5:1: error: 'AT_CHECK' was not declared in this scope", "older than the installed PyTorch"),
+        ("src/a.cu:3:10: fatal error: THC/THC.h: No such file or directory", "older than the installed PyTorch"),
+        ("a.cpp:5:10: fatal error: Python.h: No such file or directory", "python3-dev"),
+        ("c++: fatal error: Killed signal terminated program cc1plus", "MAX_JOBS=2"),
+        ("nvcc error   : 'cicc' died due to signal 9 (Kill signal)", "MAX_JOBS=2"),
+        ("CMake Error at F.cmake:230 (message):\n  Could NOT find OpenCV (missing: OpenCV_DIR)", "CMAKE_PREFIX_PATH"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "ninja: build stopped: subcommand failed.\n"])
+def test_a_compiler_error_is_explained_by_its_kind(error: str, first: str, end: str) -> None:
+    assert any(first in step for step in steps(f"{error}\n{end}")[:2])
+
+
+@pytest.mark.parametrize(
+    ("log", "first"),
+    [
+        ("While parsing node number 195 [Resize]:\n[E] Failed to parse onnx file\n&&&& FAILED TensorRT.trtexec\n", "onnxsim"),
+        ("[TensorRT] ERROR: No importer registered for op: NonMaxSuppression\n", "onnxsim"),
+        ("onnxruntime.InvalidProtobuf: [ONNXRuntimeError] : 7 : INVALID_PROTOBUF : Load model from a.onnx failed:x\n", "download the file"),
+        ("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Invalid Feed Input Name:x\n", "get_inputs()"),
+    ],
+)
+def test_a_refused_onnx_model_is_not_a_fault_of_the_gpu(log: str, first: str) -> None:
+    assert (judged(log).findings[0].cause, judged(log).findings[0].severity) == ("unrecognised", "warning")
+    assert any(first in step for step in steps(log)[:2])
+
+
+NEWER = "NVIDIA GeForce RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+NEWER += "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_90.\n"
+TORCH_LACKS = 'Traceback (most recent call last):\n  File "/usr/local/lib/python3.8/dist-packages/torch/__init__.py", line 168, in f\n'
+CUDNN_5 = "These bindings are for CUDNN 5.x (5005 <= cudnn.version > 6000) , while the loaded CuDNN is version: 7101\n"
+IGNORED = (
+    "Ignoring visible gpu device (device: 0, name: X, pci bus id: 0000:01:00.0, compute capability: {}) with Cuda compute capability {}. "
+)
+IGNORED += "The minimum required Cuda capability is {}.\n"
+APT = "The following packages have unmet dependencies:\n {} : Depends: {} (= {}) but {} is to be installed\n"
+EXPIRED = (
+    "https://nvidia.github.io/nvidia-docker/{}/amd64  InRelease: The following signatures were invalid: EXPKEYSIG C45B1676A04EA552 N\n"
+)
+PLUGIN = '  File "/v/site-packages/vllm/a.py", line 5, in f\n  File "/v/site-packages/nixl_ep/__init__.py", line 2, in f\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        # What is installed in a container is lost with it.
+        ("$ docker run --rm --gpus all i\n" + NEWER, "`cudnn-resolve plan --format dockerfile -f torch`", "singularity"),
+        (NEWER, "-f torch", "Dockerfile"),
+        # Memory of a training run.
+        ("    loss.backward()\n" + FULL.format(2, 1) + "\n", "gradient checkpointing", "a smaller model"),
+        ("$ accelerate launch train_dreambooth.py\ndiffusers\n" + FULL.format(2, 1) + "\n", "8-bit optimizer", "--medvram"),
+        ("diffusers\n" + FULL.format(2, 1) + "\n", "--medvram", "8-bit optimizer"),
+        # Shapes and devices are told by the message.
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x512 and 256x10)\n", "print the shapes", "CUDA_LAUNCH_BLOCKING"),
+        ("RuntimeError: Expected all tensors to be on the same device, but found cuda:0 and cpu!\n", "model.to(device)", "CUDA_LAUNCH"),
+        ("Invalid argument: Received a label value of 67 which is outside the valid range of [0, 1).\n", "classes - 1", "#"),
+        # A build for selected GPUs is replaced by the same release.
+        (IGNORED.format("6.1", "6.1", "7.0"), "--force-reinstall tensorflow==RELEASE", "#"),
+        (IGNORED.format("3.0", "3.0", "3.5"), "-f tensorflow", "selected GPUs"),
+        # Old cuDNN has archives and bindings.
+        (CUDNN_5, "branch R6", "conda install"),
+        ("[cudnn init] libcudnn v5 with header v7 unmatched!\n", "$HOME/cudnn7", "doctor LOG"),
+        # On a Jetson, CUDA is that of JetPack; PyPI's PyTorch opens other libraries first.
+        (TORCH_LACKS + "OSError: libcufft.so.10: cannot open shared object file: No such file or directory\n", "nv_tegra_release", "#"),
+        (
+            TORCH_LACKS + "OSError: libcublas.so.11: cannot open shared object file: No such file or directory\n",
+            "apply",
+            "nv_tegra_release",
+        ),
+        # A plugin of vLLM is not PyTorch.
+        (
+            PLUGIN + "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory\n",
+            "install nixl_ep",
+            "--no-deps vllm",
+        ),
+        # The compiler of CUDA belongs to PyTorch.
+        (
+            "torch.__version__  = 2.0.1+cu117\nRuntimeError: FlashAttention is only supported on CUDA 11.6 and above.\n",
+            "cuda-11.7",
+            "C++14",
+        ),
+        # A container holds no driver, and sets of packages one version.
+        (
+            "root@76fa843f6c13:~# apt-get install cuda\n" + APT.format("cuda-drivers-520", "nvidia-driver-520", "520.61", "520.1"),
+            "purge cuda-drivers-520",
+            "downgrades",
+        ),
+        (APT.format("tensorrt", "libnvinfer-bin", "8.6.1.6-1+cuda12.0", "10.0.0.6-1+cuda12.4"), "tensorrt=8.6.1.6-1+cuda12.0", "#"),
+        # Lists of before 2021 name no key file.
+        (EXPIRED.format("ubuntu18.04"), "apt-key add -", "signed-by"),
+        (EXPIRED.format("stable/deb"), "keyrings/nvidia-container-toolkit-keyring.gpg", "apt-key add"),
+        ("Commit hash: 82a973c\n" + NO_WHEEL.format("torch==2.1.2 (from versions: 2.2.0, 2.3.1)"), "folder venv", "torch==2.2.0"),
+        # What may be elsewhere is looked for, and each answer has its step.
+        ("OSError: libcublas.so.10: cannot open shared object file: No such file or directory\n", "find / -name 'libcublas.so.10*'", "#"),
+        ("/content\n" + NO_LIBRARY.format("libcublas.so.10.0"), "!ls -d /usr/local/cuda*", "conda install"),
+    ],
+)
+def test_the_first_step_repairs_what_the_log_shows(log: str, there: str, absent: str) -> None:
+    assert any(there in step for step in steps(log))
+    assert not any(absent in step for step in steps(log))
