@@ -265,16 +265,22 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     features |= {"docker-build" for match in matches if re.match(_BUILT_IMAGE, match.text)}
     if _is_test_apart(matches, features):
         features -= {"docker-gpus", "smi-table"} | ({"container-start"} if _is_tested(_STARTS, matches) else set())
-    for some, implied in _IMPLIED:
-        if features & some:
-            features.add(implied)
+    _add_implied(features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
+    if any(match.symptom.id == "context-died" for match in matches):
+        features.discard("server-without-gpu")
     if "windows" in features and within(">=2.11", context.version("tensorflow")):
         features.add("tf-cpu-on-windows")
     if any(name in ("torch", "onnxruntime-gpu", "ctranslate2") for name, _ in context.frameworks):
         features.add("other-framework-works")
     return frozenset(features)
+
+
+def _add_implied(features: set[str]) -> None:
+    for some, implied in _IMPLIED:
+        if features & some:
+            features.add(implied)
 
 
 def _is_tested(name: str, matches: Iterable[Match]) -> bool:

@@ -262,10 +262,11 @@ def _acquit_cudnn(found: Suspects, case: Case) -> Suspects:
 def _blame_openblas(found: Suspects, case: Case) -> Suspects:
     """On a Jetson, what looks like a lack of instructions is usually a bug of NumPy 1.19.5, unless the facts have another NumPy."""
     lacking, pip = found.get("cpu_without_avx"), or_none(case.facts.packages.pip) if case.facts is not None else None
-    numpy = (pip or {}).get("numpy", "1.19.5" if "jetson" in case.features else None)
+    is_python = bool(case.frames) or any("python" in match.text for match in case.matches)
+    numpy = (pip or {}).get("numpy", "1.19.5" if is_python and "jetson" in case.features else None)
     if lacking is None or "arm-cpu" not in case.features or numpy != "1.19.5":
         return found
-    text = "the program was killed by a CPU instruction that this processor lacks: OpenBLAS in NumPy 1.19.5 takes ARM processors for others"
+    text = "the program was killed by a CPU instruction that this processor lacks: usually by OpenBLAS in NumPy 1.19.5, made for others"
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not lacking}, "other_bug", lacking, 0, text)
 
 

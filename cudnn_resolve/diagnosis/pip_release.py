@@ -386,7 +386,7 @@ def version_of(text: str | None) -> Version | None:
 def _renamed(wanted: Wanted, book: Book) -> str | None:
     """Current name of TensorFlow, or of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
     rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
-    if wanted.name == _RETIRED and (not rest or within(_SINCE, wanted.version)):
+    if wanted.name == _RETIRED and (not rest or (wanted.operator in ("==", ">=", "~=", ">") and within(_SINCE, wanted.version))):
         return f"tensorflow{wanted.extras}{rest}"
     if not wanted.name.startswith("nvidia-"):
         return None

@@ -110,7 +110,7 @@ class RemedyFields:
             "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),
             "library-other": bool((found | self.case.features) & _NOT_OF_WHEELS),
-            "driver-in-container": "driver-package" in found and "docker" in self.case.features,
+            "driver-in-container": "driver-package" in found and "in-container" in self.case.features,
             "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
             "torch-elsewhere": self.is_windows or "jetson" in self.case.features,
         }

@@ -42,6 +42,7 @@ _EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt
 _OF_CODE = r"(?:^|: )(?:Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error: "
 """Errors of Python code, also where a server that runs the code repeats them."""
 _OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|pjrt|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"
+_ASKED_OF_GPU = r"(?i)\bKeyError: '(?:cuda|cudnn|nvidia|nccl)"
 _DENIAL = "not a failure of the GPU stack: "
 _NATIVE = (
     r"(?i)\(core dumped\)|segmentation fault|^Aborted\b|terminate called|^Fatal Python error|^LLVM ERROR|access violation"
@@ -203,6 +204,7 @@ def _kind(died: Match, last: Match, text: str, reader: Reader, *, is_told: bool)
         return "apt-failure"
     if last is died and any(match.line == died.line for match in _all(reader, "context-passed-on")):
         return "passed-on"
+    is_told &= re.search(_ASKED_OF_GPU, text) is None
     if (re.match(_EXCEPTION, text) or re.search(_OF_CODE, text)) and (is_told or not re.search(_OF_GPU, text)):
         return "python-failure"
     return "plain-failure"

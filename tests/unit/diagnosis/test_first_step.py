@@ -47,8 +47,8 @@ def test_an_error_of_the_programs_code_is_explained_by_its_kind(error: str, firs
             "/home/me/env/bin/python -m pip install -U transformers peft",
         ),
         ("timm", "TypeError: forward() got an unexpected keyword argument 'x'", "/home/me/env/bin/python -m pip install -U timm"),
-        ("brax", "NotImplementedError: Only euler integration is supported.", "brax reports this itself"),
-        ("torch", "RuntimeError: one of the variables has been modified by an inplace operation", "torch reports this itself"),
+        ("brax", "NotImplementedError: Only euler integration is supported.", "brax raised this error"),
+        ("torch", "RuntimeError: one of the variables has been modified by an inplace operation", "torch raised this error"),
     ],
 )
 def test_what_a_package_lacks_is_upgraded_and_what_it_refuses_is_changed(package: str, error: str, first: str) -> None:
@@ -168,7 +168,7 @@ PLUGIN = '  File "/v/site-packages/vllm/a.py", line 5, in f\n  File "/v/site-pac
         # Lists of before 2021 name no key file.
         (EXPIRED.format("ubuntu18.04"), "apt-key add -", "signed-by"),
         (EXPIRED.format("stable/deb"), "keyrings/nvidia-container-toolkit-keyring.gpg", "apt-key add"),
-        ("Commit hash: 82a973c\n" + NO_WHEEL.format("torch==2.1.2 (from versions: 2.2.0, 2.3.1)"), "folder venv", "torch==2.2.0"),
+        ("D:\\stable-diffusion-webui>\n" + NO_WHEEL.format("torch==2.1.2 (from versions: 2.2.0, 2.3.1)"), "folder venv", "torch==2.2.0"),
         # What may be elsewhere is looked for, and each answer has its step.
         ("OSError: libcublas.so.10: cannot open shared object file: No such file or directory\n", "find / -name 'libcublas.so.10*'", "#"),
         ("/content\n" + NO_LIBRARY.format("libcublas.so.10.0"), "!ls -d /usr/local/cuda*", "conda install"),

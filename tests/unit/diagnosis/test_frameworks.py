@@ -7,6 +7,7 @@ import pytest
 from tests.written_logs import judged, loud
 
 SEES = '$ python -c "import torch; print(torch.cuda.is_available())"\nTrue\n'
+IN_WSL = f"me@box:/mnt/c/p{SEES}"
 NO_DRIVER = "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
 PINNED = "W1 1 pinned_memory_manager.cc:237] Unable to allocate pinned system memory, pinned memory pool will not be available: CUDA driver"
 ON_CPU = (
@@ -87,7 +88,7 @@ BANNER = "WARNING: The NVIDIA Driver was not detected.  GPU functionality will n
             "$ singularity shell a.sif\nSingularity> python t.py\nNVMLError_LibraryNotFound: NVML Shared Library Not Found",
             "container_gpu_not_passed",
         ),
-        (f"{SEES}numba.cuda.cudadrv.driver.CudaAPIError: [100] Call to cuInit results in CUDA_ERROR_NO_DEVICE", "wsl_driver_shadowed"),
+        (f"{IN_WSL}numba.cuda.cudadrv.driver.CudaAPIError: [100] Call to cuInit results in CUDA_ERROR_NO_DEVICE", "wsl_driver_shadowed"),
         (f"{CELL}ImportError: libcudart.so.10.2: cannot open shared object file", "cuda_runtime_missing"),
         ("Error: llama runner process has terminated: exit status 0xc000001d", "cpu_without_avx"),
         ("OSError: [WinError 126] The specified module could not be found: 'C:\\\\darknet\\\\yolo_cpp_dll.dll'", "lib_not_on_path"),
@@ -129,3 +130,44 @@ def test_a_faulty_ptxas_is_replaced() -> None:
 def test_a_module_that_calls_windows_alone_needs_another_release() -> None:
     (step,) = judged(f"{PROCEDURE.format('onnxruntime_pybind11_state', '找不到指定的程序。')}\n").findings[0].remedy
     assert "1.15.1" in step.text
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "make CUBLAS=1 -j8",
+        "cublas = 3 calls",
+        "arena: pinned host allocation of size 1073741824 done in 12 ms",
+        "system_info: n_threads = 8 | METAL = 1 | BLAS = 0 | SSE3 = 0 |",
+        "-- Installing: /usr/include/pcl/outofcore/octree.h\nDeploy finished",
+        "GPU has compute capability < 8, bf16 disabled\nstep 1 loss 0.5\nstep 2 loss 0.4",
+        "Compute capability 6.1 is older than recommended 7.0; performance may suffer",
+        "Recommendation: a GPU with NVIDIA Ampere architecture or newer gives best speed",
+        "GPU count is: 0. Using the CPU as configured\ntraining done",
+        "building with cudaErrorInvalidValue handler\n[100] Built target",
+    ],
+)
+def test_what_only_sounds_like_a_failure_is_none(log: str) -> None:
+    assert not loud(judged(f"{log}\n"))
+
+
+@pytest.mark.parametrize(
+    ("log", "not_cause"),
+    [
+        ("Error: src/list.h:42 Assertion `head != NULL` failed.", "bad_input"),
+        (f"{SEES}$ docker run --rm image ./app\nCUDA error: no CUDA-capable device is detected", "wsl_driver_shadowed"),
+        ("KeyError: 'CUDA_HOME'", "bad_input"),
+        ("me@jetson-orin:~$ ./mytool\nIllegal instruction", "other_bug"),
+        (f"{ON_CPU}\nE1 failed to load 'resnet'\nerror: creating server: Internal\nAborted (core dumped)", "harmless"),
+    ],
+)
+def test_a_cause_needs_what_makes_it_true(log: str, not_cause: str) -> None:
+    assert judged(f"{log}\n").findings[0].cause != not_cause
+
+
+def test_the_driver_of_a_host_is_not_removed_for_a_container_that_it_starts() -> None:
+    unmet = "The following packages have unmet dependencies:\n nvidia-driver-550 : Depends: libnvidia-gl-550 (= 550.90.07) but it is not going to be installed\n"
+    unmet += "E: Unable to correct problems, you have held broken packages.\n"
+    for prompt, is_removed in (("me@host:~$ docker compose up -d\n", False), ("root@76fa843f6c13:/# apt-get install cuda\n", True)):
+        commands = " ".join(step.command or "" for finding in judged(prompt + unmet).findings for step in finding.remedy)
+        assert ("purge" in commands) is is_removed
