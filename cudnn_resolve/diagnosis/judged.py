@@ -69,7 +69,7 @@ def finding_of(fault: Fault, packages: Mapping[str, str]) -> Finding:
         severity=fault.severity,
         summary=fault.text,
         evidence=(Evidence(source=source, line=None, text=f"{pin}: {fault.because}" if pin else fault.because),),
-        remedy=(Remedy(text=fault.remedy),) if fault.remedy else (),
+        remedy=(Remedy(text=f"use {fault.package} {fault.remedy}" if fault.remedy[0].isdigit() else fault.remedy),) if fault.remedy else (),
         confidence=_OUTSIDE if fault.kind == "bound" and fault.package not in _ABI else _CONFIDENCE.get(fault.kind, _SURE),
     )
 

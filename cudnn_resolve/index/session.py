@@ -49,7 +49,10 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _LONGEST_PAUSE = 30.0
 _TLS_ERRORS = (urllib3_errors.SSLError, requests.exceptions.SSLError)
-_LOOKUP_ERROR: Any = getattr(urllib3_errors, "NameResolutionError", ())  # since urllib3 2; without it, the text of the system serves
+_LOOKUP_ERROR = "gaierror"
+"""Name of the system's error for a host name; urllib3 has a class of its own only since 2.0."""
+_TRY_AGAIN = -3
+"""Its number if the name server did not answer (EAI_AGAIN)."""
 
 
 class Answer(NamedTuple):
@@ -367,8 +370,10 @@ def _fetch_error(error: Exception) -> FetchError:
     if "SOCKS support" in str(error):
         hint = "install PySocks next to cudnn-resolve, or use an HTTP proxy"
         return FetchError("a SOCKS proxy needs the package PySocks", code="index-proxy", hint=hint)
-    if _first(chain, _LOOKUP_ERROR) is not None:
-        return TransientError("its host name cannot be resolved", code="index-unreachable")
+    lookup = next((inner for inner in chain if type(inner).__name__ == _LOOKUP_ERROR), None)
+    if lookup is not None:
+        kind = TransientError if getattr(lookup, "errno", None) == _TRY_AGAIN else FetchError
+        return kind("its host name cannot be resolved", code="index-unreachable")
     if _first(chain, *_TLS_ERRORS) is not None:
         reason = next((text for inner in chain if isinstance(text := getattr(inner, "reason", None), str)), "TLS")
         return TransientError(f"no secure connection ({reason})", code="index-tls")
@@ -392,7 +397,7 @@ def _connection_error(chain: list[BaseException]) -> FetchError:
     if _first(chain, ValueError) is not None:
         return FetchError(f"its URL cannot be used ({type(chain[0]).__name__})", code="index-address")
     system = next((inner.strerror for inner in chain if isinstance(inner, OSError) and inner.strerror), None)
-    return TransientError(system or type(chain[0]).__name__, code="index-unreachable")
+    return FetchError(system or type(chain[0]).__name__, code="index-unreachable")
 
 
 def _first(chain: list[BaseException], *kinds: type[E]) -> E | None:

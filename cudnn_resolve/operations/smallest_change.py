@@ -54,7 +54,8 @@ def remedies(subject: Subject, book: Book, machine: Machine, judgement: Judgemen
     words = " ".join((words, *companions))
     wanted = _resolve_again(subject, book, machine, known, companions)
     if wanted is None:
-        text = "these versions cannot share an environment: see what works instead"
+        what = "these versions cannot share an environment" if len(known) > 1 else "this release does not fit here"
+        text = f"{what}: see what works instead"
         yield Remedy(text=text, command=f"cudnn-resolve plan {words}")
         return
     limits = _limits(errors)

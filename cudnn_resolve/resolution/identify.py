@@ -48,8 +48,14 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
     ]
     if seen is not None and cuda is not None and (build is None or not _is_of(build, cuda)):
         public = version.partition("+")[0] if build is None or build.variant != VENDOR else None
-        of_release = (row for row in rows if row.version == public and _is_of(row, cuda))
-        return next(of_release, None) or _own_build(framework, package, version, cuda, seen.cudnn_built)
+        of_release = [row for row in rows if row.version == public]
+        exact = next((row for row in of_release if _is_of(row, cuda)), None)
+        # A release that finds CUDA outside does so however it was built; some report its CUDA only roughly.
+        outside = (row for row in of_release if row.delivery == "system" or row.extra)
+        rough = (row for row in outside if row.cuda is not None and row.cuda.major == cuda.major)
+        is_unlisted = not of_release and public is not None
+        own = _own_build(framework, package, version, cuda, seen.cudnn_built, provisional=is_unlisted)
+        return exact or next(rough, own)
     if build is None:
         return _of_same_minor(rows, version)
     if build.variant == VENDOR:
@@ -86,7 +92,7 @@ def _is_of(build: Build, cuda: CudaVersion) -> bool:
     return build.cuda is not None and build.cuda.parts[: min(2, len(cuda.parts))] == cuda.parts[:2]
 
 
-def _own_build(framework: str, package: str, version: str, cuda: CudaVersion, cudnn: str | None) -> Build:
+def _own_build(framework: str, package: str, version: str, cuda: CudaVersion, cudnn: str | None, *, provisional: bool) -> Build:
     """A build that the tables do not have: of conda, of a distribution, or made from source. Its GPU code is unknown."""
     return Build(
         framework=framework,
@@ -97,6 +103,7 @@ def _own_build(framework: str, package: str, version: str, cuda: CudaVersion, cu
         cuda=cuda,
         cudnn=CudnnVersion(cudnn) if cudnn else None,
         delivery="bundled",
+        provisional=provisional,
     )
 
 

@@ -174,8 +174,12 @@ class _PackageSet:
         self.floors += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         yield from self._need_faults(needs, framework)
         if build.provisional:
-            text = f"{framework.who} is newer than the tables: judged by its metadata alone"
-            yield framework_fault(framework, "unknown", "warning", text, "its GPU code was not read")
+            by = (
+                "is not in the tables: judged by its CUDA alone"
+                if wheel is None
+                else "is newer than the tables: judged by its metadata alone"
+            )
+            yield framework_fault(framework, "unknown", "warning", f"{framework.who} {by}", "its GPU code was not read")
 
     def _needs_of_own_build(self, build: Build, who: str) -> Iterator[Need]:
         """Needs of a build that is not made from a wheel of an index."""

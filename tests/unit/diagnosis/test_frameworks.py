@@ -166,7 +166,8 @@ def test_a_cause_needs_what_makes_it_true(log: str, not_cause: str) -> None:
 
 
 def test_the_driver_of_a_host_is_not_removed_for_a_container_that_it_starts() -> None:
-    unmet = "The following packages have unmet dependencies:\n nvidia-driver-550 : Depends: libnvidia-gl-550 (= 550.90.07) but it is not going to be installed\n"
+    unmet = "The following packages have unmet dependencies:\n nvidia-driver-550 : Depends: libnvidia-gl-550 (= 550.90.07)"
+    unmet += " but it is not going to be installed\n"
     unmet += "E: Unable to correct problems, you have held broken packages.\n"
     for prompt, is_removed in (("me@host:~$ docker compose up -d\n", False), ("root@76fa843f6c13:/# apt-get install cuda\n", True)):
         commands = " ".join(step.command or "" for finding in judged(prompt + unmet).findings for step in finding.remedy)

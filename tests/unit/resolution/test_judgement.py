@@ -326,3 +326,16 @@ def test_packages_that_install_the_same_files(packages: dict[str, str], severity
 def test_a_companion_that_accepts_several_minors_only_declares_them() -> None:
     found = judged({"ctranslate2": "3.24.0", "faster-whisper": "1.0.3"})
     assert [(one.kind, one.severity) for one in found.faults if one.package == "faster-whisper"] == [("declared", "warning")]
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "cuda", "said"),
+    [
+        ("torch", "99.0", "12.1", "is not in the tables: judged by its CUDA alone"),
+        ("onnxruntime-gpu", "1.19.0", "12.4", "finds no GPU and computes on the CPU unless"),
+        ("tensorflow", "2.17.0", "12.5.1", "finds no GPU and computes on the CPU unless"),
+    ],
+)
+def test_what_a_build_needs_is_known_or_said_to_be_unknown(package: str, version: str, cuda: str, said: str) -> None:
+    found = installed({package: version}, InstalledFramework(name=package, version=version, cuda_built=cuda, cudnn_built="9.1"))
+    assert any(said in fault.text for fault in found.faults), found.faults
