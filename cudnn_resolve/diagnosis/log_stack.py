@@ -36,6 +36,8 @@ _WINDOWS_LINE = re.compile(r"\\Python(3)(\d{1,2})(?:-\d\d)?\\", re.IGNORECASE)
 """Folder names of Python for Windows, and of pip's user packages."""
 _WINDOWS = r"(?i)([A-Za-z]:[\\/][^\"'<>|:*?&;$%^`!\n]{1,200}?)\\lib\\site-packages\\"
 _OF_CONDA = r"(?i)\\(?:envs\\[^\\]+|installer_files\\env)$"
+_SCRIPT = r'File "((?!/usr|/bin|/snap)/[^\s"<>]{1,200}/bin)/[\w.-]{1,60}", line \d'
+"""Program that pip installs beside the interpreter of its environment."""
 _INSTALLED = r"(?i).*(?:python|conda|mamba|forge|pylib).*|runtime|py\d.*"
 """Usual folders of installations on Windows, with `python.exe` in them as in conda's environments; others are virtual environments."""
 _VENV = r"(?i)(?:[\w-]{1,30}[_-])?(?:v|virtual)?-?env[\w.-]{0,20}"
@@ -110,6 +112,9 @@ def interpreter(case: Case) -> str | None:
         if found:
             place = _of_windows(found[-1])
             return f'"{place}"' if " " in place else place
+    scripts = [hit[1] for text in every for hit in re.finditer(_SCRIPT, text) if not re.search(rf"/\.local/|{_TOOL}|{_BUILD}", hit[0])]
+    if scripts:
+        return shlex.quote(f"{scripts[-1]}/python")
     line = python_line(case) if "windows" not in case.features or case.features & {"wsl", "docker"} else None
     return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, text) or "\\" in text for text in every) else None
 

@@ -54,9 +54,10 @@ _BUILD = (
     r"|errors? detected in the compilation|CMake build failed|subprocess-exited|\['ninja'"
 )
 _OF_CUDA = r"(?i)nvcc|\.cuh?\b|cuda"
-_PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](?P<package>[A-Za-z_]\w{0,60})(?:[\\/]|\.py\b)")
+_PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](?:[^\\/]{1,100}\.egg[\\/])?(?P<package>[A-Za-z_]\w{0,60})(?:[\\/]|\.py\b)")
 _STANDARD = re.compile(
     r"[\\/]lib(?:64)?[\\/]python\d\.\d{1,2}[\\/](?!site-packages|dist-packages)|<frozen |[\\/]Lib[\\/](?!site-packages)[\w\\/]{1,80}\.py"
+    r"|\.p(?:yx|xd|xi)$"
 )
 _QUOTED = "context-quoted-error"
 _SETUP = re.compile(r"[\\/](?:pip-(?:install|req-build|build-env)-|setuptools[\\/]|builds-v0[\\/])|(?:^|[\\/])setup\.py$")

@@ -23,8 +23,9 @@ def find(cards: Sequence[Card], name: str) -> Card | None:
     """
     folded = " ".join(name.casefold().split())
     if folded.endswith("..."):  # truncated by nvidia-smi: matches any card whose name starts like this
-        start = folded.removesuffix("...")
-        return _unambiguous(card for card in cards if any(known.casefold().startswith(start) for known in _names(card)))
+        start = folded.removesuffix("...").removeprefix("nvidia ")
+        known = ((card, name.casefold().removeprefix("nvidia ")) for card in cards for name in _names(card))
+        return _unambiguous(card for card, name in known if name.startswith(start))
     for card in cards:
         if any(folded == " ".join(known.casefold().split()) for known in _names(card)):
             return card
