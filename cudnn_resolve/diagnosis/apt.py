@@ -27,6 +27,8 @@ _OF_NVIDIA = r"/compute/(?:cuda|machine-learning)/repos/|/libnvidia-container/|/
 _DRIVER = r"\b(?:nvidia-(?:driver|dkms|kernel-(?:common|source))|cuda-drivers)(?:-[a-z0-9]{1,20}){0,4}\b(?!\.\w)"
 _OLD_NAME, _FIRST_RENAMED = r"libcuda1-(\d{3})|nvidia-(\d{3})(?:-dev|-uvm)?", 390
 """Packages of the driver as Ubuntu named them before 18.04, and the first branch with new names."""
+_NEEDS_DRIVER = re.compile(r"cuda(?:-runtime|-demo-suite)?-(\d{1,2}-\d{1,2})")
+"""Packages of CUDA that also require a driver."""
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key next to its distributions."""
@@ -66,6 +68,7 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     together = _together(each)
     if together and "suite" not in values:
         values["together"] = shlex.join(together)
+    values.update([("apt_toolkit", f"cuda-toolkit-{hit[1]}") for hit in map(_NEEDS_DRIVER.fullmatch, lacking) if hit][:1])
     hosts = dict.fromkeys(hit[1] for found in each if (hit := re.match(r"\w{2,8}://([\w.-]{1,80})", found.get("repeated", ""))))
     if hosts:
         values["repeated_hosts"] = shlex.quote("|".join(hosts))

@@ -104,7 +104,7 @@ class RemedyFields:
             "toolkit-other": "cuda_there" in values,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
-            "pin-of-linux": wanted is not None and self._is_pin_of_linux(wanted, matches),
+            "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
             "glibc-extension": "glibc_needs" in values,
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
             "machine-open": "arm" in values and self._is_machine_open(matches),
@@ -289,8 +289,7 @@ class RemedyFields:
 
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
         """Known fields of commands and texts."""
-        values: dict[str, str] = {"python": self.stack.python}
-        values = words_of(matches) | values
+        values = words_of(matches) | {"python": self.stack.python}
         wanted = [
             match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
         ]
@@ -353,6 +352,7 @@ class RemedyFields:
             "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
+            "wanted": next((word for match in matches if "XX" in (word := str(match.fields.get("wanted", "")))), None),
             "cuda_build": build.replace("PIP", pip) if build is not None else None,
         }
         return {name: value for name, value in told.items() if value is not None}

@@ -49,6 +49,8 @@ _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,8
 _PUT = re.compile(r"export ([A-Z_]{2,60})=([\w./+-]{1,200}(?::[\w./+-]{1,200}){0,5})(?::\$\1)?")
 _JOURNAL = re.compile(r"^[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} (ollama|jellyfin|jupyterhub|localai|frigate)\[\d{1,8}\]: ")
 """Prefix of a line of the system's journal that a service wrote."""
+_BEFORE_COMMAND = re.compile(r"^([A-Z_]{2,60})=([\w.:=+-]{1,80}) (?=\S)")
+"""Variable that a shell, but not that of Windows, sets for one command."""
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
@@ -106,7 +108,8 @@ def _branches(matches: Iterable[Match]) -> dict[str, str]:
 
 def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     """Fields of commands and sentences: GPU, driver, memory, and the container to start or restart."""
-    values = {"start": start_of(case.matches, case.features), "container": "CONTAINER", "pod": "POD"}
+    values = {"start": start_of(case.matches, case.features), "container": "CONTAINER"}
+    values["pod"] = next((match.fields["pod"] for match in matches if "pod" in match.fields), "POD")
     last = max((match.line for match in matches), default=0)
     before = [match.text for match in sorted(case.matches, key=lambda match: match.line) if match.line <= last]
     for name, shape in (("container", _CONTAINER), ("pod", _POD)):
@@ -208,7 +211,7 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     unset = _UNSET.fullmatch(command)
     if windows:
         pairs += [(unset[1], "")] if unset is not None else []
-        return " && ".join(f'set "{name}={value}"' for name, value in pairs) or command
+        return " && ".join(f'set "{name}={value}"' for name, value in pairs) or _BEFORE_COMMAND.sub(r'set "\1=\2" && ', command)
     if not set(features) & {"hosted-notebook", "ipython-cell"}:
         return command
     if unset is not None:

@@ -89,26 +89,28 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
 def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
     """Fields for packages that are built for one PyTorch: the extension, its release or wheels, and the companions."""
     release = release_for(name, torch, case.book) if name and torch is not None else None
-    found = {"extension_release": release, "pyg": _pyg_command(name, torch, case, python, is_windows=is_windows)}
-    if name and found["pyg"] is None:
+    found = {"extension_release": release} | _pyg_values(name, torch, case, python, is_windows=is_windows)
+    if name and found.keys() == {"extension_release"}:
         found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
     found["torch_pair"] = pair_command(torch, case, python, is_windows=is_windows)
     return {field: value for field, value in found.items() if value is not None}
 
 
-def _pyg_command(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
-    """Command for PyTorch Geometric's libraries that fit the installed PyTorch; None for others, or if that is unknown on Windows."""
+def _pyg_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
+    """Command for PyTorch Geometric's libraries that fit the installed PyTorch, or, if that is unknown on Windows, their names."""
+    if name not in _PYG:
+        return {}
     text = " ".join(match.text for match in (*case.matches, *case.frames)).replace("_", "-")
     named = [each for each in _PYG if each in text or each == name]
     # torch-sparse calls the operators of torch-scatter.
     packages = " ".join(dict.fromkeys((*(["torch-scatter"] if "torch-sparse" in named else []), *named)))
     release = torch if torch is not None and re.fullmatch(r"\d\.\d{1,2}\.\d\+(?:cu\d{2,3}|cpu)", torch) else None
-    if name not in _PYG or (release is None and (is_windows or torch is not None)):
-        return None
+    if release is None and (is_windows or torch is not None):
+        return {"pyg_open": packages}
     suffix = '"cu" + c.replace(".", "") if c else "cpu"'
     shown = f'import torch; c = torch.version.cuda; print(torch.__version__.split("+")[0] + "+" + ({suffix}))'
     page = _PYG_PAGE.format(release or f"$({python} -c '{shown}')")
-    return f"{python} -m pip install --force-reinstall --no-deps --no-index {packages} -f {page}"
+    return {"pyg": f"{python} -m pip install --force-reinstall --no-deps --no-index {packages} -f {page}"}
 
 
 def _companions(torch: str, names: Iterable[str], book: Book) -> list[str]:

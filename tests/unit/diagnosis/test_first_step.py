@@ -177,3 +177,83 @@ PLUGIN = '  File "/v/site-packages/vllm/a.py", line 5, in f\n  File "/v/site-pac
 def test_the_first_step_repairs_what_the_log_shows(log: str, there: str, absent: str) -> None:
     assert any(there in step for step in steps(log))
     assert not any(absent in step for step in steps(log))
+
+
+UNMET = "The following packages have unmet dependencies:\n {} : Depends: {} but it is not going to be installed\n"
+TOO_NEW = "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
+OLD_LIBC = "ImportError: /lib64/libc.so.6: version `GLIBC_2.27' not found\n"
+OLD_LIBSTDCXX = (
+    "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.26' not found (required by /home/a/v/lib/python3.8/site-packages/j/x.so)\n"
+)
+WINDOWS_SETUP = 'File "C:\\Users\\a\\AppData\\Local\\Temp\\pip-install-mc_psfw8\\nvidia-nccl-cu12_1\\setup.py", line 152, in <module>\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "words"),
+    [
+        (UNMET.format("cuda-10-2", "cuda-runtime-10-2 (>= 10.2.89)"), "apt_conflict", ["sudo apt-get install cuda-toolkit-10-2"]),
+        (UNMET.format("cuda", "cuda-12-4 (>= 12.4.1)"), "apt_conflict", ["sudo apt-get install cuda-toolkit-12-4"]),
+        (OLD_LIBC + OLD_LIBSTDCXX, "glibc_too_old", ["xargs grep -l GLIBCXX_3.4.26", "glibc itself is too old too"]),
+        ("trainer-0    0/1     OutOfnvidia.com/gpu   0     3m\n", "unrecognised", ["kubectl delete pod trainer-0"]),
+        ("Warning  OutOfnvidia.com/mig-1g.5gb  12s   kubelet  Node didn't have enough\n", "unrecognised", ["kubectl delete pod POD"]),
+        ("F0301 1 syncedmem.hpp:22] Check failed: *ptr host allocation of size 1048576 failed\n", "out_of_memory", ["free -m"]),
+        ("AVX = 1 | AVX2 = 1 | BLAS = 0 | SSE3 = 1 |\n", "cpu_only_build", ["CMAKE_ARGS=-DGGML_CUDA=on python -m pip install", "-B build"]),
+        ("PS C:\\me> .\\a.exe\nAVX2 = 1 | BLAS = 0 | SSE3 = 1 |\n", "cpu_only_build", ['set "CMAKE_ARGS=-DGGML_CUDA=on" && python -m pip']),
+        (TOO_NEW + "|   0  GeForce RTX 208...  Off  |\n", "gpu_arch_too_new_for_build", ["CUDA 10.0 or newer", "cupy-cuda101"]),
+        (TOO_NEW + "|   0  NVIDIA GeForce RTX 309...  Off  |\n", "gpu_arch_too_new_for_build", ["CUDA 11.1 or newer"]),
+        (
+            "modprobe: ERROR: could not insert 'nvidia_384_uvm': Invalid argument\n",
+            "driver_not_loaded",
+            ["dkms status", "only 384 is there"],
+        ),
+        (
+            "[TRT] 2: Error Code 2: Internal Error (Assertion upperBound != 0 failed. Unknown embedded device detected.)\n",
+            "other_bug",
+            ["update JetPack"],
+        ),
+        (
+            "Error: Problem: package akmod-nvidia-3:550.54.14-1.fc40.x86_64 requires akmods, but none of the providers can be installed\n",
+            "apt_conflict",
+            ["sudo dnf upgrade --refresh"],
+        ),
+        ("OSError: Your operating system is not supported by `nvidia-pyindex`: win32.\n", "unrecognised", ["leave nvidia-pyindex out"]),
+        ("This package is hosted on NVIDIA Python Package Index.\n", "pip_pin_unavailable", ["python -m pip install -U pip"]),
+        (WINDOWS_SETUP + "This package is hosted on NVIDIA Python Package Index.\n", "pip_pin_unavailable", ["on Windows leave it out"]),
+    ],
+)
+def test_the_message_determines_the_step(log: str, cause: str, words: list[str]) -> None:
+    assert judged(log).findings[0].cause == cause
+    assert all(any(word in step for step in steps(log)[:4]) for word in words), steps(log)
+
+
+def test_an_old_cudnn_stays_out_of_an_environment_whose_framework_is_not_known() -> None:
+    installs = [step for step in steps(NO_LIBRARY.format("libcudnn_ops_infer.so.8")) if "pip install" in step]
+    assert "'ctranslate2>=4.5.0'" in installs[0]
+    assert all("--target" in step for step in installs if "nvidia-cudnn" in step)
+
+
+def test_libraries_of_pytorch_geometric_are_chosen_by_pytorch_on_windows_too() -> None:
+    frame = 'File "C:\\env\\lib\\site-packages\\torch_sparse\\__init__.py", line 18, in <module>\n'
+    finding = judged(f"{frame}OSError: [WinError 127] The specified procedure could not be found\n").findings[0]
+    assert finding.cause == "framework_pkg_mismatch"
+    assert "install torch-scatter torch-sparse again" in finding.remedy[0].text
+
+
+@pytest.mark.parametrize(
+    ("script", "python"),
+    [("/app/env/bin/autotrain", "/app/env/bin/python"), ("/opt/conda/bin/torchrun", "/opt/conda/bin/python"), ("/usr/bin/tool", "python")],
+)
+def test_a_program_of_an_environment_shows_its_interpreter(script: str, python: str) -> None:
+    log = f"Traceback (most recent call last):\n  File \"{script}\", line 3, in <module>\nModuleNotFoundError: No module named 'gradio'\n"
+    assert f"{python} -m pip install gradio" in steps(log)
+
+
+def test_an_egg_and_compiled_sources_are_of_a_package() -> None:
+    egg = f'Traceback (most recent call last):\n  File "{SITE}/apex-0.1-py3.10-linux-x86_64.egg/apex/a.py", line 3, in f\n'
+    log = f'{egg}  File "cupy/_core/core.pyx", line 1379, in cupy._core.core.ndarray.__array__\nTypeError: Implicit conversion\n'
+    assert "that concerns apex" in judged(log).findings[0].summary
+
+
+def test_a_folder_that_an_editor_opens_in_wsl_shows_wsl() -> None:
+    log = "File [~/a.py:1](https://vscode-remote+wsl-002bubuntu.example/a.py:1)\nCall to cuInit results in CUDA_ERROR_NO_DEVICE (100):\n"
+    assert judged(log).findings[0].cause == "wsl_driver_shadowed"

@@ -42,7 +42,7 @@ def first(log: str) -> tuple[str, list[str]]:
         (
             FRAME.format("torch_scatter")
             + "ImportError: DLL load failed while importing _C: The specified procedure could not be found.\n",
-            "C:\\env\\Scripts\\python.exe -m pip install --no-build-isolation --no-cache-dir --force-reinstall --no-deps torch-scatter",
+            "C:\\env\\Scripts\\python.exe -m pip list | findstr torch",
         ),
         (
             "JAX plugin jax_cuda12_plugin version 0.9.2 is installed, but it is not compatible with the installed jaxlib version 0.9.0.1\n",
