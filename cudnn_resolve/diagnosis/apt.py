@@ -130,7 +130,8 @@ def _cuda_repositories(book: Book) -> dict[str, str]:
 
 def is_of_legacy_list(text: str) -> bool:
     """True for a repository whose list is older than `signed-by`: its address ends with a distribution release."""
-    return re.search(r"\d/(?:amd64|arm64|ppc64el) {1,3}(?:In)?Release", text) is not None and "/stable/" not in text
+    host, release = r"https?://(?:nvidia\.github\.io|developer\.download\.nvidia\.com)/", r"\d/(?:amd64|arm64|ppc64el) {1,3}(?:In)?Release"
+    return re.search(rf"{host}[^\s?#]{{1,200}}{release}", text) is not None and "/stable/" not in text
 
 
 def is_of_nvidia(package: str) -> bool:

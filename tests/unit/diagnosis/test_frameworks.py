@@ -124,7 +124,7 @@ def test_a_server_that_goes_on_without_a_gpu_has_no_fault() -> None:
 
 def test_a_faulty_ptxas_is_replaced() -> None:
     (found,) = judged(f"{XLA.format('12.3.103')} that we think can affect XLA. Please use a different version.'\n").findings
-    assert "nvidia-cuda-nvcc-cu12>=12.4" in str(found.remedy[0].command)
+    assert "pip install -U nvidia-cuda-nvcc-cu12" in str(found.remedy[0].command)
 
 
 def test_a_module_that_calls_windows_alone_needs_another_release() -> None:
@@ -144,6 +144,10 @@ def test_a_module_that_calls_windows_alone_needs_another_release() -> None:
         "Compute capability 6.1 is older than recommended 7.0; performance may suffer",
         "Recommendation: a GPU with NVIDIA Ampere architecture or newer gives best speed",
         "GPU count is: 0. Using the CPU as configured\ntraining done",
+        "[I] [TRT] No importer registered for op: EfficientNMS_TRT. Attempting to import as plugin.\n&&&& PASSED TensorRT.trtexec",
+        "WARNING: Your GPU compute capability 7.5 is lower than 8.0; falling back to float16.\nstep 1 loss 0.5",
+        "ggml_init_cublas: found 1 CUDA devices:\noffloaded 33/33 layers to GPU\nsystem_info: AVX2 = 1 | BLAS = 0 | SSE3 = 1 |",
+        "Place Place(gpu:0) is not supported, fallback to cpu\nepoch: 1, acc 0.9\nTraining done",
         "building with cudaErrorInvalidValue handler\n[100] Built target",
     ],
 )
