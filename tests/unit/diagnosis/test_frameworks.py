@@ -111,6 +111,11 @@ BANNER = "WARNING: The NVIDIA Driver was not detected.  GPU functionality will n
             f"{BANNER}\n  File \"/app/a.py\", line 1, in <module>\n    import gradio\nModuleNotFoundError: No module named 'gradio'",
             "unrecognised",
         ),
+        ('daemon : could not select device driver "nvidia" with capabilities : [[gpu]]', "container_toolkit_missing"),
+        (
+            "x.so: symbol cudnnSetCTCLossDescriptorEx version libcudnn.so.7 not defined in file libcudnn.so.7 with link time reference",
+            "cudnn_too_old_for_framework",
+        ),
         ("CUDA failure 901: operation failed due to a previous error during capture ; GPU=0 ; hostname=q", "unrecognised"),
     ],
 )
