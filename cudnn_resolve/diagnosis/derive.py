@@ -262,7 +262,7 @@ def _acquit_cudnn(found: Suspects, case: Case) -> Suspects:
 def _blame_openblas(found: Suspects, case: Case) -> Suspects:
     """On a Jetson, what looks like a lack of instructions is usually a bug of NumPy 1.19.5, unless the facts have another NumPy."""
     lacking, pip = found.get("cpu_without_avx"), or_none(case.facts.packages.pip) if case.facts is not None else None
-    is_python = bool(case.frames) or any("python" in match.text for match in case.matches)
+    is_python = case.facts is not None or bool(case.frames) or any("python" in match.text for match in case.matches)
     numpy = (pip or {}).get("numpy", "1.19.5" if is_python and "jetson" in case.features else None)
     if lacking is None or "arm-cpu" not in case.features or numpy != "1.19.5":
         return found

@@ -350,7 +350,8 @@ def _instruction_and_its_like() -> list[Given]:
 def _blind_and_its_like() -> list[Given]:
     """JAX names no GPU, as a CPU build does; the facts have its plugin, and say of the driver why. WSL blocks what a Linux driver hides."""
     log = "RuntimeError: Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are present.\n"
-    jax: Tree = {"packages": {"pip": {"jax": "0.4.35", "jaxlib": "0.4.35", "jax-cuda12-plugin": "0.4.35", "nvidia-cudnn-cu12": "9.5.0.50"}}}
+    wheels = {"nvidia-cudnn-cu12": "9.5.0.50", "nvidia-cuda-runtime-cu12": "12.6.77", "nvidia-cublas-cu12": "12.6.3.3"}
+    jax: Tree = {"packages": {"pip": {"jax": "0.4.35", "jaxlib": "0.4.35", "jax-cuda12-plugin": "0.4.35", **wheels}}}
     jax["frameworks"] = [{"name": "jax", "version": "0.4.35", "cuda_built": "12.1", "cudnn_built": "9.1"}]
     jax["cudnn"] = [_copy("9.5.0", f"{SITE}/nvidia/cudnn/lib")]
     bare: Tree = {"driver": None, "gpus": None, "loader": {"ld_library_path": [], "ldconfig": []}}

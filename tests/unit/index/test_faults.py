@@ -64,7 +64,7 @@ def test_what_passes_is_tried_again(index: IndexServer, client: IndexClient, fau
         (body(b"plain words", "text/html"), "is not HTML", "index-garbage"),
         (body(b"\x89PNG", "image/png"), "media type 'image/png'", "index-garbage"),
         (body(b'{"files": 5}', "application/vnd.pypi.simple.v1+json"), "without a list", "index-garbage"),
-        (body(b"[" * 200_000, "application/vnd.pypi.simple.v1+json"), "not JSON", "index-garbage"),
+        (body(b"[" * 200_000, "application/vnd.pypi.simple.v1+json"), "JSON without a list", "index-garbage"),
         (body(b'{"files": [], "meta": {"api-version": "2.0"}}', "application/vnd.pypi.simple.v1+json"), "API version 2.0", "index-garbage"),
         (body(b"x", "text/html", content_encoding="br"), "encoding", "index-garbage"),
         (redirect("/simple/demo/"), "more than 10 times", "index-redirects"),
