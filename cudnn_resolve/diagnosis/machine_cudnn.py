@@ -18,6 +18,7 @@ UNLOADED = " does not load: "
 _STOPPED = r"\S+ (?:needs|cannot load) (lib[\w.+-]*?)[,:]? "
 _ELSEWHERE = "; nothing leads to the one in "
 """The probe's wording for a library that exists but is not searched for."""
+_INSIDE = r"/(?:site|dist)-packages/(?!nvidia/)(?P<package>\w{1,60})/"
 _READ_ONCE = "the loader reads LD_LIBRARY_PATH once, when a process starts"
 
 
@@ -37,7 +38,8 @@ def _loaded(machine: Inspection) -> Iterator[Finding]:
             continue
         if found.serves(built):
             continue
-        other = next((copy for copy in machine.cudnn if (version := cudnn_of(copy.version)) and version.serves(built)), None)
+        usable = (copy for copy in machine.cudnn if _is_usable(copy, framework))
+        other = next((copy for copy in usable if (version := cudnn_of(copy.version)) and version.serves(built)), None)
         if other and found.major == built.major:
             cause = "ld_path_shadowing"
             summary = (
@@ -50,6 +52,12 @@ def _loaded(machine: Inspection) -> Iterator[Finding]:
             difference = "another major version" if major else "an older release"
             summary = f"{framework.label} is built with cuDNN {built} but would load {found}, {difference}"
         yield finding(cause, "error", 0.93, summary, evidence)
+
+
+def _is_usable(copy: CudnnCopy, framework: Installed) -> bool:
+    """False for a copy inside another package, as in torch/lib, where only that package finds it."""
+    inside = re.search(_INSIDE, f"{copy.path}/")
+    return inside is None or framework.name.startswith(inside["package"])
 
 
 def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evidence: Evidence) -> Iterator[Finding]:

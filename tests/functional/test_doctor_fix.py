@@ -96,7 +96,7 @@ def test_what_failed_works_once_the_remedy_was_carried_out(shop: Shop) -> None:
     told = shop.doctor(str(log), "--format", "json")
     finding = json.loads(told.stdout)["findings"][0]
     assert (told.returncode, finding["cause"], finding["severity"]) == (1, "framework_pkg_mismatch", "error")
-    assert "jaxlib 0.5.1" in str(finding["evidence"])
+    assert "jaxlib==0.5.1" in str(finding["evidence"])
     assert finding["remedy"][0]["command"] == (
         f"cudnn-resolve apply -f jax --device cpu --python {shop.venv} --index-url {shop.index.as_uri()}"
     )

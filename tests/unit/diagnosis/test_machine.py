@@ -85,6 +85,26 @@ def causes(severity: str, **facts: Any) -> set[str]:
             },
             "ld_path_shadowing",
         ),
+        (
+            {
+                "cudnn": [
+                    {"version": "8.3.2.44", "soname": 8, "path": "/v/lib/python3.7/dist-packages/torch/lib", "source": "pip"},
+                    {"version": "8.0.5.39", "soname": 8, "path": "/usr/lib/x86_64-linux-gnu", "source": "apt"},
+                ],
+                "frameworks": [
+                    {
+                        "name": "tensorflow",
+                        "version": "2.9.1",
+                        "cudnn_built": "8.1.0",
+                        "would_load": {
+                            "cudnn": {"version": "8.0.5.39", "path": "/usr/lib/x86_64-linux-gnu/libcudnn.so.8"},
+                            "because": "cache",
+                        },
+                    }
+                ],
+            },
+            "cudnn_too_old_for_framework",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
