@@ -157,18 +157,21 @@ class PipPackages(Kind[PipKey, PipCandidate]):
     def wheels_first(self, candidates: Iterable[PipCandidate]) -> Iterator[PipCandidate]:
         """Move source builds to the end, and before them releases without GPU code for the machine, if another release has some.
 
-        An installed or locked release keeps its place.
+        An installed or locked release keeps its place; a package is left to the installer only if no release will do.
         """
-        idle, from_source = [], []
+        idle, from_source, unpinned = [], [], []
         for candidate in candidates:
-            if candidate.release is not None and self.context.is_from_source(candidate.release):
+            if candidate.release is None:
+                unpinned.append(candidate)
+            elif self.context.is_from_source(candidate.release):
                 from_source.append(candidate)
-            elif candidate.release is not None and self.context.is_idle(candidate.release):
+            elif self.context.is_idle(candidate.release):
                 idle.append(candidate)
             else:
                 yield candidate
         yield from idle
         yield from from_source
+        yield from unpinned
 
     def needs(self, candidate: PipCandidate) -> Iterator[Need]:
         """Needs of a release; bounds of the matrix apply to the package without extras."""
