@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, toolkit_named
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.diagnosis.specifier import parsed
+from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.version import CudaVersion, DriverVersion
 
 
 def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
-    """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if the log shows one that is new enough."""
+    """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if log or facts have one that is new enough."""
     required = (match for match in case.matches if match.symptom.id == "context-image-requires")
     asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
     if cause == "ptx_too_new" and asked is None and built is None:
@@ -22,12 +24,17 @@ def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaV
     # PTX, and images that ask for a CUDA, need the driver of that release; other programs one of the same major.
     of_release = case.book.toolkit_driver(cuda) if "." in str(cuda) else None
     oldest = of_release if cause == "ptx_too_new" or asked else case.book.floor(cuda.major) or case.book.toolkit_driver(cuda)
-    current = driver_of(case)
+    current = driver_of(case) or _installed_driver(case)
     if oldest is None or (current is not None and current >= oldest):
         return ""
     # The releases of a branch have other numbers on Windows.
     is_windows = bool(case.features & {"windows", "wsl"})
     return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
+
+
+def _installed_driver(case: Case) -> DriverVersion | None:
+    driver = or_none(case.facts.driver) if case.facts is not None else None
+    return parsed(DriverVersion, driver.version) if driver is not None else None
 
 
 def _driver_for_ptx(case: Case) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.written_logs import judged
+from cudnn_resolve.diagnosis.diagnose import diagnose
+from cudnn_resolve.diagnosis.match import Reader
+from cudnn_resolve.facts.codec import from_mapping
+from tests.written_logs import book, judged
 
 NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
 PTX = "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n"
@@ -183,3 +186,16 @@ def test_a_notebook_that_shows_no_gpu_is_not_sure_to_have_none(log: str, cause: 
 def test_a_command_for_windows_sets_its_variable_as_windows_does() -> None:
     log = 'PyTorch 2.1.0+cu118, Tesla P100-PCIE-16GB\n  File "C:\\a\\venv\\lib\\site-packages\\xformers\\ops\\f.py", line 1, in f\n'
     assert 'set "TORCH_CUDA_ARCH_LIST=6.0" && ' in said(log + NO_CODE)
+
+
+@pytest.mark.parametrize(("installed", "is_named"), [("390.77", False), ("375.66", True)])
+def test_an_update_to_what_is_installed_is_none(installed: str, *, is_named: bool) -> None:
+    facts = {
+        "platform": {"system": "linux", "arch": "x86_64", "glibc": "2.27"},
+        "python": {"version": "3.6.9", "path": "/v/bin/python"},
+        "driver": {"version": installed, "kernel_module": installed},
+        "packages": {"pip": {"tensorflow-gpu": "1.12.0"}},
+    }
+    log = b"tensorflow: cudaGetDevice() failed. Status: CUDA driver version is insufficient for CUDA runtime version\n"
+    found = diagnose(Reader(book().symptoms()).read([log]), from_mapping(facts, "test"), book()).findings[0]
+    assert any("384.81" in step.text for step in found.remedy) is is_named
