@@ -252,7 +252,7 @@ _STARTS = "context-container-start"
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
     matches = list(matches)
-    features = {match.symptom.feature for match in matches if match.symptom.feature and match.symptom.role == "context"}
+    features = {match.symptom.feature for match in matches if match.symptom.feature and match.symptom.role in ("context", "harmless")}
     features |= {name.replace("_", "-") for match in matches if match.symptom.id == _PLACE for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))

@@ -268,7 +268,7 @@ def holds(comparison: str, fields: Mapping[str, Any]) -> bool:
 def _operand(words: list[str], fields: Mapping[str, Any]) -> tuple[Any, list[str]]:
     if words[0] == "major":
         value, rest = _operand(words[1:], fields)
-        return (getattr(value, "major", value) if value is not None else None), rest
+        return getattr(getattr(value, "capability", value), "major", value), rest
     return fields.get(words[0]) if words[0].isidentifier() else words[0], words[1:]
 
 

@@ -129,7 +129,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
             here = "nearest_major" if _is_ported(wanted, nearest) else "nearest_here"
             values |= {"nearest": pin} | ({here: pin} if own is not None or is_listed else {})
             values |= {"for_glibc": pin} if is_listed else {}
-    renamed = _renamed(wanted, book)
+    renamed = _renamed(wanted, own, book)
     if renamed is not None:
         values["renamed"] = shlex.quote(renamed)
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "nearest_major", "outside")}
@@ -383,11 +383,12 @@ def version_of(text: str | None) -> Version | None:
     return parse_version(text.removesuffix(".*")) if text else None
 
 
-def _renamed(wanted: Wanted, book: Book) -> str | None:
+def _renamed(wanted: Wanted, own: PythonLine | None, book: Book) -> str | None:
     """Current name of TensorFlow, or of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
     rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
     if wanted.name == _RETIRED and (not rest or (wanted.operator in ("==", ">=", "~=", ">") and within(_SINCE, wanted.version))):
-        return f"tensorflow{wanted.extras}{rest}"
+        lines = _known(replace(wanted, name="tensorflow"), book)
+        return f"tensorflow{wanted.extras}{rest if own is None or not lines or own in lines else ''}"
     if not wanted.name.startswith("nvidia-"):
         return None
     suffix = re.search(_SUFFIX, wanted.name)

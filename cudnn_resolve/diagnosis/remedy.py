@@ -48,6 +48,7 @@ _INSTALLS = re.compile(r"(?:%|!?\S{1,300} -m )?pip (?:un)?install\b|cudnn-resolv
 """Commands after which a running interpreter still has the old packages."""
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
 _IN_IMAGE = frozenset({"docker", "container-start"})
+_STARTED, _HOST_PROMPT = "context-container-start", "context-host-prompt"
 _NO_IMAGE = frozenset({"docker-build", "hosted-notebook", "kubernetes", "jetson", "singularity", "enroot", "windows"})
 """Features of a container that was started by hand, and of places where its image is not made by a Dockerfile, or is just made."""
 _ELSEWHERE = {
@@ -111,7 +112,7 @@ class Remedies:
             said = {remedy.text for remedy in own}
             rest = tuple(remedy for remedy in every.values() if remedy not in own and remedy.text not in said)
             steps = tuple(self._possible((*own, *rest)))
-            out.append(replace(finding, remedy=self._kept(_begun(self._careful(finding, steps)))))
+            out.append(replace(finding, remedy=self._kept(finding, _begun(self._careful(finding, steps)))))
             tried = tried and finding.severity == "info"
         return out
 
@@ -139,9 +140,13 @@ class Remedies:
             changes = [replace(step, text=f"if this is the cause: {re.sub('^or,? ', '', step.text)}") for step in changes]
         return (*asks[:_ASKED], *changes)
 
-    def _kept(self, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
+    def _kept(self, finding: Finding, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
         """The steps; in a container the first one that installs something says how its image gets that."""
         is_image = self.case.facts is None and self.case.features >= _IN_IMAGE and self.case.features.isdisjoint(_NO_IMAGE)
+        failed = min((line.line or 0 for line in finding.evidence), default=0)
+        before = [match for match in self.case.matches if match.symptom.id in (_STARTED, _HOST_PROMPT) and match.line < failed]
+        last = max(before, key=lambda match: match.line, default=None)
+        is_image &= last is None or last.symptom.id != _HOST_PROMPT
         first = next((step for step in steps if is_image and step.command is not None and _INSTALLS.match(step.command)), None)
         if first is None or first.command is None:
             return steps
@@ -254,6 +259,9 @@ class Remedies:
                 yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
+            if build.cuda is not None:
+                named = f"{build.version}, built with CUDA {build.cuda.line}"
+                plan = replace(plan, text=re.sub(r"\S+, built with CUDA [\d.]+$", named, plan.text))
             lines = pythons_of(build, case.book) if line is None and "==" in wheels else []
             if not lines and line is None:
                 known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"

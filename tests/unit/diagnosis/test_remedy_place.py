@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cudnn_resolve.diagnosis.model import Finding
@@ -431,3 +433,34 @@ def test_the_environment_of_an_installer_is_not_that_of_the_program(tool: str) -
     )
 
     assert not any(word in said(log) for word in (tool, "python3.12"))
+
+
+@pytest.mark.parametrize(
+    ("before", "is_image"),
+    [
+        ("me@box:~$ docker run -it --gpus all pytorch/pytorch bash\nroot@3f2504e04f89:/# python a.py\n", True),
+        ("me@box:~$ docker run -d --gpus all i\nme@box:~$ docker exec -it c bash\n", True),
+        ("me@box:~$ docker run --gpus all nvidia/cuda:12.2.0-base nvidia-smi -L\nme@box:~$ python a.py\n", False),
+        ("$ docker run --gpus all i ls\n(base) me@box:/srv/app$ python a.py\n", False),
+    ],
+)
+def test_a_dockerfile_is_named_where_the_failure_is_in_the_container(before: str, is_image: bool) -> None:  # noqa: FBT001
+    assert ("Dockerfile" in said(f"{before}AssertionError: Torch not compiled with CUDA enabled\nme@box:~$ ls\n")) == is_image
+
+
+def test_a_step_for_windows_names_the_build_that_it_installs() -> None:
+    log = "Python 3.10.6 (tags/v3.10.6:9c7b4bd, Aug  1 2022, 21:53:49) [MSC v.1932 64 bit (AMD64)]\n"
+    log += "C:\\v\\lib\\site-packages\\torch\\cuda\\__init__.py:235:\nRTX 5060 with CUDA capability sm_120 is not compatible "
+    log += "with the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_90.\n"
+    log += "pytorch version: 2.6.0+cu124\n"
+    text = said(log)
+    named, installed = re.search(r"PyTorch ([\d.]+), built", text), re.search(r"torch==([\d.]+)", text)
+    assert named is not None
+    assert installed is not None
+    assert named[1] == installed[1]
+
+
+@pytest.mark.parametrize(("python", "pin"), [("3.11.3", "tensorflow==2.12.0"), ("3.12.3", "tensorflow")])
+def test_the_current_name_has_a_release_for_this_python(python: str, pin: str) -> None:
+    lines = said(f"Python {python}\n{NO_WHEEL.format('tensorflow-gpu==2.12.0')}").split("\n")
+    assert next(line for line in lines if "current name" in line).endswith(f" {pin}")

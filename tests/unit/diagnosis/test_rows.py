@@ -22,6 +22,20 @@ NO_BINARY = (
     'no such file or directory): exec: "nvidia-container-runtime": executable file not found in $PATH: unknown\n'
 )
 NO_CMAKE = "CMake Error at cmake/gpu.cmake:41 (message):\n  Could NOT find CUDNN (missing: CUDNN_LIBRARY CUDNN_INCLUDE_DIR)\n"
+OF_BAZEL = '  File "/x/bin/app.runfiles/pip_torch/site-packages/torch/__init__.py", line 180, in <module>\n'
+NO_TEGRA = "ImportError: libnvdla_compiler.so: cannot open shared object file: No such file or directory\n"
+TEXT = "    return res.decode()\nUnicodeDecodeError: 'utf-8' codec can't decode byte 0xf8 in position 0: invalid start byte\n"
+RANGE = (
+    "    Found GPU0 {} which is of cuda capability {}.\n"
+    "    Minimum and Maximum cuda capability supported by this version of PyTorch is\n    (8.0) - ({})\n"
+)
+NO_SYMBOL = (
+    "ImportError: dlopen(/v/torch/_C.so, 2): Symbol not found: _cudnnCreate\n  Referenced from: /v/libcaffe2_gpu.dylib\n"
+    "  Expected in: /usr/local/cuda/lib/libcudnn.7.dylib\n"
+)
+PEER = "THCudaCheck FAIL file=/pytorch/aten/src/THC/THCGeneral.cpp line=405 error=11 : invalid argument\n"
+AHEAD = "Warning: https://developer.download.nvidia.com/x/InRelease: Policy will reject signature within a year, see --audit for details\n"
+OPTIONAL = "cmake -DUSE_CUDA=ON ..\n-- Could NOT find CUDNN (missing: CUDNN_LIBRARY CUDNN_INCLUDE_DIR)\n"
 HELD = " nvidia-egl-icd : Depends: libegl1 (>= 0.2.999) but it is not going to be installed or\nE: you have held broken packages.\n"
 JAX = "Found {} version {}, but JAX was built against version {}, which is newer.\n"
 
@@ -58,6 +72,18 @@ def advice(log: str) -> str:
         ("foo.cu:1:10: fatal error: cublas_v2.h: No such file or directory\n", "cuda-toolkit", "cudnn-resolve"),
         ("ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.\n", "--dtype=half", "build"),
         ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.\n", "sdpa", "build"),
+        ("RuntimeError: Your device is too old. We require compute capability >= 50\n", "in the place of --xformers", "install"),
+        ("The code execution cannot proceed because libomp140.x86_64.dll was not found.\n", "BuildTools", "VCRedist"),
+        ("The code execution cannot proceed because VCRUNTIME140_1.dll was not found.\n", "VCRedist", "BuildTools"),
+        (f"{OF_BAZEL}OSError: libcufft.so.11: cannot open shared object file\n", "bazel info output_base", "pip install"),
+        (f"{OF_BAZEL}ImportError: libcudnn.so.9: cannot open shared object file\n", "bazel info output_base", "pip install"),
+        (f"$ docker run --runtime nvidia nvcr.io/nvidia/l4t-base:r35.4.1\n{NO_TEGRA}", "host-files-for-container.d", "docker run"),
+        (f"nvc.c:281] initializing library context (version=0.10.0+jetpack, build=6)\n{NO_TEGRA}", "host-files", "docker run"),
+        (NO_TEGRA, "docker run --runtime nvidia", "host-files"),
+        (NO_SYMBOL, "/Developer/NVIDIA", "ldconfig"),
+        (f'  File "/v/lib/python3.10/site-packages/pynvml.py", line 2094, in wrapper\n{TEXT}', "nvidia-ml-py", "PYTHONUTF8"),
+        (f"    gpu = pynvml.nvmlDeviceGetName(handle)\n{TEXT}", "555.85", "PYTHONUTF8"),
+        (TEXT, "PYTHONUTF8", "nvidia-ml-py"),
         (
             "nvidia-container-cli: container error: cgroup subsystem devices not found: unknown.\n",
             "nvidia-container-toolkit",
@@ -130,6 +156,34 @@ def test_a_list_that_may_mean_either_leaves_it_open() -> None:
 
 def test_a_symbol_that_no_start_of_cuda_misses_says_nothing() -> None:
     assert not loud(judged("CUDA failure 500: named symbol not found in my_kernel\n"))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        RANGE.format("NVIDIA GB10", "12.1", "12.0"),
+        RANGE.format("NVIDIA GeForce RTX 4090", "8.9", "8.6"),
+        PEER,
+        f"{PEER}Epoch 1/9 loss 0.5\n",
+        f"{AHEAD}Audit: Signing key on EB693B3035CD5710E231E123A4B469963BF863CC is not bound:\n",
+        f"{OPTIONAL}-- Generating done (0.1s)\na.cpp:1:10: fatal error: b.h: No such file or directory\n",
+    ],
+)
+def test_what_a_program_only_mentions_is_not_why_it_failed(log: str) -> None:
+    assert set(loud(judged(log))) <= {"unrecognised"}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        RANGE.format("NVIDIA GeForce RTX 5090", "12.0", "9.0"),
+        f"{PEER}RuntimeError: cuda runtime error (11) : invalid argument at /pytorch/aten/src/THC/THCGeneral.cpp:405\n",
+        f"{AHEAD}W: GPG error: https://example.org InRelease: NO_PUBKEY A4B469963BF863CC\n",
+        OPTIONAL + "-- Found Protobuf: /usr\nCMake Error: CUDNN not found\n",
+    ],
+)
+def test_a_failure_of_the_same_wording_is_told(log: str) -> None:
+    assert loud(judged(log))
 
 
 def test_a_row_of_an_overlay_that_names_no_cause_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
