@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cudnn_resolve.diagnosis.model import Finding
@@ -431,3 +433,54 @@ def test_the_environment_of_an_installer_is_not_that_of_the_program(tool: str) -
     )
 
     assert not any(word in said(log) for word in (tool, "python3.12"))
+
+
+@pytest.mark.parametrize(
+    ("log", "summary", "step"),
+    [
+        ("insmod: ERROR: could not insert module nvidia.ko: Invalid module format\n", "kernel module", "modprobe nvidia"),
+        ("modprobe nvidia-uvm: nvidia_uvm Invalid argument\n", "kernel module", "modprobe nvidia"),
+        ("web-0          0/1     UnexpectedAdmissionError   0          2h\n", "refused the pod", "kubectl delete pod web-0"),
+        ("F1 syncedmem.hpp:25] Check failed: *ptr host allocation of size 561259008 failed\n", "system memory", "free -m"),
+    ],
+)
+def test_other_words_for_what_refuses_a_gpu_lead_to_the_same_step(log: str, summary: str, step: str) -> None:
+    assert summary in first(log).summary
+    assert step in said(log)
+
+
+def test_a_table_whose_rows_are_as_long_as_each_other_is_not_a_wrapped_sentence() -> None:
+    row = "replica-{}                    {}          2h    10.2.2.9      node-1.cluster.local   <none>"
+    refused, running = "0/1     OutOfnvidia.com/gpu   0", "1/1     Running               0"
+    rows = [row.format("bw4gf", running), row.format("bxbc2", refused), row.format("n8srl", running)]
+
+    assert [one.text for one in first("\n".join(rows)).evidence] == [rows[1]]
+
+
+def test_a_file_is_looked_for_once() -> None:
+    log = '  File "/usr/lib/python2.7/dist-packages/tensorflow/python/x.py", line 41\nImportError: libcublas.so.8.0: cannot open shared '
+    found = said(f"{log}object file: No such file or directory\n")
+
+    assert found.count("find / -name") == 1
+    assert "uname -m" in found
+
+
+TOO_NEW = (
+    r'venv "E:\webui\venv\Scripts\Python.exe"' + "\nPython 3.10.6\n"
+    "NVIDIA GeForce RTX 5060 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+    "The current PyTorch install supports CUDA capabilities sm_50 sm_90.\npytorch version: 2.6.0+cu124\n"
+    "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n"
+)
+
+
+def test_what_is_said_of_a_build_for_windows_is_of_the_build_that_is_installed() -> None:
+    version, cuda = re.search(r"torch==([\d.]+)\+cu(\d+)", said(TOO_NEW)).groups()  # type: ignore[union-attr]
+
+    assert f"PyTorch {version}, built with CUDA {cuda[:2]}.{cuda[2:]}" in said(TOO_NEW)
+
+
+def test_an_extension_waits_for_the_framework_that_replaces_the_present_one() -> None:
+    (step,) = judged(TOO_NEW).findings[1].remedy
+
+    assert step.command is None
+    assert "after the first problem" in step.text
