@@ -11,7 +11,6 @@ from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_p
 from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
-    FIRST_IN_CONDA,
     cuda_named,
     cuda_of_driver,
     cudnn_beside,
@@ -32,7 +31,6 @@ from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
-from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -60,8 +58,6 @@ _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
 )
 """What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""
-_OF_DEBIAN = "/usr/lib/cuda"
-"""Toolkit of Debian's packages, whose nvcc is in /usr/bin."""
 _NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-other-cuda", "toolkit-wanted", "bare-name", "own-module"})
 """What is missing there is not what wheels beside a framework bring."""
 _PINS_TORCH = frozenset({"vllm", "xformers"})
@@ -339,21 +335,10 @@ class RemedyFields:
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
-        if toolkit is not None:
-            values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
-        if (home := self._toolkit_home(toolkit)) is not None:
-            values["toolkit_home"] = shlex.quote(home)
+        values |= self.stack.toolkit_values(toolkit)
         values = ({"built": toolkit} if toolkit is not None and finding.cause == "toolkit_build_mismatch" else {}) | values
         values |= self._target_values(finding.cause, matches)
         return values | self._cuda_values(finding.cause, matches, values)
-
-    def _toolkit_home(self, built: str | None) -> str | None:
-        """Directory of the installed CUDA toolkit that is nearest to a build's CUDA: of its release, or of its major version."""
-        facts = self.case.facts
-        every = [each for each in (or_none(facts.cuda_toolkits) or () if facts is not None else ()) if each.source not in ("pip", "conda")]
-        homes = [(f"{each.version}.", each.path) for each in every if each.path and each.path != _OF_DEBIAN]
-        starts = (f"{built}.", f"{built.partition('.')[0]}.") if built is not None else ("",)
-        return next((path for start in starts for version, path in homes if version.startswith(start)), None)
 
     def _told_values(self, matches: Sequence[Match], pip: str) -> dict[str, str]:
         """Fields that the words of a message give: Python of conda's builds, what needs a newer glibc, how a program gets CUDA, keys."""
