@@ -322,6 +322,9 @@ def has_no_card(facts: Facts) -> bool:
 
 def is_idle(facts: Facts) -> bool:
     """True if the driver's kernel module is not loaded, according to its libraries or the probe."""
+    driver = or_none(facts.driver)
+    if facts.gpus == () and facts.container is None and driver is not None and driver.version and driver.kernel_module is None:
+        return True
     return any(problem.what == "NVIDIA kernel module" or (problem.what == "NVML" and " (9)" in problem.why) for problem in facts.problems)
 
 

@@ -92,6 +92,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     has_failed = died is not None and reader is not None and _is_plain(died, reader)
     ranked = _ranked(case, reader, died, has_failed=has_failed)
     if "no-card" in case.features and not case.features & GPU_THERE:
+        has_failed |= reader is not None and any("cut" in match.fields for match in reader.latest.get(_ALARM, ()))
         ranked = _without_card(ranked, has_failed=has_failed)
         machine = [replace(each, severity="info") if each.cause in WANT_CARD and not has_failed else each for each in machine]
     log, unknown = _of_log(reader, ranked, case) if reader is not None else ([], None)

@@ -91,7 +91,8 @@ def judged_findings(facts: Facts, book: Book) -> Iterator[Finding]:
         if not _is_reported(fault, facts, book):
             continue
         finding = finding_of(fault, pip)
-        evidence = (Evidence(source="packages.pip", line=None, text=names[name]) for name in fault.frameworks if name in names)
+        who = {name: names.get(name) or f"{name} {pip[name]}" for name in fault.frameworks if name in names or name in pip}
+        evidence = (Evidence(source="packages.pip", line=None, text=text) for text in who.values())
         finding = replace(finding, evidence=(*finding.evidence, *evidence))
         if fault.kind == "cpu" and has_cuda:
             finding = replace(finding, severity="info")

@@ -226,9 +226,23 @@ def _toolkit_place(library: Library, facts: Facts, book: Book) -> str | None:
         is_on_path = any(f"{entry}/".startswith(roots) for entry in loader.ld_library_path)
         name = _soname(library.component, cuda, book)
         contains = name is not None and (library.version is None or name == library.file)
-        if contains and not is_on_path and not is_default(directory) and _soname("cudart", cuda, book) not in cached:
+        if (
+            contains
+            and _is_for(library, cuda, facts)
+            and not is_on_path
+            and not is_default(directory)
+            and _soname("cudart", cuda, book) not in cached
+        ):
             return directory
     return None
+
+
+def _is_for(library: Library, cuda: CudaVersion, facts: Facts) -> bool:
+    """False for a toolkit of another CUDA than the frameworks are built with, if the name of a library is the same in several."""
+    built = [CudaVersion(one.cuda_built) for one in or_none(facts.frameworks) or () if one.cuda_built]
+    if not built or str(library.version or "").startswith(str(cuda.major)):
+        return True
+    return any(cuda.major == each.major and (cuda.major > 10 or len(each.parts) < 2 or cuda.line == each.line) for each in built)
 
 
 def _soname(component: str, cuda: CudaVersion, book: Book) -> str | None:

@@ -71,6 +71,7 @@ _OF_SYSTEM = (
 """Steps that change the system, or interrupt everything that runs on it."""
 WANT_CARD = frozenset({"driver_not_loaded", "container_gpu_not_passed", "gpu_hidden_by_env", "cpu_only_build"})
 """Causes for which a machine without an NVIDIA GPU has other remedies."""
+_AFTER = "after the first problem is solved, install the release of this package for the framework that is then installed"
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 _OF_CODE = frozenset({"build-failure", "python-failure"})
@@ -107,10 +108,14 @@ class Remedies:
             if finding.severity == "info" and not (self._is_likely(finding) and not out):
                 out.append(finding)
                 continue
+            if out and out[0].cause in _OF_GPU and finding.cause == "framework_pkg_mismatch":
+                out.append(replace(finding, remedy=(Remedy(text=_AFTER),)))
+                continue
             own = tuple(each for remedy in finding.remedy for each in self._adapted(remedy, tried=tried))
             every = {remedy.command or remedy.text: remedy for remedy in (*self._of(finding, tried=tried), *reversed(own))}
             said = {remedy.text for remedy in own}
-            rest = tuple(remedy for remedy in every.values() if remedy not in own and remedy.text not in said)
+            others = (remedy for command, remedy in every.items() if not any(each.startswith(f"{command}; ") for each in every))
+            rest = tuple(remedy for remedy in others if remedy not in own and remedy.text not in said)
             steps = tuple(self._possible((*own, *rest)))
             out.append(replace(finding, remedy=self._kept(finding, _begun(self._careful(finding, steps)))))
             tried = tried and finding.severity == "info"
@@ -259,9 +264,9 @@ class Remedies:
                 yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
-            if build.cuda is not None:
-                named = f"{build.version}, built with CUDA {build.cuda.line}"
-                plan = replace(plan, text=re.sub(r"\S+, built with CUDA [\d.]+$", named, plan.text))
+            told = served(framework, case, machine_code=machine_code)
+            if told is not None and told.text:
+                plan = replace(plan, text=plan.text.replace(told.text, replace(told, build=build).text))
             lines = pythons_of(build, case.book) if line is None and "==" in wheels else []
             if not lines and line is None:
                 known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"

@@ -11,7 +11,6 @@ from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_p
 from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
-    FIRST_IN_CONDA,
     cuda_named,
     cuda_of_driver,
     cudnn_beside,
@@ -93,6 +92,7 @@ class RemedyFields:
         holds = {
             "conda-named": values["framework"] in _CONDA,
             "conda-torch": values["framework"] == "torch",
+            "toolkit-found": "toolkit_home" in values,
             "python-found": bool({"line", "old_line"} & values.keys()),
             "log-alone": self.case.facts is None,
             "index-known": "index" in values,
@@ -335,8 +335,7 @@ class RemedyFields:
         if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
-        if toolkit is not None:
-            values |= {"toolkit": toolkit} | ({"toolkit_label": f"cuda-{toolkit}.0"} if CudaVersion(toolkit) >= FIRST_IN_CONDA else {})
+        values |= self.stack.toolkit_values(toolkit)
         values = ({"built": toolkit} if toolkit is not None and finding.cause == "toolkit_build_mismatch" else {}) | values
         values |= self._target_values(finding.cause, matches)
         return values | self._cuda_values(finding.cause, matches, values)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
-from cudnn_resolve.diagnosis.log_stack import cuda_majors, interpreter, python_line
+from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, interpreter, python_line
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.facts.model import Facts, or_none
-from cudnn_resolve.version import CudnnVersion
+from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _MADE_FOR = re.compile(
     r"(?:\+cu|-cu|cuda[- ]?(?:version:? ?)?|cublas(?:Lt)?(?:64_|\.so\.)|cudart64_|libcudart\.so\.)(1[1-3])(?!\d{3})", re.IGNORECASE
@@ -20,6 +20,8 @@ _MADE_FOR = re.compile(
 """CUDA major of a library or build in a log."""
 _FIRST_FOR_CUDA_12 = CudnnVersion("8.8")
 """Oldest cuDNN that was built for CUDA 12; frameworks built with an older one use CUDA 11."""
+_OF_DEBIAN = "/usr/lib/cuda"
+"""Toolkit of Debian's packages, whose nvcc is in /usr/bin."""
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries."""
 _LAST_PYTHON_WITH_CUDA_11 = (3, 7)
@@ -194,3 +196,13 @@ class KnownStack:
         local = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
         build = build_of("torch", version, self.book) if not local and "+" not in version else None
         return f"{local[1]}.{local[2]}" if local else build.cuda.line if build and build.cuda else None
+
+    def toolkit_values(self, built: str | None) -> dict[str, str]:
+        """Fields of the toolkit for a build's CUDA: `toolkit_home` is the installed one of its release, or of its major version."""
+        label = {"toolkit_label": f"cuda-{built}.0"} if built is not None and CudaVersion(built) >= FIRST_IN_CONDA else {}
+        values = {"toolkit": built, **label} if built is not None else {}
+        there = or_none(self.case.facts.cuda_toolkits) or () if self.case.facts is not None else ()
+        homes = [(f"{each.version}.", each.path) for each in there if each.source not in ("pip", "conda") and each.path != _OF_DEBIAN]
+        starts = (f"{built}.", f"{built.partition('.')[0]}.") if built is not None else ("",)
+        home = next((path for start in starts for version, path in homes if path and version.startswith(start)), None)
+        return values if home is None else {**values, "toolkit_home": shlex.quote(home)}

@@ -24,7 +24,7 @@ DERIVED = frozenset(
     versions-listed old-cuda cuda-11 cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure
     build-failure crash plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated
     importer calls-untold python-2 build-of-cuda build-unnamed build-untold bits-open extension-other-cuda extension-cuda-open flash-attn
-    pin-of-linux no-conda arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
+    pin-of-linux no-conda toolkit-found arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
     standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
@@ -44,7 +44,7 @@ FIELDS = frozenset(
     pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
-    nearest_major apt_library old_key gpu_cuda no_build build_limits compiler suite of_suite in_build gpgkey_legacy
+    nearest_major apt_library old_key gpu_cuda no_build build_limits compiler suite of_suite in_build gpgkey_legacy toolkit_home
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

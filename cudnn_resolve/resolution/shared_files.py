@@ -24,12 +24,14 @@ def shared_file_faults(book: Book, packages: Mapping[str, str], frameworks: Sequ
         sharing = [framework for framework in frameworks if framework.package in names]
         is_unlike = len({(framework.version, framework.build and framework.build.cuda) for framework in sharing}) > 1
         each = " and ".join(f"{name} {packages[name]}" for name in names)
+        component = book.component(names[-1])
+        folder = component.lib_dir if component is not None else "a folder"
         effect = "the one installed last has overwritten the other, and removing either removes them from both"
         yield Fault(
             kind="files",
-            severity="error" if is_unlike or book.component(names[0]) is not None else "info",
+            severity="error" if is_unlike or component is not None else "info",
             text=f"{each} install the same files: {effect}",
-            because="they share a folder",
+            because=f"it shares {folder} with {', '.join(f'{name} {packages[name]}' for name in names[:-1])}",
             package=names[-1],
             frameworks=tuple(framework.package for framework in sharing),
         )

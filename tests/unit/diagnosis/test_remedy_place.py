@@ -448,19 +448,58 @@ def test_a_dockerfile_is_named_where_the_failure_is_in_the_container(before: str
     assert ("Dockerfile" in said(f"{before}AssertionError: Torch not compiled with CUDA enabled\nme@box:~$ ls\n")) == is_image
 
 
-def test_a_step_for_windows_names_the_build_that_it_installs() -> None:
-    log = "Python 3.10.6 (tags/v3.10.6:9c7b4bd, Aug  1 2022, 21:53:49) [MSC v.1932 64 bit (AMD64)]\n"
-    log += "C:\\v\\lib\\site-packages\\torch\\cuda\\__init__.py:235:\nRTX 5060 with CUDA capability sm_120 is not compatible "
-    log += "with the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_90.\n"
-    log += "pytorch version: 2.6.0+cu124\n"
-    text = said(log)
-    named, installed = re.search(r"PyTorch ([\d.]+), built", text), re.search(r"torch==([\d.]+)", text)
-    assert named is not None
-    assert installed is not None
-    assert named[1] == installed[1]
-
-
 @pytest.mark.parametrize(("python", "pin"), [("3.11.3", "tensorflow==2.12.0"), ("3.12.3", "tensorflow")])
 def test_the_current_name_has_a_release_for_this_python(python: str, pin: str) -> None:
     lines = said(f"Python {python}\n{NO_WHEEL.format('tensorflow-gpu==2.12.0')}").split("\n")
     assert next(line for line in lines if "current name" in line).endswith(f" {pin}")
+
+
+@pytest.mark.parametrize(
+    ("log", "summary", "step"),
+    [
+        ("insmod: ERROR: could not insert module nvidia.ko: Invalid module format\n", "kernel module", "modprobe nvidia"),
+        ("modprobe nvidia-uvm: nvidia_uvm Invalid argument\n", "kernel module", "modprobe nvidia"),
+        ("web-0          0/1     UnexpectedAdmissionError   0          2h\n", "refused the pod", "kubectl delete pod web-0"),
+        ("F1 syncedmem.hpp:25] Check failed: *ptr host allocation of size 561259008 failed\n", "system memory", "free -m"),
+    ],
+)
+def test_other_words_for_what_refuses_a_gpu_lead_to_the_same_step(log: str, summary: str, step: str) -> None:
+    assert summary in first(log).summary
+    assert step in said(log)
+
+
+def test_a_table_whose_rows_are_as_long_as_each_other_is_not_a_wrapped_sentence() -> None:
+    row = "replica-{}                    {}          2h    10.2.2.9      node-1.cluster.local   <none>"
+    refused, running = "0/1     OutOfnvidia.com/gpu   0", "1/1     Running               0"
+    rows = [row.format("bw4gf", running), row.format("bxbc2", refused), row.format("n8srl", running)]
+
+    assert [one.text for one in first("\n".join(rows)).evidence] == [rows[1]]
+
+
+def test_a_file_is_looked_for_once() -> None:
+    log = '  File "/usr/lib/python2.7/dist-packages/tensorflow/python/x.py", line 41\nImportError: libcublas.so.8.0: cannot open shared '
+    found = said(f"{log}object file: No such file or directory\n")
+
+    assert found.count("find / -name") == 1
+    assert "uname -m" in found
+
+
+TOO_NEW = (
+    r'venv "E:\webui\venv\Scripts\Python.exe"' + "\nPython 3.10.6\n"
+    "NVIDIA GeForce RTX 5060 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+    "The current PyTorch install supports CUDA capabilities sm_50 sm_90.\npytorch version: 2.6.0+cu124\n"
+    "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n"
+)
+
+
+def test_what_is_said_of_a_build_for_windows_is_of_the_build_that_is_installed() -> None:
+    version, cuda = re.search(r"torch==([\d.]+)\+cu(\d+)", said(TOO_NEW)).groups()  # type: ignore[union-attr]
+
+    assert f"PyTorch {version}, built with CUDA {cuda[:2]}.{cuda[2:]}" in said(TOO_NEW)
+
+
+def test_an_extension_waits_for_the_framework_that_replaces_the_present_one() -> None:
+    (step,) = judged(TOO_NEW).findings[1].remedy
+
+    assert step.command is None
+    assert "after the first problem" in step.text
