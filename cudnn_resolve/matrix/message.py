@@ -53,9 +53,10 @@ _CANNOT_OPEN = (
     r"(?:cannot open shared object file|Kann die Shared-Object-Datei nicht öffnen|ne peut ouvrir|impossible d.ouvrir"
     r"|no se puede (?:abrir|open)|não é possível abrir|não pode abrir|impossibile aprire|nie można otworzyć|невозможно открыть"
     r"|не удается открыть|не удалось открыть|无法打开|無法開啟|共有オブジェクトファイルを開けません|공유 오브젝트 파일을 열 수 없"
-    r"|paylaş.lan nesne dosyas. aç.l)"
+    r"|paylaş.lan nesne dosyas. aç.l|niet openen|kan inte öppna|kan ikke åbne|nelze otevřít|не вдалося відкрити|không thể mở"
+    r"|(?i:unable|failed|not able) to open (?:the )?shared object)"
 )
-"""What glibc's loader says of a library that it cannot open, in the languages of its users."""
+"""What glibc's loader says of a library that it cannot open, in the languages of its users, and as translated back."""
 _DLL_ABSENT = (
     r"(?:The specified module could not be found|Das angegebene Modul wurde nicht gefunden|Le module spécifié est introuvable"
     r"|No se puede encontrar el módulo|No se encontró el módulo|Não foi possível encontrar o módulo|Impossibile trovare il modulo"
