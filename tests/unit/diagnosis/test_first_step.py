@@ -257,3 +257,37 @@ def test_an_egg_and_compiled_sources_are_of_a_package() -> None:
 def test_a_folder_that_an_editor_opens_in_wsl_shows_wsl() -> None:
     log = "File [~/a.py:1](https://vscode-remote+wsl-002bubuntu.example/a.py:1)\nCall to cuInit results in CUDA_ERROR_NO_DEVICE (100):\n"
     assert judged(log).findings[0].cause == "wsl_driver_shadowed"
+
+
+IMPORT = 'File "/v/lib/python3.6/site-packages/paddle/__init__.py", line 29, in {}\n'
+
+
+@pytest.mark.parametrize(
+    ("calls", "first"),
+    [
+        ('File "a.py", line 1, in <module>\n' + IMPORT.format("<module>"), "importing paddle fails"),
+        ('File "a.py", line 1, in <module>\n' + IMPORT.format("run"), "paddle raised this error"),
+        ('File "/usr/lib/python3.6/runpy.py", line 9, in _run_code\n' + IMPORT.format("<module>"), "paddle raised this error"),
+        (IMPORT.format("<module>") + 'File "a.py", line 1, in callback\n', "paddle raised this error"),
+    ],
+)
+def test_an_error_while_a_package_is_imported_is_one_of_its_installation(calls: str, first: str) -> None:
+    assert first in steps(f"Traceback (most recent call last):\n{calls}TypeError: 'module' object is not callable\n")[0]
+
+
+def test_a_statement_names_the_package_that_lacks_a_name() -> None:
+    call = 'File "/c/lib/python3.5/site-packages/cudf/a.py", line 3, in <module>\n    from librmm_cffi import librmm as rmm\n'
+    assert "/c/bin/python -m pip show librmm_cffi cudf" in steps(call + "ImportError: cannot import name 'librmm'\n")
+
+
+def test_a_traceback_copied_as_links_has_its_calls() -> None:
+    log = "[/usr/lib/python3.10/dist-packages/jax/_src/config.py](https://localhost:8080/#) in update(self, name)\n"
+    assert "concerns jax" in judged(log + "AttributeError: Unrecognized config option: jax_array\n").findings[0].summary
+
+
+def test_a_package_that_an_image_lacks_is_a_fault_of_its_tag() -> None:
+    log = (
+        "$ docker run --gpus all ghcr.io/a/b\nFile \"/opt/v/bin/web\", line 4, in <module>\nModuleNotFoundError: No module named 'b.app'\n"
+    )
+    assert "earlier tag" in steps(log)[0]
+    assert "earlier tag" not in steps(log.partition("\n")[2])[0]
