@@ -192,6 +192,7 @@ class Remedies:
         matches = self.matches.get(finding.cause, ())
         values = self.fields.values(finding, matches)
         features = self.case.features | self.fields.features(matches, values)
+        features |= {"torch-moves"} if "gpu_arch_too_new_for_build" in self.matches else set()
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
         has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
@@ -254,6 +255,7 @@ class Remedies:
                 yield plan  # kept without its command if nothing else helps
                 return
             build, wheels = chosen
+            plan = plan if build.version in plan.text else replace(plan, text=bare.text)
             lines = pythons_of(build, case.book) if line is None and "==" in wheels else []
             if not lines and line is None:
                 known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"

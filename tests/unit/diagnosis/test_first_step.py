@@ -185,6 +185,11 @@ OLD_LIBC = "ImportError: /lib64/libc.so.6: version `GLIBC_2.27' not found\n"
 OLD_LIBSTDCXX = (
     "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.26' not found (required by /home/a/v/lib/python3.8/site-packages/j/x.so)\n"
 )
+TENSORFLOW_DLL = "    from tensorflow.python._pywrap_tensorflow_internal import *\nImportError: DLL load failed{}: {}\n"
+NO_START = "A dynamic link library (DLL) initialization routine failed."
+NO_OLD_DLL = "Could not locate cudnn_ops_infer64_8.dll. Please make sure it is in your library path!\n"
+DKMS = "Error! Bad return status for module build on kernel: 4.4.0-62-generic (x86_64)\n"
+NO_SYMBOL = "ImportError: /usr/local/lib/python3.7/dist-packages/{}.so: undefined symbol: _ZNK2at6Tensor7is_cudaEv\n"
 WINDOWS_SETUP = 'File "C:\\Users\\a\\AppData\\Local\\Temp\\pip-install-mc_psfw8\\nvidia-nccl-cu12_1\\setup.py", line 152, in <module>\n'
 
 
@@ -219,11 +224,65 @@ WINDOWS_SETUP = 'File "C:\\Users\\a\\AppData\\Local\\Temp\\pip-install-mc_psfw8\
         ("OSError: Your operating system is not supported by `nvidia-pyindex`: win32.\n", "unrecognised", ["leave nvidia-pyindex out"]),
         ("This package is hosted on NVIDIA Python Package Index.\n", "pip_pin_unavailable", ["python -m pip install -U pip"]),
         (WINDOWS_SETUP + "This package is hosted on NVIDIA Python Package Index.\n", "pip_pin_unavailable", ["on Windows leave it out"]),
+        # Without AVX no other TensorFlow helps, with it the runtime is missing.
+        (TENSORFLOW_DLL.format("", NO_START), "cpu_without_avx", ["Win32_Processor"]),
+        (TENSORFLOW_DLL.format("", "Eine DLL-Initialisierungsroutine ist fehlgeschlagen."), "cpu_without_avx", ["Win32_Processor"]),
+        (
+            TENSORFLOW_DLL.format(" while importing _pywrap_tensorflow_internal", NO_START),
+            "windows_runtime_missing",
+            ["without AVX", "winget install"],
+        ),
+        ("UNIMPLEMENTED:  DNN library is not found.\n [[{{node a/Conv2D}}]]\n", "cudnn_too_old_for_framework", ["-f tensorflow"]),
+        (
+            NO_OLD_DLL + "cublas64_12.dll\ncudnn64_9.dll\ncudnn_adv64_9.dll\ncufft64_11.dll\n",
+            "cudnn_major_mismatch",
+            ['"ctranslate2>=4.5.0"'],
+        ),
+        (UNMET.format("nvidia-jetpack", "nvidia-tensorrt (= 4.5.1-b17)"), "apt_conflict", ["lsb_release -rs"]),
+        (
+            "Unmet:\n libcufile-11-5 : Depends: liburcu6 but it is not installable\n",
+            "apt_conflict",
+            ["for another distribution release"],
+        ),
+        (
+            "./sd: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by ./sd)\n",
+            "glibc_too_old",
+            ["xargs grep -l GLIBCXX_3.4.30"],
+        ),
+        (">>> from llama_cpp import Llama\nIllegal instruction (core dumped)\n", "cpu_without_avx", ["-DGGML_AVX2=off"]),
+        ("initCnmem: cnmemInit call failed! Reason=CNMEM_STATUS_OUT_OF_MEMORY. numdev=1\n", "out_of_memory", ["lib.cnmem=0"]),
+        (
+            DKMS + "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/4.4.0-62-generic\n",
+            "driver_not_loaded",
+            ["make.log"],
+        ),
+        (NO_SYMBOL.format("detectron2/_C"), "framework_pkg_mismatch", ["facebookresearch/detectron2.git"]),
+        (NO_SYMBOL.format("apex/amp_C"), "framework_pkg_mismatch", ["pip list | grep -i torch"]),
+        (
+            'File "C:\\Python313\\Lib\\a.py", line 4, in f\n' + NO_WHEEL.format("torch==2.5.1 (from versions: 2.6.0+cu124)"),
+            "pip_wheel_unavailable_for_python",
+            ["uv venv --seed --python 3.12"],
+        ),
     ],
 )
 def test_the_message_determines_the_step(log: str, cause: str, words: list[str]) -> None:
     assert judged(log).findings[0].cause == cause
-    assert all(any(word in step for step in steps(log)[:4]) for word in words), steps(log)
+    assert all(any(word in step for step in steps(log)[:6]) for word in words), steps(log)
+
+
+def test_a_module_is_built_anew_for_the_system_of_the_log() -> None:
+    every = steps("$ xbps-install nvidia-dkms\nBuilding DKMS module 'nvidia-367.35' for kernel-4.7.2_1... FAILED!\n")
+    assert "xbps-install -Su" in every[0]
+    assert not any("apt-get" in step for step in every)
+
+
+def test_an_extension_waits_for_the_pytorch_that_the_gpu_needs() -> None:
+    built = "PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n"
+    found = judged(NEWER + "WARNING[XFORMERS]: xFormers was built for:\n    " + built).findings
+    assert [finding.cause for finding in found[:2]] == ["gpu_arch_too_new_for_build", "framework_pkg_mismatch"]
+    assert [remedy.text for remedy in found[1].remedy] == [
+        "install xformers in one command with that PyTorch: each of its releases requires one"
+    ]
 
 
 def test_an_old_cudnn_stays_out_of_an_environment_whose_framework_is_not_known() -> None:
