@@ -51,8 +51,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key`, `old_key` and
     `gpgkey`: URL of the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for
     another release; `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that
-    another one limits; `apt_library`: the package of a missing library; `suite`: the one that is asked for packages
-    (`bookworm-backports`), and `of_suite` these with what they lack.
+    another one limits; `apt_library`: the package of a missing library; `apt_other_release`: a library of another release of the
+    distribution; `suite`: the one that is asked for packages (`bookworm-backports`), and `of_suite` these with what they lack.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -178,6 +178,9 @@ def _set_of(package: str) -> str:
 
 def _of(found: dict[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
+    dependent, needs = found.get("dependent", ""), found.get("needs", "")
+    if "absent" in found and is_of_nvidia(dependent) and re.fullmatch(r"lib[^\s:]{1,80}", needs) and not is_of_nvidia(needs):
+        values["apt_other_release"] = needs
     package, version = found.get("package"), found.get("version")
     if package is None or not is_of_nvidia(package):
         return values

@@ -406,6 +406,8 @@ def _renamed(wanted: Wanted, own: PythonLine | None, book: Book) -> str | None:
 def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> PythonLine | None:
     """Python with wheels of it that is nearest to the current one."""
     lines = {line for match in matches for line in _told(match)} or _known(wanted, book)
+    if any(isinstance(match.fields.get("versions"), str) for match in matches):
+        lines = lines - {own}  # the index lists other releases for it, as those of another system
     if not lines or own in lines:
         return None
     # A Python that was new at the time lacks wheels of the other packages of that time.

@@ -52,7 +52,7 @@ _REQUIRED_BY = re.compile(
 """File of a package, other than a framework, that wants a newer C library."""
 _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
-_BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy")
+_BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release")
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here"}
@@ -215,7 +215,7 @@ class RemedyFields:
     def _is_without_conda(self, matches: Sequence[Match]) -> bool:
         """True if the log shows where packages are, and nothing of conda."""
         text = " ".join(match.text for match in (*matches, *self.case.frames, *self.case.matches))
-        return "-packages/" in text and not re.search(_OF_CONDA, text)
+        return bool(re.search(r"-packages/|(?<![\w.])/(?:usr/)?lib[\w/-]{0,40}/libstdc\+\+", text)) and not re.search(_OF_CONDA, text)
 
     def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
         """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
@@ -240,7 +240,7 @@ class RemedyFields:
             "mmcv": name == "mmcv" and (is_open or not any(missing(matches))),
             "flash-attn": "flash_attn" in " ".join(match.text for match in matches),
             "no-conda": self._is_without_conda(matches),
-            "torch-extension": is_open or (self.case.facts is None and any("frame" in match.fields for match in matches)),
+            "torch-extension": is_open or (self.case.facts is None and any({"frame", "extension"} & one.fields.keys() for one in matches)),
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
         torch = torch_version(matches, self.stack.frameworks)

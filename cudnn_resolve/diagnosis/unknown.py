@@ -6,6 +6,7 @@ import keyword
 import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from itertools import dropwhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -111,7 +112,7 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     told = {value for clue in clues if clue.tells == "error_kind" for word, value in clue.values.items() if word in folded}
     kind = _kind(died, last, text, reader, is_told=bool(told))
     frames = _frames(reader, last.line)
-    packages = _packages(text, frames)
+    packages = _packages(text, frames, _imported(last, reader))
     values: dict[str, str] = {}
     features: set[str] = set()
     if kind == "python-failure":
@@ -237,10 +238,11 @@ def is_own(file: str) -> bool:
     return not any(shape.search(file) for shape in (_PACKAGE, _STANDARD, _SETUP)) and not file.startswith("<")
 
 
-def _packages(text: str, frames: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Packages that an error concerns: the one that its message names, then those whose code raised it, the innermost first."""
+def _packages(text: str, frames: Sequence[tuple[str, str, str]], imported: str) -> list[str]:
+    """Packages that an error concerns: the one that message or statement names, then those whose code raised it, the innermost first."""
     found = _MODULE.search(text)
     named = [found["missing"] if found["part"] else found["origin"] or found["owner"]] if found else []
+    named += [imported.partition(".")[0]] if not found and "cannot import name" in text else []
     raised = [hit["package"] for file, _, _ in reversed(frames) if (hit := _PACKAGE.search(file))]
     names = (name for name in dict.fromkeys((*named, *raised)) if name and name.isascii())
     return [name for name in names if not keyword.iskeyword(name)][:_MOST]
@@ -276,7 +278,11 @@ def _of_python(
         return values | known, features | ({"caller-known"} if caller is not None else set())
     if (sources := _sources(text, frames)) is not None:
         return dict(zip(("module", "checkout"), sources, strict=True)), {"source-checkout"}
-    return _of_other_error(text, own, packages, names, is_build=any(_SETUP.search(file) for file, _, _ in frames))
+    values, features = _of_other_error(text, own, packages, names, is_build=any(_SETUP.search(file) for file, _, _ in frames))
+    called = list(dropwhile(lambda frame: not _PACKAGE.search(frame[0]), frames))  # from the first call in a package on
+    is_run = any("runpy" in file for file, _, _ in frames) or any(is_own(file) for file, _, _ in called)
+    is_import = [scope for _, _, scope in called[:1]] == ["<module>"] and not is_run
+    return values, features | ({"import-raised"} if is_import and "package-raised" in features else set())
 
 
 def _sources(text: str, frames: Sequence[tuple[str, str, str]]) -> tuple[str, str] | None:

@@ -185,6 +185,11 @@ OLD_LIBC = "ImportError: /lib64/libc.so.6: version `GLIBC_2.27' not found\n"
 OLD_LIBSTDCXX = (
     "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.26' not found (required by /home/a/v/lib/python3.8/site-packages/j/x.so)\n"
 )
+TENSORFLOW_DLL = "    from tensorflow.python._pywrap_tensorflow_internal import *\nImportError: DLL load failed{}: {}\n"
+NO_START = "A dynamic link library (DLL) initialization routine failed."
+NO_OLD_DLL = "Could not locate cudnn_ops_infer64_8.dll. Please make sure it is in your library path!\n"
+DKMS = "Error! Bad return status for module build on kernel: 4.4.0-62-generic (x86_64)\n"
+NO_SYMBOL = "ImportError: /usr/local/lib/python3.7/dist-packages/{}.so: undefined symbol: _ZNK2at6Tensor7is_cudaEv\n"
 WINDOWS_SETUP = 'File "C:\\Users\\a\\AppData\\Local\\Temp\\pip-install-mc_psfw8\\nvidia-nccl-cu12_1\\setup.py", line 152, in <module>\n'
 
 
@@ -219,11 +224,56 @@ WINDOWS_SETUP = 'File "C:\\Users\\a\\AppData\\Local\\Temp\\pip-install-mc_psfw8\
         ("OSError: Your operating system is not supported by `nvidia-pyindex`: win32.\n", "unrecognised", ["leave nvidia-pyindex out"]),
         ("This package is hosted on NVIDIA Python Package Index.\n", "pip_pin_unavailable", ["python -m pip install -U pip"]),
         (WINDOWS_SETUP + "This package is hosted on NVIDIA Python Package Index.\n", "pip_pin_unavailable", ["on Windows leave it out"]),
+        # Without AVX no other TensorFlow helps, with it the runtime is missing.
+        (TENSORFLOW_DLL.format("", NO_START), "cpu_without_avx", ["Win32_Processor"]),
+        (TENSORFLOW_DLL.format("", "Eine DLL-Initialisierungsroutine ist fehlgeschlagen."), "cpu_without_avx", ["Win32_Processor"]),
+        (
+            TENSORFLOW_DLL.format(" while importing _pywrap_tensorflow_internal", NO_START),
+            "windows_runtime_missing",
+            ["without AVX", "winget install"],
+        ),
+        ("UNIMPLEMENTED:  DNN library is not found.\n [[{{node a/Conv2D}}]]\n", "cudnn_too_old_for_framework", ["-f tensorflow"]),
+        (
+            NO_OLD_DLL + "cublas64_12.dll\ncudnn64_9.dll\ncudnn_adv64_9.dll\ncufft64_11.dll\n",
+            "cudnn_major_mismatch",
+            ['"ctranslate2>=4.5.0"'],
+        ),
+        (UNMET.format("nvidia-jetpack", "nvidia-tensorrt (= 4.5.1-b17)"), "apt_conflict", ["lsb_release -rs"]),
+        (
+            "Unmet:\n libcufile-11-5 : Depends: liburcu6 but it is not installable\n",
+            "apt_conflict",
+            ["for another distribution release"],
+        ),
+        (
+            "./sd: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by ./sd)\n",
+            "glibc_too_old",
+            ["xargs grep -l GLIBCXX_3.4.30"],
+        ),
+        (">>> from llama_cpp import Llama\nIllegal instruction (core dumped)\n", "cpu_without_avx", ["-DGGML_AVX2=off"]),
+        ("initCnmem: cnmemInit call failed! Reason=CNMEM_STATUS_OUT_OF_MEMORY. numdev=1\n", "out_of_memory", ["lib.cnmem=0"]),
+        (
+            DKMS + "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/4.4.0-62-generic\n",
+            "driver_not_loaded",
+            ["make.log"],
+        ),
+        (NO_SYMBOL.format("detectron2/_C"), "framework_pkg_mismatch", ["facebookresearch/detectron2.git"]),
+        (NO_SYMBOL.format("apex/amp_C"), "framework_pkg_mismatch", ["pip list | grep -i torch"]),
+        (
+            'File "C:\\Python313\\Lib\\a.py", line 4, in f\n' + NO_WHEEL.format("torch==2.5.1 (from versions: 2.6.0+cu124)"),
+            "pip_wheel_unavailable_for_python",
+            ["uv venv --seed --python 3.12"],
+        ),
     ],
 )
 def test_the_message_determines_the_step(log: str, cause: str, words: list[str]) -> None:
     assert judged(log).findings[0].cause == cause
-    assert all(any(word in step for step in steps(log)[:4]) for word in words), steps(log)
+    assert all(any(word in step for step in steps(log)[:6]) for word in words), steps(log)
+
+
+def test_a_module_is_built_anew_for_the_system_of_the_log() -> None:
+    every = steps("$ xbps-install nvidia-dkms\nBuilding DKMS module 'nvidia-367.35' for kernel-4.7.2_1... FAILED!\n")
+    assert "xbps-install -Su" in every[0]
+    assert not any("apt-get" in step for step in every)
 
 
 def test_an_old_cudnn_stays_out_of_an_environment_whose_framework_is_not_known() -> None:
@@ -257,3 +307,37 @@ def test_an_egg_and_compiled_sources_are_of_a_package() -> None:
 def test_a_folder_that_an_editor_opens_in_wsl_shows_wsl() -> None:
     log = "File [~/a.py:1](https://vscode-remote+wsl-002bubuntu.example/a.py:1)\nCall to cuInit results in CUDA_ERROR_NO_DEVICE (100):\n"
     assert judged(log).findings[0].cause == "wsl_driver_shadowed"
+
+
+IMPORT = 'File "/v/lib/python3.6/site-packages/paddle/__init__.py", line 29, in {}\n'
+
+
+@pytest.mark.parametrize(
+    ("calls", "first"),
+    [
+        ('File "a.py", line 1, in <module>\n' + IMPORT.format("<module>"), "importing paddle fails"),
+        ('File "a.py", line 1, in <module>\n' + IMPORT.format("run"), "paddle raised this error"),
+        ('File "/usr/lib/python3.6/runpy.py", line 9, in _run_code\n' + IMPORT.format("<module>"), "paddle raised this error"),
+        (IMPORT.format("<module>") + 'File "a.py", line 1, in callback\n', "paddle raised this error"),
+    ],
+)
+def test_an_error_while_a_package_is_imported_is_one_of_its_installation(calls: str, first: str) -> None:
+    assert first in steps(f"Traceback (most recent call last):\n{calls}TypeError: 'module' object is not callable\n")[0]
+
+
+def test_a_statement_names_the_package_that_lacks_a_name() -> None:
+    call = 'File "/c/lib/python3.5/site-packages/cudf/a.py", line 3, in <module>\n    from librmm_cffi import librmm as rmm\n'
+    assert "/c/bin/python -m pip show librmm_cffi cudf" in steps(call + "ImportError: cannot import name 'librmm'\n")
+
+
+def test_a_traceback_copied_as_links_has_its_calls() -> None:
+    log = "[/usr/lib/python3.10/dist-packages/jax/_src/config.py](https://localhost:8080/#) in update(self, name)\n"
+    assert "concerns jax" in judged(log + "AttributeError: Unrecognized config option: jax_array\n").findings[0].summary
+
+
+def test_a_package_that_an_image_lacks_is_a_fault_of_its_tag() -> None:
+    log = (
+        "$ docker run --gpus all ghcr.io/a/b\nFile \"/opt/v/bin/web\", line 4, in <module>\nModuleNotFoundError: No module named 'b.app'\n"
+    )
+    assert "earlier tag" in steps(log)[0]
+    assert "earlier tag" not in steps(log.partition("\n")[2])[0]
