@@ -10,7 +10,7 @@ from cudnn_resolve.errors import WorldError
 from cudnn_resolve.execution.installed import installed_packages, listed_files
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host import disk
-from cudnn_resolve.version import same_version
+from cudnn_resolve.version import same_version, versions_agree
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -142,8 +142,3 @@ def _cudnn_differences(task: Task, facts: Facts) -> Iterator[str]:
         found = framework.would_load
         if wanted and found is not None and found.version and not versions_agree(wanted, found.version):
             yield f"{framework.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
-
-
-def versions_agree(first: str, second: str) -> bool:
-    """Return whether two versions are equal as far as both go: 9.1 agrees with 9.1.0.70, not with 9.10.2.21."""
-    return all(one == other for one, other in zip(first.split("."), second.split("."), strict=False))
