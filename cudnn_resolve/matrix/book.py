@@ -369,10 +369,6 @@ class Book:
         """All apt repositories."""
         return self.rows(row.Repository)
 
-    def repository(self, os: str, arch: str) -> row.Repository | None:
-        """Apt repository for `ubuntu22.04` on `x86_64`."""
-        return self._by(row.Repository, "os", "arch").get((os, arch))
-
     def apt_patterns(self) -> tuple[row.AptPattern, ...]:
         """Names and versions of the apt packages of the CUDA runtime."""
         return self.rows(row.AptPattern)
