@@ -42,20 +42,11 @@ class Inspection(Struct, frozen=True, kw_only=True):
         return driver_of(self.driver.version) if self.driver else None
 
     @property
-    def arch(self) -> str:
-        """The processor's architecture; `x86_64` where it is unknown."""
-        return self.facts.platform.arch or "x86_64"
-
-    @property
     def is_tegra(self) -> bool:
         """True for a Jetson, which has its own driver versions and wheels."""
         return any(re.search(TEGRA, gpu.name or "") for gpu in self.gpus) or (
             self.version is not None and self.version.major < 100 and self.facts.platform.arch == "aarch64"
         )
-
-    def pip_facts(self, *names: str) -> tuple[Evidence, ...]:
-        """Evidence lines with the installed versions of packages."""
-        return tuple(fact("packages.pip", f"{name} {self.pip[name]}") for name in names if name in self.pip)
 
 
 Checks = tuple[Callable[[Inspection], Iterator[Finding]], ...]
