@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.errors import WorldError
+from cudnn_resolve.errors import WorldError, mib
 from cudnn_resolve.execution.installed import installed_packages, listed_files
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host import disk
@@ -105,11 +105,6 @@ def _require_free(size: int, purpose: str, folder: str, hint: str) -> None:
     free = disk.free_bytes(folder)
     if size > free:
         raise WorldError(f"disk full: {mib(size)} {purpose}, {mib(free)} free", code="disk-full", context=folder, hint=hint)
-
-
-def mib(size: int) -> str:
-    """Format a number of bytes for people."""
-    return f"{size / (1 << 20):.{0 if size >= 10 << 20 else 2}f} MiB"
 
 
 def differences(task: Task, facts: Facts) -> tuple[str, ...]:
