@@ -128,3 +128,10 @@ def first_few(names: Sequence[str], most: int, separator: str = ", ") -> str:
     """List at most so many names in a message, and count the rest: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
+
+
+def mib(count: int) -> str:
+    """Format a number of bytes in MiB or GiB."""
+    if count >= 1 << 30:
+        return f"{count / (1 << 30):.1f} GiB"
+    return f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"

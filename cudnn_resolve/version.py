@@ -179,3 +179,8 @@ def same_version(a: str, b: str, *, local: bool = True) -> bool:
     except InvalidVersion:
         return a == b
     return first == second or (not local and first.public == second.public and None in (first.local, second.local))
+
+
+def versions_agree(first: str, second: str) -> bool:
+    """True if two versions are equal as far as both go: 9.1 agrees with 9.1.0.70, not with 9.10.2.21."""
+    return all(one == other for one, other in zip(first.split("."), second.split("."), strict=False))

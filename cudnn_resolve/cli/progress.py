@@ -6,9 +6,10 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.errors import mib
 from cudnn_resolve.host import clock, terminal
 from cudnn_resolve.listener import WAITING, Listener
-from cudnn_resolve.report.text import clean, mib, wrap_message
+from cudnn_resolve.report.text import clean, wrap_message
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.errors import WorldError
+from cudnn_resolve.errors import WorldError, mib
 from cudnn_resolve.execution.installed import installed_packages, listed_files
 from cudnn_resolve.facts.model import UNKNOWN
 from cudnn_resolve.host import disk
-from cudnn_resolve.version import same_version
+from cudnn_resolve.version import same_version, versions_agree
 
 if TYPE_CHECKING:
     from cudnn_resolve.execution.environment import Environment
@@ -107,11 +107,6 @@ def _require_free(size: int, purpose: str, folder: str, hint: str) -> None:
         raise WorldError(f"disk full: {mib(size)} {purpose}, {mib(free)} free", code="disk-full", context=folder, hint=hint)
 
 
-def mib(size: int) -> str:
-    """Format a number of bytes for people."""
-    return f"{size / (1 << 20):.{0 if size >= 10 << 20 else 2}f} MiB"
-
-
 def differences(task: Task, facts: Facts) -> tuple[str, ...]:
     """Describe the differences of an environment from the plan; empty if there are none."""
     return (*_package_differences(task, facts), *_cudnn_differences(task, facts))
@@ -142,8 +137,3 @@ def _cudnn_differences(task: Task, facts: Facts) -> Iterator[str]:
         found = framework.would_load
         if wanted and found is not None and found.version and not versions_agree(wanted, found.version):
             yield f"{framework.name} would load cuDNN {found.version} from {found.path}, not {wanted}: {found.because}"
-
-
-def versions_agree(first: str, second: str) -> bool:
-    """Return whether two versions are equal as far as both go: 9.1 agrees with 9.1.0.70, not with 9.10.2.21."""
-    return all(one == other for one, other in zip(first.split("."), second.split("."), strict=False))

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.errors import WorldError
-from cudnn_resolve.execution.conditions import versions_agree
 from cudnn_resolve.execution.installed import installed_packages
 from cudnn_resolve.facts.cudnn_files import FOLDER
 from cudnn_resolve.host import disk
@@ -17,7 +16,7 @@ from cudnn_resolve.host.child import answer_of, payload_path
 from cudnn_resolve.host.linux import LinuxHost
 from cudnn_resolve.host.run_tool import Tooling, ToolResult, run_tool
 from cudnn_resolve.planning.preload import IMPORT_NAMES, MODULE, preload_pth, preload_source, preloaded_names
-from cudnn_resolve.version import CudnnVersion, same_version
+from cudnn_resolve.version import CudnnVersion, same_version, versions_agree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name
 
 from cudnn_resolve.facts.model import Facts, Gpu, or_none
 from cudnn_resolve.fleet.model import FleetClass, Spread
@@ -74,7 +75,7 @@ class Classes:
         self._groups: dict[ClassKey, Group] = {}
         self._cache: dict[tuple[int, ...], tuple[tuple[Any, ...], ClassKey, Machine]] = {}
         self._gpus: dict[tuple[Gpu, ...], tuple[Gpu, ...]] = {}
-        self._stack = frozenset(map(_normalized, book.packages())) if whole else frozenset()
+        self._stack = frozenset(map(canonicalize_name, book.packages())) if whole else frozenset()
         floors = (book.floor(major) for major in range(8, 30))
         self._steps = sorted({*(row.driver for row in book.minimums()), *(floor for floor in floors if floor is not None)})
 
@@ -138,7 +139,7 @@ class Classes:
         )
 
     def _is_of_stack(self, name: str) -> bool:
-        name = _normalized(name)
+        name = canonicalize_name(name)
         return name in self._stack or name.startswith("nvidia-") or self._book.framework_named(name) is not None
 
     def build(self) -> tuple[FleetClass, ...]:
@@ -152,10 +153,6 @@ def _diagnosed_facts(facts: Facts) -> str:
     """Facts that matter for findings but not for plans: loaded libraries, and the state of the driver and its GPUs."""
     hidden = {gpu.hidden for gpu in or_none(facts.gpus) or ()}
     return repr((facts.driver, facts.frameworks, facts.loader, facts.container, sorted(hidden)))
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class ClassKey(Struct, frozen=True, kw_only=True):

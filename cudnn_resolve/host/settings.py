@@ -13,15 +13,15 @@ from cudnn_resolve.matrix.toml import decode
 _LARGEST_BYTES = 8 * 1024 * 1024
 
 
-def project_table(start: str | os.PathLike[str]) -> tuple[str, dict[str, Any]] | None:
-    """The nearest pyproject.toml from `start` upwards with a `[tool.cudnn-resolve]` table: its path and that table.
+def project_table() -> tuple[str, dict[str, Any]] | None:
+    """The nearest pyproject.toml from the current folder upwards with a `[tool.cudnn-resolve]` table: its path and that table.
 
     None if no file has one; raise InputError if it is not a table. A file that does not mention this program is skipped, whatever its
     state.
     """
     try:
-        directory = os.path.abspath(os.fspath(start))
-    except OSError:  # the working directory was deleted
+        directory = os.getcwd()
+    except OSError:  # it was deleted
         return None
     while True:
         path = os.path.join(directory, "pyproject.toml")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, wraps
 from operator import attrgetter
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -311,9 +311,9 @@ class Book:
         folded = name.casefold()
         return next((peak for peak in self.rows(row.Peak) if folded in map(str.casefold, (peak.name, *peak.alias))), None)
 
-    def from_memory(self, table: str, sources: Iterable[str]) -> bool:
-        """True if any of a row's sources is marked as from memory, not from a document."""
-        return any(source.confidence == "memory" for id_ in sources if (source := self.source(table, id_)))
+    def is_from_memory(self, peak: row.Peak) -> bool:
+        """True if any source of the row is marked as from memory, not from a document."""
+        return any(source.confidence == "memory" for id_ in peak.source if (source := self.source("gpu/peak", id_)))
 
     def peaks_of(self, card: row.Card) -> tuple[row.Peak, ...]:
         """Peak rates of the boards that share the names of a card."""
@@ -368,10 +368,6 @@ class Book:
     def repositories(self) -> tuple[row.Repository, ...]:
         """All apt repositories."""
         return self.rows(row.Repository)
-
-    def repository(self, os: str, arch: str) -> row.Repository | None:
-        """Apt repository for `ubuntu22.04` on `x86_64`."""
-        return self._by(row.Repository, "os", "arch").get((os, arch))
 
     def apt_patterns(self) -> tuple[row.AptPattern, ...]:
         """Names and versions of the apt packages of the CUDA runtime."""

@@ -17,7 +17,7 @@ from cudnn_resolve.matrix.evidence import evidence_rows
 from cudnn_resolve.matrix.row import Build, ExtraRelease, WheelRelease
 from cudnn_resolve.matrix.row_fault import Fault, Placed
 from cudnn_resolve.matrix.wheel_content import MeasuredBuild
-from cudnn_resolve.version import CodeTarget, CudnnVersion
+from cudnn_resolve.version import CodeTarget, CudnnVersion, versions_agree
 
 _TAG = re.compile(r"[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+|sdist")
 
@@ -282,7 +282,7 @@ def _contradictions(build: Build, targets: tuple[CodeTarget, ...], measured: Mea
     """Yield the columns in which a build contradicts its wheel, each with a message."""
     if measured.cuda is not None and build.cuda is not None and measured.cuda.line != build.cuda.line:
         yield "cuda", f"is {build.cuda}, but {wheel} says {measured.cuda}"
-    if measured.cudnn is not None and build.cudnn is not None and not _agree(str(build.cudnn), str(measured.cudnn)):
+    if measured.cudnn is not None and build.cudnn is not None and not versions_agree(str(build.cudnn), str(measured.cudnn)):
         yield "cudnn", f"is {build.cudnn}, but {wheel} says {measured.cudnn}"
     if not measured.code or not targets:
         return
@@ -294,11 +294,6 @@ def _contradictions(build: Build, targets: tuple[CodeTarget, ...], measured: Mea
     )
     if missing:
         yield "capability", f"omits {', '.join(map(str, missing))}, which {wheel} has"
-
-
-def _agree(one: str, other: str) -> bool:
-    """True if two versions are equal in the parts that both have."""
-    return all(mine == its for mine, its in zip(one.split("."), other.split("."), strict=False))
 
 
 RULES: tuple[Callable[[Book], Iterable[Fault]], ...] = (

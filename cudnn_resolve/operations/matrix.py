@@ -336,9 +336,7 @@ def _gpu(book: Book, which: str | None) -> Answer[MatrixStackResult]:
         return {
             "architectures": _rows([architecture]),
             "cards": _rows([card] if card else [other for other in book.cards() if other.capability == capability]),
-            "peaks": tuple(
-                {**plain(peak), "confidence": "memory" if book.from_memory("gpu/peak", peak.source) else None} for peak in peaks
-            ),
+            "peaks": tuple({**plain(peak), "confidence": "memory" if book.is_from_memory(peak) else None} for peak in peaks),
         }
 
     return _stack(book, "gpu", partial(render_gpu, book, capability, card), rows)

@@ -61,7 +61,7 @@ def project_settings() -> dict[str, Any]:
     """
     from cudnn_resolve.host.settings import environment, project_table
 
-    table = project_table(".")
+    table = project_table()
     of_project = {}
     if table is not None:
         path, values = table

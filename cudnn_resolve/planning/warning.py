@@ -330,8 +330,6 @@ def _gpu(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
                 message = f"the compute capability of {gpu.label} is unknown: no build was excluded because of it"
                 yield Warning(code="gpu-unknown", message=message)
         return
-    if not resolution.builds:
-        return
     covered = []
     for build in resolution.builds:
         targets = build.code_on(resolution.machine.arch)

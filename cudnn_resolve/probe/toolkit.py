@@ -189,7 +189,7 @@ _NVCC = r"release (\d{1,2}\.\d{1,2}), V(\d+\.\d+\.\d+)"
 _HEADER = r"(?m)^#define\s+(?:CUDART_VERSION|CUDA_VERSION)\s+(\d{4,5})\b"
 _DIRECTORY = r"cuda-(\d{1,2}\.\d{1,2})$"
 _APT = re.compile(r"(?:cuda-toolkit|cuda-cudart|cuda-libraries)-(\d{1,2})-(\d{1,2})$")
-_CONDA = r"(cuda-toolkit|cudatoolkit|cuda-cudart|cuda-version)-(\d+\.\d+[\d.]*)-[^-]+\.json$"
+_CONDA = r"(cuda-toolkit|cudatoolkit|cuda-cudart|cuda-version)-(\d{1,6}(?:\.\d{1,9}){1,4})-[^-]+\.json"
 _HERE = r"(?m)^#\$ _HERE_=(/.*)$"
 _MAJOR = r"-D__CUDACC_VER_MAJOR__=(\d{1,2})\b"
 _MINOR = r"-D__CUDACC_VER_MINOR__=(\d{1,2})\b"
@@ -250,10 +250,7 @@ def apt_line(package: str) -> str | None:
 def conda_part(file_name: str) -> tuple[str, CudaVersion] | None:
     """Name and version of a CUDA runtime from a conda-meta file name, `cuda-cudart-12.4.127-0.json`; None for any other."""
     found = re.fullmatch(_CONDA, file_name)
-    try:
-        return (found[1], CudaVersion(found[2].strip("."))) if found else None
-    except ValueError:
-        return None
+    return (found[1], CudaVersion(found[2])) if found else None
 
 
 _VERSION_FILES = (

@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.errors import mib
 from cudnn_resolve.execution.model import Execution
-from cudnn_resolve.report.text import PLAIN, Style, clean, mib, wrap
+from cudnn_resolve.report.text import PLAIN, Style, clean, wrap
 
 if TYPE_CHECKING:
     from cudnn_resolve.report.document import PastDocument

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cudnn_resolve.report.text import clean, mib, wrap
+from cudnn_resolve.errors import mib
+from cudnn_resolve.report.text import clean, wrap
 
 
 def render(usage: Mapping[str, Any], *, width: int) -> str:

@@ -168,7 +168,7 @@ def render_gpu(book: Book, capability: Capability, card: Card | None, *, style: 
         memory = f", {card.memory_gib:g} GiB" if card.memory_gib else ""
         rows.append(("card", f"{card.kind}{memory}"))
         for peak in book.peaks_of(card):
-            doubt = ", from memory" if book.from_memory("gpu/peak", peak.source) else ""
+            doubt = ", from memory" if book.is_from_memory(peak) else ""
             rates = ((name, getattr(peak, name)) for name in ("fp32", "tf32", "fp16", "bf16"))
             rate_text = ", ".join(f"{name} {rate:g}" for name, rate in rates if rate is not None)
             rows.append(("peak", f"{rate_text} TFLOP/s ({peak.name}{doubt})"))

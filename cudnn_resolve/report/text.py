@@ -86,13 +86,6 @@ def wrap_message(text: str, width: int) -> str:
     return "\n".join(part for line in held.split("\n") for part in wrap(line, width=width) or [""]).replace("\0", " ")
 
 
-def mib(count: int) -> str:
-    """Format a number of bytes in MiB or GiB."""
-    if count >= 1 << 30:
-        return f"{count / (1 << 30):.1f} GiB"
-    return f"{count / (1 << 20):.{0 if count >= 10 << 20 else 2}f} MiB"
-
-
 class Page:
     """Lines of text under construction, none wider than `width`."""
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from cudnn_resolve.facts.model import UNKNOWN, CudnnCopy, Facts, InstalledFramework, Toolkit, or_none
-from cudnn_resolve.version import Capability, CudaVersion, Dotted, DriverVersion
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import Forward
-
-V = TypeVar("V", bound=Dotted)
 
 
 class MachineGpu(Struct, frozen=True, kw_only=True):
@@ -86,8 +84,8 @@ class Machine(Struct, frozen=True, kw_only=True):
 def machine_of(facts: Facts, book: Book) -> Machine:
     """Build the machine from facts; what they leave out of the driver and the GPUs is looked up in the matrix."""
     driver_fact = or_none(facts.driver)
-    driver = _parse_version(driver_fact.version, DriverVersion) if driver_fact else None
-    native = _parse_version(driver_fact.cuda, CudaVersion) if driver_fact else None
+    driver = DriverVersion(driver_fact.version) if driver_fact and driver_fact.version else None
+    native = CudaVersion(driver_fact.cuda) if driver_fact and driver_fact.cuda else None
     if driver is None and native is not None:  # at least as new as the oldest driver with that CUDA
         driver = book.toolkit_driver(native)
     if driver is not None and native is None:
@@ -183,14 +181,5 @@ def _major_minor(text: str | None) -> tuple[int, int] | None:
     parts = text.split(".")
     try:
         return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
-    except ValueError:
-        return None
-
-
-def _parse_version(text: str | None, kind: type[V]) -> V | None:
-    if not text:
-        return None
-    try:
-        return kind(text)
     except ValueError:
         return None

@@ -139,7 +139,7 @@ def _attempt_once(universe: Universe, rounds: int, dropped: Sequence[str]) -> Re
     found = solve_families(universe, universe.root_needs(companions), rounds)
     if isinstance(found, Solved):
         return assemble(*with_late_pins(universe, found, companions, rounds), dropped)
-    if not companions or universe.context.only_cached:
+    if not companions or universe.context.is_restricted:  # a search with the whole index may move them all
         return found
     best = solve_families(universe, universe.root_needs(()), rounds)
     if isinstance(best, Failure):

@@ -70,7 +70,7 @@ def folder_serves(context: Context, build: Build) -> bool:
 def folder_versions(context: Context) -> tuple[str, ...]:
     """Versions of the complete cuDNN copies in the folder."""
     copies = (copy for copy in context.machine.cudnn if copy.path is not None and f"/{FOLDER}/" in copy.path and copy.complete is not False)
-    return tuple(copy.version for copy in copies if copy.version is not None and parse_version(copy.version) is not None)
+    return tuple(copy.version for copy in copies if copy.version is not None)
 
 
 def is_installed(context: Context, build: Build) -> bool:

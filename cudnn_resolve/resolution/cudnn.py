@@ -73,11 +73,8 @@ class CudnnLibraries(Kind[CudnnKey, CudnnCandidate]):
                 continue
             if enclosing_framework(self.context, copy) is not None:
                 continue
-            try:
-                version = CudnnVersion(copy.version)
-            except ValueError:
-                continue
-            major = int(copy.cuda.split(".")[0]) if copy.cuda and copy.cuda.split(".")[0].isdigit() else None
+            version = CudnnVersion(copy.version)
+            major = CudaVersion(copy.cuda).major if copy.cuda else None
             known = [
                 build
                 for build in builds

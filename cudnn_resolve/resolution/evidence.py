@@ -25,8 +25,6 @@ _VARIANT = re.compile(r"\+cu(\d{2,3})$")
 
 def evidence_needs(book: Book, arch: str, release: Release, who: str) -> Iterator[Need]:
     """Needs for the CUDA that the libraries of a wheel are linked to; none for a wheel without evidence."""
-    if release.build is not None:
-        return
     if release.index != "default":
         yield from _variant_needs(book, release, who)
         return

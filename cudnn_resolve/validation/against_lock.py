@@ -107,10 +107,7 @@ def _judge_driver(pinned: PinnedEnvironment, facts: Facts) -> Iterator[Check]:
     driver = facts.driver.version if isinstance(facts.driver, Driver) else None
     if driver is None or pinned.driver_min is None:
         return
-    try:
-        enough = DriverVersion(driver) >= DriverVersion(pinned.driver_min)
-    except ValueError:
-        return
+    enough = DriverVersion(driver) >= DriverVersion(pinned.driver_min)
     yield Check(
         id=f"{pinned.source}/driver",
         status="passed" if enough else "failed",

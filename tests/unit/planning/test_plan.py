@@ -52,6 +52,7 @@ def test_every_action() -> None:
     ("installed", "target", "action"),
     [
         ("2.0", "north==2.0", "keep"),
+        ("2.0.0", "north==2.0", "keep"),
         ("2.0+cu124", "north==2.0", "keep"),  # the index of the variant gives it a local part, the default index does not
         ("2.0+cu118", "north==2.0+cu118", "keep"),
         ("2.0+cu118", "north==2.0+cu124", "upgrade"),
@@ -160,6 +161,13 @@ def test_steps_in_a_safe_order() -> None:
     assert [step.kind for step in found.steps] == ["apt-repository", "apt", "apt", "pip", "pip", "pip-unpinned"]
     assert [step.needs_root for step in found.steps] == [True, True, True, False, False, False]
     assert len({step.id for step in found.steps}) == len(found.steps)
+
+
+@pytest.mark.parametrize(("keyring", "kinds"), [({}, ["apt-repository", "apt", "apt"]), ({"cuda-keyring": "1.1-1"}, ["apt", "apt"])])
+def test_a_repository_that_apt_knows_by_nvidias_keyring_is_not_added(keyring: dict[str, str], kinds: list[str]) -> None:
+    found = planned("south==2.0", options={"channel": "apt"}, packages={"pip": {}, "apt": keyring})
+
+    assert [step.kind for step in found.steps if step.needs_root] == kinds
 
 
 def test_what_the_installer_chooses_is_asked_for_with_all_that_is_required_of_it() -> None:

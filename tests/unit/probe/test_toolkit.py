@@ -104,6 +104,15 @@ def test_who_put_it_there(files: dict[str, str], apt: dict[str, str], source: st
     assert find(host, apt).toolkits[0].source == source
 
 
+def test_the_toolkit_of_the_distribution_is_in_usr() -> None:
+    host = FakeHost(
+        executables=["/usr/bin/nvcc"],
+        programs=lambda argv: CommandResult(returncode=0, stdout="release 11.5, V11.5.119") if argv[1:] == ("--version",) else None,
+    )
+
+    assert find(host, {"nvidia-cuda-toolkit": "11.5.1-1ubuntu1"}).toolkits == (Toolkit(version="11.5", path="/usr", source="apt"),)
+
+
 def test_a_variable_that_leads_nowhere_is_named() -> None:
     found = find(FakeHost(environ={"CUDA_HOME": "/opt/gone"}))
 
