@@ -152,13 +152,13 @@ def _present(matches: Iterable[Match]) -> Iterable[Present]:
 
 
 def is_listing(text: str, library: Library, *, is_asked: bool) -> bool:
-    """True for a line of `ls` that shows a file, if the user listed files.
+    """True for a line of `ls`, or of R's list.files, that shows a file, if the user listed files.
 
     Otherwise a bare `libcudnn.so.8` may be the missing file, while `libcudnn.so.8.9.7` exists.
     """
     if re.match(_LONG_LISTING, text):
         return True
-    names = text.split()
+    names = re.sub(r"^\s{0,8}\[\d{1,4}\]|\"", "", text).split()
     return all(map(_FILE.fullmatch, names)) and (is_asked or len(names) > 1 or _full(library.version) is not None)
 
 

@@ -20,7 +20,17 @@ from cudnn_resolve.diagnosis.derive_gpu import (
     find_hidden_gpu,
 )
 from cudnn_resolve.diagnosis.derive_pip import compare_index, dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
-from cudnn_resolve.diagnosis.library_path import carries, is_default, is_searched, missing, place_of, wheel_component
+from cudnn_resolve.diagnosis.library_path import (
+    carries,
+    command_of,
+    is_default,
+    is_searched,
+    missing,
+    place_of,
+    shown_at,
+    shown_twice,
+    wheel_component,
+)
 from cudnn_resolve.diagnosis.log_stack import majors_of, toolkit_without
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import FINDING, strengthened
@@ -60,9 +70,12 @@ def derive(found: Suspects, case: Case) -> Suspects:
 
 
 def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
-    """A program does not find cuDNN, or its header, where it is told to look, and the facts have no copy of it anywhere."""
-    misplaced = found.get("lib_not_on_path")
-    if misplaced is None or case.facts is None or case.facts.cudnn != () or not re.search(r"(?i)cudnn", misplaced.matches[0].text):
+    """A program does not find cuDNN, or its header, where it is told to look: whether the facts have a copy of it decides."""
+    misplaced, absent = found.get("lib_not_on_path"), found.get("cudnn_missing")
+    copies = or_none(case.facts.cudnn) if case.facts is not None else None
+    if copies and absent and any("try_flags_" in match.text for match in absent.matches):
+        return strengthened(found, "lib_not_on_path", absent, 4, "cuDNN is installed, but Theano's compiler does not look there")
+    if misplaced is None or copies != () or not re.search(r"(?i)cudnn", misplaced.matches[0].text):
         return found
     return strengthened(found, "cudnn_missing", misplaced, 4, "cuDNN is not installed on this machine")
 
@@ -80,7 +93,8 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     if conclusion is None:
         return found
     cause, more, text, shown = conclusion
-    return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", [present.match for present in shown[:2]])
+    matches = [match for present in shown[:2] for match in (present.match, command_of(present.match, case.matches))]
+    return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", matches)
 
 
 def _is_looked_for(case: Case) -> bool:
@@ -124,7 +138,7 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
         )
         return "cudnn_missing", 0, text, []
     if same or (brought.keys() & majors and not other):
-        where = f"in {same[0].path}" if same and same[0].path else "installed"
+        where = f"in {place}" if same and (place := same[0].path or shown_at(same[0].match, case.matches)) else "installed"
         place = f"cuDNN {same[0].version or same[0].major} is {where}" if same else f"the {_name(brought, majors)} wheel includes it"
         text = f"is needed but not found, although {place}: the loader does not search its directory"
         return "lib_not_on_path", 6, text, same
@@ -166,7 +180,7 @@ def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked
 def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
     """The same for libcudnn.so, a name without a major version, by the copies in log or facts."""
     built = {build.cudnn.major for build in case.context.builds if build.cudnn is not None}
-    copies = [(copy, place) for copy in case.context.cudnn if (place := copy.path or _shown_at(copy.match))]
+    copies = [(copy, place) for copy in case.context.cudnn if (place := copy.path or shown_at(copy.match, case.matches))]
     fit, place = next(((copy, place) for copy, place in copies if not built or copy.major in built), (None, ""))
     if fit is not None:
         is_found = case.facts is not None and is_searched(place, case.facts)
@@ -178,11 +192,6 @@ def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
         text = f"(cuDNN {wanted}) is needed, but cuDNN {found.version or found.major} is in {place}"
         return "cudnn_major_mismatch", 8, text, [found]
     return None
-
-
-def _shown_at(match: Match | None) -> str:
-    """Directory in which a log line shows a file."""
-    return match.fields.get("where", "").rstrip("/") if match is not None else ""
 
 
 def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
@@ -223,6 +232,9 @@ def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
             if fits and version != loaded:
                 text = f"cuDNN {loaded} is loaded although {version}, which fits, is installed: the other copy is found first"
                 return strengthened(found, "ld_path_shadowing", wrong, 4, text, [copy.match])
+        if loaded < built and (twice := shown_twice(built, case.matches)):
+            text = f"cuDNN {loaded} is loaded, and the log shows two copies: the older one is found first"
+            return strengthened(found, "ld_path_shadowing", wrong, 2, text, twice)
     return found
 
 
@@ -282,11 +294,10 @@ def _find_listed(found: Suspects, case: Case) -> Suspects:
     """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
     for cause in ("cuda_runtime_missing", "driver_incomplete", "driver_not_loaded"):
         lacking = found.get(cause)
-        listed = None if lacking is None else _listed(lacking, case)
-        if lacking is not None and listed is not None:
+        if lacking is not None and (listed := _listed(lacking, case)) is not None:
             library, place, match = listed
             text = f"{library.file} is needed but not found, although the log shows it{place}: the loader does not search there"
-            return strengthened(found, "lib_not_on_path", lacking, 6, text, [match])
+            return strengthened(found, "lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
     return found
 
 
@@ -322,7 +333,10 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
                 re.search(_OF_NO_USE, f"{place}/") or is_compat(place) or (library.family not in ("cuda", "cudnn") and is_default(place))
             )
             return None if is_of_no_use or re.search(_NOT_THERE, match.text) else f" in {place}"
-        return "" if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
+        place = shown_at(match, case.matches)
+        return (f" in {place}" if place else "") if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
+    if match.symptom.id == "context-rpath" and library.family == "cuda" and library.version is not None:
+        return f" in {match.fields['place']}" if carries(library, match.fields["linkedcuda"].major, case.book) else None
     if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
         package = match.fields["cudapackage"].lower().replace("_", "-")
         row = case.book.component(package)
@@ -357,10 +371,7 @@ def _find_on_disk(found: Suspects, case: Case) -> Suspects:
         text = f"the {libraries[0].file} that the loader finds lacks {symbol}; another copy is in {places[0]}"
         return strengthened(found, "ld_path_shadowing", runtime, 9, text)
     if runtime and places and all(places):
-        text = (
-            f"{libraries[0].file} is needed but not found, although it is installed in {places[0]}: "
-            "the loader does not search that directory"
-        )
+        text = f"{libraries[0].file} is needed but not found: the loader does not search {places[0]}, where it is installed"
         return strengthened(found, "lib_not_on_path", runtime, 9, text)
     return found
 

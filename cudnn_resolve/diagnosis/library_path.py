@@ -39,6 +39,10 @@ _GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
 _DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
 """Directories in which systems, containers, notebooks and WSL provide the driver."""
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
+_PLACED = ("context-cuda-listed", "context-files-listed", "context-rpath")
+"""Symptoms whose field `place` is a directory of libraries."""
+_NAMES = ("context-cuda-names", "context-cudnn-listed")
+"""Symptoms that show a file without its directory."""
 _BEFORE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 _EVERY_WHEEL = (
     'import glob, site; print(":".join(d for s in [*site.getsitepackages(), site.getusersitepackages()] '
@@ -170,9 +174,36 @@ def own_values(matches: Iterable[Match]) -> dict[str, str]:
 
 def place_listed(match: Match) -> str:
     """Directory in which a log line lists a library; empty without one."""
-    field = {"context-cuda-listed": "place", "context-cudnn-file": "where"}.get(match.symptom.id, "")
+    field = "where" if match.symptom.id == "context-cudnn-file" else "place" if match.symptom.id in _PLACED else ""
     place = str(match.fields.get(field, "")).rstrip("/")
     return place if place.startswith("/") else ""
+
+
+def command_of(match: Match | None, matches: Sequence[Match]) -> Match | None:
+    """The command that lists the directory of a file which a line shows by its name alone."""
+    if match is None or match.symptom.id not in _NAMES:
+        return None
+    before = (each for each in matches if each.symptom.id == "context-files-listed" and each.line < match.line)
+    command = max(before, key=lambda each: each.line, default=None)
+    return command if command and place_listed(command) else None
+
+
+def shown_at(match: Match | None, matches: Sequence[Match]) -> str:
+    """Directory in which a line, or the command that it answers, shows a file; empty if unknown."""
+    shown = command_of(match, matches) or match
+    return place_listed(shown) if shown else ""
+
+
+def shown_twice(built: CudnnVersion, matches: Iterable[Match]) -> list[Match]:
+    """Lines that show one library of cuDNN in two directories, of which none is another name of the other."""
+    places: dict[str, dict[str, Match]] = {}
+    for match in matches:
+        library = match.fields.get("present")
+        if match.symptom.id == "context-cudnn-file" and isinstance(library, Library) and library.major == built.major:
+            place = re.sub(r"/targets/[\w-]{1,30}/lib\b", "/lib64", re.sub(r"^/lib", "/usr/lib", str(match.fields.get("where", ""))))
+            if place.strip("./\\") and not place.startswith("/usr/local/cuda/"):
+                places.setdefault(library.stem, {}).setdefault(place.lower(), match)
+    return next((list(shown.values())[:2] for shown in places.values() if len(shown) > 1), [])
 
 
 def missing(matches: Iterable[Match]) -> Iterator[Library]:

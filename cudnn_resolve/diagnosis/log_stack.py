@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing
+from cudnn_resolve.diagnosis.library_path import has_part_of_system, missing, place_listed
 from cudnn_resolve.diagnosis.pip_release import python_tags
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
@@ -330,7 +330,7 @@ def version_features(matches: Sequence[Match], majors: Collection[int], python: 
     """Features derived from versions in the log: CUDA, Python, and the older of two drivers."""
     libraries = [library for library in missing(matches) if not library.windows]
     if majors and max(majors) < 11:
-        yield "old-cuda"
+        yield "old-listed" if any(map(place_listed, matches)) else "old-cuda"
     if len(majors) == 1:
         yield f"cuda-{max(majors)}"
     if libraries and all(library.version is None and library.family in ("cuda", "cudnn") for library in libraries):

@@ -207,6 +207,9 @@ KINDS: dict[str, FieldKind] = {
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?"),
     "text": FieldKind(pattern=r".{0,400}?"),
 }
+KINDS["gpulib"] = FieldKind(
+    pattern=f"(?:{'|'.join(KINDS[f'{name}lib'].pattern for name in ('cuda', 'driver', 'ptx', 'trt'))})", take=_library
+)
 LONGEST_PATTERN = 6000
 """Most characters of a regular expression with its fields expanded."""
 _MACRO = re.compile(r"\{([a-z_]\w{0,30}):([a-z]{1,24})\}")

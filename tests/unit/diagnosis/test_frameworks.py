@@ -181,3 +181,36 @@ def test_the_driver_of_a_host_is_not_removed_for_a_container_that_it_starts() ->
     for prompt, is_removed in (("me@host:~$ docker compose up -d\n", False), ("root@76fa843f6c13:/# apt-get install cuda\n", True)):
         commands = " ".join(step.command or "" for finding in judged(prompt + unmet).findings for step in finding.remedy)
         assert ("purge" in commands) is is_removed
+
+
+CHAINER = (
+    "CuPy (cupy-cuda92) version 9.0.0 may not be compatible with this version of Chainer.\nPlease consider installing the supported version"
+)
+NVCC = "nvcc fatal   : Value '{}' is not defined for option 'gpu-architecture'\n"
+ON_OTHER_GPU = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to gpu.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("RuntimeError: cuDNN Error: sdpa fp8 backward operation is only supported starting cudnn 9.1.0.", "cudnn_too_old_for_framework"),
+        ("[cudnn_frontend] Error: bias gradient is not supported in cudnn versions below 8.9.6", "cudnn_too_old_for_framework"),
+        ("Using cuDNN 9.1.0, supported since cuDNN 8", None),
+        ("RuntimeError: Your CPU does not support FBGEMM.", "cpu_without_avx"),
+        ("FBGEMM is enabled, CPU supports AVX2", None),
+        (NVCC.format("native") + NVCC.format("compute_86"), "gpu_arch_too_new_for_build"),
+        (NVCC.format("compute_35"), "gpu_arch_too_old_for_build"),
+        (NVCC.format("sm_61") + "ERROR (theano.sandbox.cuda): Failed to compile cuda_ndarray.cu", "gpu_arch_too_new_for_build"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_60'\n/usr/lib/python2.7/dist-packages/theano", "gpu_arch_too_new_for_build"),
+        (NVCC.format("sm_61"), "gpu_arch_too_old_for_build"),
+        (CHAINER, "framework_pkg_mismatch"),
+        (ON_OTHER_GPU, None),
+    ],
+)
+def test_what_a_program_supports_tells_the_cause(log: str, cause: str | None) -> None:
+    assert next(iter(loud(judged(f"{log}\n"))), None) == cause
+
+
+def test_the_cupy_that_chainer_names_is_installed() -> None:
+    log = f"{CHAINER} by running:\n\n$ pip install 'cupy-cuda92>=7.7.0,<8.0.0'\n"
+    assert [remedy.command for remedy in judged(log).findings[0].remedy] == ["python -m pip install 'cupy-cuda92>=7.7.0,<8.0.0'"]

@@ -43,3 +43,73 @@ def test_tensorrt_is_optional_for_tensorflow_alone(log: str, cause: str) -> None
 def test_a_version_that_is_none_of_cudnn_breaks_nothing() -> None:
     log = "libcudnn.so.7  libcudnn.so.7.6.5\nThese bindings are for version 5005 or above, but the loaded CuDNN is version: 4007\n"
     assert judged(log).findings
+
+
+OLD_CUDNN = "Loaded runtime CuDNN library: {} but source was compiled with: {}.  CuDNN library needs to have matching major version\n"
+OLDER = "ImportError: /home/a/.conda/envs/t/lib/python3.11/site-packages/torch/lib/libc10_cuda.so: undefined symbol: {}\n"
+ENTRY = "cudaGetDriverEntryPointByVersion, version libcudart.so.12"
+WSL = "$ uname -r\n5.15.90.1-microsoft-standard-WSL2\n{}\nUserWarning: CUDA initialization: Found no NVIDIA driver on your system.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "place"),
+    [
+        (f"{NO_CUBLAS}$ ls /opt/cuda-12.1/lib64\nlibcublas.so.12\nlibcurand.so.10\n", "/opt/cuda-12.1/lib64"),
+        (f"{NO_CUBLAS}$ ls -la /opt/nv/lib64/ | grep blas\n-rwxr-xr-x 1 root root 9 Jun  1 10:00 libcublas.so.12\n", "/opt/nv/lib64"),
+        (f"{NO_CUDNN}$ ls /opt/cudnn/lib\nlibcudnn.so.8  libcudnn_ops_infer.so.8\n", "/opt/cudnn/lib"),
+        (
+            (
+                "ImportError: libcublas.so.9.0: cannot open shared object file: No such file or directory\n"
+                '> list.files("/usr/local/cuda-9.0/lib64", pattern = "libcublas")\n[1] "libcublas.so"       "libcublas.so.9.0"\n'
+            ),
+            "/usr/local/cuda-9.0/lib64",
+        ),
+        (
+            (
+                "OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
+                "$ patchelf --print-rpath nvrtc.so\n/apps/Core/cudacore/12.2.2/lib64:/apps/Core/cudacore/12.2.2/lib\n"
+            ),
+            "/apps/Core/cudacore/12.2.2/lib64",
+        ),
+        (
+            (
+                "libcusparse.so.11: cannot open shared object file: No such file or directory\n"
+                " 0x000000000000001d (RUNPATH)            Library runpath: [$ORIGIN:/sw/cuda-11.8/lib64]\n"
+            ),
+            "/sw/cuda-11.8/lib64",
+        ),
+    ],
+)
+def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str) -> None:
+    finding = judged(log).findings[0]
+    assert finding.cause == "lib_not_on_path"
+    assert f"LD_LIBRARY_PATH={place}${{" in (finding.remedy[0].command or "")
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (f"{NO_CUBLAS} 0x01d (RUNPATH)  Library runpath: [/sw/cuda-11.8/lib64]\n", "cuda_runtime_missing"),  # of another CUDA
+        ("$ ls /opt/nv/lib64\nlibcublas.so.12\nlibcurand.so.10\n", None),
+        (
+            OLD_CUDNN.format("7.0.5", "7.4.1") + "C:\\a>where cudnn64_7.dll\nC:\\td\\cudnn64_7.dll\nC:\\v10.0\\cudnn64_7.dll\n",
+            "ld_path_shadowing",
+        ),
+        (OLD_CUDNN.format("8.0.5", "8.1.0") + "/usr/lib64/libcudnn.so.8\n/opt/cudnn/lib64/libcudnn.so.8\n", "ld_path_shadowing"),
+        (
+            OLD_CUDNN.format("8.0.5", "8.1.0") + "/usr/local/cuda/lib64/libcudnn.so.8\n/usr/local/cuda-11.2/lib64/libcudnn.so.8\n",
+            "cudnn_too_old_for_framework",
+        ),
+        (OLD_CUDNN.format("8.0.5", "8.1.0") + "/usr/lib/libcudnn.so.8\n/lib/libcudnn.so.8\n", "cudnn_too_old_for_framework"),
+        (OLDER.format(ENTRY), "cuda_runtime_missing"),
+        ("$ echo $LD_LIBRARY_PATH\n/apps/cuda/12.1.1/lib64\n" + OLDER.format(ENTRY), "ld_path_shadowing"),
+        ('> Sys.getenv("LD_LIBRARY_PATH")\n[1] "/usr/lib/R/lib:/usr/local/cuda-12.1/lib64"\n' + OLDER.format(ENTRY), "ld_path_shadowing"),
+        ("$ echo $LD_LIBRARY_PATH\n\n" + OLDER.format(ENTRY), "cuda_runtime_missing"),
+        (WSL.format("/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06"), "wsl_driver_shadowed"),
+        (WSL.format("libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.535.154.05"), "wsl_driver_shadowed"),
+        (WSL.format("/usr/lib/wsl/lib/libcuda.so.1"), "driver_not_loaded"),
+    ],
+)
+def test_a_listing_tells_which_copy_is_meant(log: str, cause: str | None) -> None:
+    findings = judged(log).findings
+    assert (findings[0].cause if findings else None) == cause

@@ -420,7 +420,7 @@ def test_a_driver_that_is_too_old_goes_before_what_looks_like_a_lack_of_memory(d
     ("log", "machine", "cause"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", "torch-5090", "out_of_memory"),
-        ("INTEL MKL ERROR: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent\n", "torch-numpy-2", "framework_pkg_mismatch"),
+        ("INTEL MKL ERROR: libtorch_cpu.so: undefined symbol: iJIT_NotifyEvent\n", "torch-numpy-2", "other_bug"),
         ("Could NOT find CUDNN (missing: CUDNN_LIBRARY_PATH CUDNN_INCLUDE_PATH)\n", "torch-5090", "cudnn_missing"),
         (
             "OSError: libcusparse.so.11: cannot open shared object file: No such file or directory\n",
