@@ -247,6 +247,7 @@ _IMPLIED = (
 
 
 _STARTS = "context-container-start"
+_SHOWN = frozenset({"gpu-seen", "smi-table"})
 
 
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
@@ -263,6 +264,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     if not features & {"windows", "hosted-notebook"} and any(re.match(_COMPOSED, match.text) for match in matches):
         features.add("composed")
     features |= {"docker-build" for match in matches if re.match(_BUILT_IMAGE, match.text)}
+    if facts is None and "docker-gpus" not in features and _is_of_host(matches):
+        features -= _SHOWN
     if _is_test_apart(matches, features):
         features -= {"docker-gpus", "smi-table"} | ({"container-start"} if _is_tested(_STARTS, matches) else set())
     _add_implied(features)
@@ -287,6 +290,12 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
     """True if all matches of a symptom are commands that run nvidia-smi in a container."""
     found = [match for match in matches if match.symptom.id == name]
     return bool(found) and all({"tested", "tested2"} & match.fields.keys() for match in found)
+
+
+def _is_of_host(matches: list[Match]) -> bool:
+    """True if every list of GPUs stands before the command that starts the container, so that it is that of the host."""
+    start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
+    return max((match.line for match in matches if match.symptom.feature in _SHOWN), default=start) < start
 
 
 def _is_test_apart(matches: list[Match], features: Collection[str]) -> bool:
