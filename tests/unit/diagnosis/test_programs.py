@@ -76,3 +76,45 @@ def test_a_remedy_of_a_program_is_one_that_can_work(log: str, has: str, lacks: s
 def test_the_remedy_is_for_what_failed(log: str, has: str, lacks: str) -> None:
     assert has in advice(log)
     assert lacks not in advice(log)
+
+
+CUDA_NONE = "Error initializing CUDA: CUDA_ERROR_NO_DEVICE (100) at CudaContext.cpp:91\n"
+TRITON = (
+    "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n\n"
+    "W0829 1 pinned_memory_manager.cc:236] Unable to: CUDA driver version is insufficient for CUDA runtime version\n"
+)
+KOKKOS = (
+    "WARNING: compiled for compute capability 8.0 on device with compute capability {} , this will likely reduce potential performance.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("cudaMalloc GpuBuffer::Allocate failed out of memory\n", "out_of_memory"),
+        ("cuMemAlloc_v2 returned 2: out of memory\n", "out_of_memory"),
+        ("Error: model requires more system memory (24.9 GiB) than is available (11.2 GiB)\n", "unrecognised"),
+        ("ERROR: LoadError: KernelException: exception thrown during kernel execution on device NVIDIA T4\n", "bad_input"),
+        ("IndexError: tid=[3, 0, 0] ctaid=[0, 0, 0]: index is out of bounds\n", "bad_input"),
+        ("nvcc cannot target gpu arch 120. Available nvcc targets are [50, 90].\n", "gpu_arch_too_new_for_build"),
+        ("ERROR: Accelerator sharing is not currently supported on system (../gpu_extra.h:47)\n", "gpu_exclusive_mode"),
+        ("FATAL ERROR: CUDA error on Pe 3: All CUDA devices are in prohibited mode, of compute capability 1.0\n", "gpu_exclusive_mode"),
+        ("The requested API version [22] is not available, only API versions [1, 17] are supported\n", "framework_pkg_mismatch"),
+        ('Could NOT find CUDNN: Found unsuitable version "7.4.2", but required is at least "7.5"\n', "cudnn_too_old_for_framework"),
+        ('Could NOT find CUDNN: Found unsuitable version "..", but required is\nDNN: CUDA backend requires cuDNN.\n', "cudnn_missing"),
+        (f"CUDA_VISIBLE_DEVICES=[-1]\n{CUDA_NONE}", "gpu_hidden_by_env"),
+        (f"CUDA_VISIBLE_DEVICES=[]\n{CUDA_NONE}", "gpu_hidden_by_env"),
+        (f"CUDA_VISIBLE_DEVICES=[0]\n{CUDA_NONE}", "driver_not_loaded"),
+        ("/content# a\ncudaErrorInsufficientDriver: insufficient\nnvidia-smi: command not found\n", "no_gpu_runtime"),
+        (f"{TRITON}E0829 1 a.cc:596] model m specifies invalid or unsupported gpu id 0. GPUs with\n", "container_gpu_not_passed"),
+        (f"{TRITON}I0829 1 grpc_server.cc:4610] Started GRPCInferenceService at 0.0.0.0:8001\n", "harmless"),
+        (KOKKOS.format("8.6"), "harmless"),
+        ("error: compiled for compute capability 8.0 on device with compute capability 8.6\n", "gpu_arch_too_new_for_build"),
+    ],
+)
+def test_programs_outside_of_python_say_it_in_words_of_their_own(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+def test_an_integrator_is_no_jetson() -> None:
+    assert "Jetson" not in advice(f"  simulation = Simulation(topology, system, integrator)\n{CUDA_NONE}")
