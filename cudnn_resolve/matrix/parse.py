@@ -132,6 +132,9 @@ class _Parser:
             elif id_ not in self.sources:
                 self.sources[id_] = row.Source(where="", read="")
 
+        for id_ in [id_ for id_, source in self.sources.items() if source.default][1:]:
+            self.fault(f"source.{_key(id_)}.default", "is set twice: one source is that of rows that name none")
+
     def _framework(self, raw: dict[str, Any]) -> None:
         """Parse `[framework]` and `[like.ID]`."""
         head = raw.pop("framework", None)
@@ -234,6 +237,9 @@ class _Parser:
         for id_ in found.get("source", ()):
             if id_ not in self.sources:
                 self.fault(f"{place}.source", f"{quote(id_)} is not one of the [source.ID] tables of this file")
+        default = tuple(id_ for id_, source in self.sources.items() if source.default)
+        if default:
+            found.setdefault("source", default)
         inherited = row_type.expands and self.head is not None and self.head.source
         if not found.get("source") and not self.overlay and not inherited:
             self.fault(f"{place}.source", "is missing: every row needs a source")

@@ -50,6 +50,8 @@ class Source(Struct, frozen=True, kw_only=True, omit_defaults=True):
     read: Day
     confidence: Literal["memory"] | None = None
     """`memory` if no document confirms it."""
+    default: bool = False
+    """True for the one source of rows that name none."""
 
 
 class Plain(Struct, frozen=True, kw_only=True, omit_defaults=True):

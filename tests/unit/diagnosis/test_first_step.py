@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.written_logs import judged
@@ -272,7 +274,7 @@ def test_the_message_determines_the_step(log: str, cause: str, words: list[str])
 
 def test_a_module_is_built_anew_for_the_system_of_the_log() -> None:
     every = steps("$ xbps-install nvidia-dkms\nBuilding DKMS module 'nvidia-367.35' for kernel-4.7.2_1... FAILED!\n")
-    assert "xbps-install -Su" in every[0]
+    assert "why the build failed" in every[0]
     assert not any("apt-get" in step for step in every)
 
 
@@ -341,3 +343,24 @@ def test_a_package_that_an_image_lacks_is_a_fault_of_its_tag() -> None:
     )
     assert "earlier tag" in steps(log)[0]
     assert "earlier tag" not in steps(log.partition("\n")[2])[0]
+
+
+TOO_NEW = (
+    r'venv "E:\webui\venv\Scripts\Python.exe"' + "\nPython 3.10.6\n"
+    "NVIDIA GeForce RTX 5060 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+    "The current PyTorch install supports CUDA capabilities sm_50 sm_90.\npytorch version: 2.6.0+cu124\n"
+    "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n"
+)
+
+
+def test_what_is_said_of_a_build_for_windows_is_of_the_build_that_is_installed() -> None:
+    version, cuda = re.search(r"torch==([\d.]+)\+cu(\d+)", " ".join(steps(TOO_NEW))).groups()  # type: ignore[union-attr]
+
+    assert f"PyTorch {version}, built with CUDA {cuda[:2]}.{cuda[2:]}" in " ".join(steps(TOO_NEW))
+
+
+def test_an_extension_waits_for_the_framework_that_replaces_the_present_one() -> None:
+    (step,) = judged(TOO_NEW).findings[1].remedy
+
+    assert step.command is None
+    assert "after the first problem" in step.text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from cudnn_resolve.diagnosis.model import Finding
@@ -482,24 +480,3 @@ def test_a_file_is_looked_for_once() -> None:
 
     assert found.count("find / -name") == 1
     assert "uname -m" in found
-
-
-TOO_NEW = (
-    r'venv "E:\webui\venv\Scripts\Python.exe"' + "\nPython 3.10.6\n"
-    "NVIDIA GeForce RTX 5060 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
-    "The current PyTorch install supports CUDA capabilities sm_50 sm_90.\npytorch version: 2.6.0+cu124\n"
-    "xFormers was built for:\n    PyTorch 2.3.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n"
-)
-
-
-def test_what_is_said_of_a_build_for_windows_is_of_the_build_that_is_installed() -> None:
-    version, cuda = re.search(r"torch==([\d.]+)\+cu(\d+)", said(TOO_NEW)).groups()  # type: ignore[union-attr]
-
-    assert f"PyTorch {version}, built with CUDA {cuda[:2]}.{cuda[2:]}" in said(TOO_NEW)
-
-
-def test_an_extension_waits_for_the_framework_that_replaces_the_present_one() -> None:
-    (step,) = judged(TOO_NEW).findings[1].remedy
-
-    assert step.command is None
-    assert "after the first problem" in step.text

@@ -76,6 +76,10 @@ def test_every_fault_of_a_file_is_said_at_once() -> None:
         ('source.docs = {where = "x"}', "m/x.toml: source.docs.read: is missing; expected a date such as 2026-11-21"),
         ("source.docs = {url = 3}", "m/x.toml: source.docs.url: is not a column"),
         (
+            "source.one = {where = 'x', read = 2026-01-01, default = true}\nsource.two = {where = 'x', read = 2026-01-01, default = true}",
+            "m/x.toml: source.two.default: is set twice: one source is that of rows that name none",
+        ),
+        (
             '[source.cuda-12.4]\nwhere = "x"\nread = 2026-01-01',
             'm/x.toml: source.cuda-12.4: is not a column; write an id with a dot as [source."cuda-12.4"]',
         ),
@@ -86,6 +90,15 @@ def test_every_fault_of_a_file_is_said_at_once() -> None:
 )
 def test_shape_of_a_file(text: str, fault: str) -> None:
     assert fault in faults("gpu/card", text)
+
+
+def test_a_row_without_a_source_has_the_default_of_its_file() -> None:
+    head = HEAD.replace("2026-01-31}", "2026-01-31, default = true}\nsource.seen = {where = 'x', read = 2026-01-31}")
+    rows = [CARD.replace(', source = "docs"', ""), CARD.replace("T4", "L4").replace('"docs"', '"seen"')]
+    table, found = compile_table("gpu/card", decode(f"{head}card = [{', '.join(rows)}]\n"), file="m/x.toml")
+
+    assert found == ()
+    assert [card.source for card in table.card] == [("docs",), ("seen",)]
 
 
 def test_a_name_in_a_file_is_that_of_the_file() -> None:
