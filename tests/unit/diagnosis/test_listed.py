@@ -10,6 +10,10 @@ NO_CUBLAS = "OSError: libcublas.so.12: cannot open shared object file: No such f
 NO_CUDNN = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
 
 
+SEARCHED = 'globs="[/usr/lib/wsl/lib/libcuda.so* /usr/lib/wsl/drivers/*/libcuda.so* /opt/cuda/lib*/libcuda.so*]"\n'
+"""Where ollama looks for libcuda on every system."""
+
+
 @pytest.mark.parametrize(
     ("shown", "missing", "cause"),
     [
@@ -108,6 +112,7 @@ def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str)
         (WSL.format("/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06"), "wsl_driver_shadowed"),
         (WSL.format("libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.535.154.05"), "wsl_driver_shadowed"),
         (WSL.format("/usr/lib/wsl/lib/libcuda.so.1"), "driver_not_loaded"),
+        (SEARCHED + "paths=[/usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01]\ncuInit err: 999\n", "driver_wedged"),
     ],
 )
 def test_a_listing_tells_which_copy_is_meant(log: str, cause: str | None) -> None:
