@@ -23,6 +23,7 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         (REFUSED.format("0fc6", "535.54.03"), "driver_not_loaded", "older branch"),
         ("NVRM: RmFetchGspRmImages: No firmware image found\nNVRM: GPU 0: RmInitAdapter failed! (0x61)\n", "driver_incomplete", "firmware"),
         ("NVRM: Xid (PCI:0000:41:00): 120, pid=7, GSP task timeout\n", "driver_wedged", "--gpu-reset"),
+        ("node gpu-1: NVIDIA XID: 79\n", "hardware_fault", "power"),
         ("XidCriticalError: Xid=48 on Device=GPU-5a1b, the device will go unhealthy.\n", "hardware_fault", "power"),
         ("NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0\n", "hardware_fault", "Above 4G"),
         ("libEGL_nvidia.so.0: cannot open shared object file\n", "driver_incomplete", "libnvidia-gl"),
@@ -57,6 +58,8 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
 @pytest.mark.parametrize(
     "log",
     [
+        "LOG:  redo done at xid: 79\nDETAIL:  oldest xid 120\n",
+        "epoch 1 maxid: 95\nrows with taxid=119: 64\n",
         "W0523 nvc_info.c:404] missing compat32 library libEGL_nvidia.so\n",
         "> An error while retrieving `fan_speed`: Not Supported -> Total 8 occurrences.\n",
         'level=info msg="Not collecting DCP metrics: This request is serviced by a module of DCGM that is not currently loaded"\n',
