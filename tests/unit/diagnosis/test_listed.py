@@ -113,3 +113,9 @@ def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str)
 def test_a_listing_tells_which_copy_is_meant(log: str, cause: str | None) -> None:
     findings = judged(log).findings
     assert (findings[0].cause if findings else None) == cause
+
+
+@pytest.mark.parametrize("command", ["cd build && ls", "me@box:~/build$ ls -la"])
+def test_a_file_is_not_in_the_directory_of_an_earlier_listing(command: str) -> None:
+    log = f"{NO_CUBLAS}$ ls /opt/nv/lib64\nREADME\n$ {command}\nlibcublas.so.12  libx.so\n"
+    assert "/opt/nv" not in f"{judged(log).findings[0]}"
