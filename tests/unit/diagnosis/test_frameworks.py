@@ -203,6 +203,8 @@ ON_OTHER_GPU = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled
         (NVCC.format("sm_61") + "ERROR (theano.sandbox.cuda): Failed to compile cuda_ndarray.cu", "gpu_arch_too_new_for_build"),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_60'\n/usr/lib/python2.7/dist-packages/theano", "gpu_arch_too_new_for_build"),
         (NVCC.format("sm_61"), "gpu_arch_too_old_for_build"),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "gpu_arch_too_old_for_build"),
+        ("UserWarning: FlashAttention only supports Ampere GPUs or newer. Falling back to sdpa", None),
         (CHAINER, "framework_pkg_mismatch"),
         (ON_OTHER_GPU, None),
     ],
