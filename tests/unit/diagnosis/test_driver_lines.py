@@ -68,3 +68,8 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
 )
 def test_a_missing_part_that_nothing_wants_is_no_failure(log: str) -> None:
     assert all(found.severity == "info" for found in judged(log).findings)
+
+
+def test_a_hosted_notebook_does_not_reset_its_gpu() -> None:
+    log = "/content# python a.py\nNVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout waiting for RPC from GSP!\n"
+    assert [step.command for step in judged(log).findings[0].remedy] == [None]

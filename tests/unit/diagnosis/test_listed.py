@@ -73,7 +73,7 @@ WSL = "$ uname -r\n5.15.90.1-microsoft-standard-WSL2\n{}\nUserWarning: CUDA init
         ),
         (
             (
-                "libcusparse.so.11: cannot open shared object file: No such file or directory\n"
+                "OSError: libcusparse.so.11: cannot open shared object file: No such file or directory\n"
                 " 0x000000000000001d (RUNPATH)            Library runpath: [$ORIGIN:/sw/cuda-11.8/lib64]\n"
             ),
             "/sw/cuda-11.8/lib64",
@@ -90,6 +90,11 @@ def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str)
     ("log", "cause"),
     [
         (f"{NO_CUBLAS} 0x01d (RUNPATH)  Library runpath: [/sw/cuda-11.8/lib64]\n", "cuda_runtime_missing"),  # of another CUDA
+        (f"Import{NO_CUBLAS[2:]} 0x01d (RUNPATH)  Library runpath: [/sw/cuda-12.1/lib64]\n", "cuda_runtime_missing"),  # searched already
+        (
+            f"{NO_CUBLAS.replace('.so.12', '.so')}$ ls /opt/cuda/lib64/stubs\nlibcublas.so  libcurand.so\n",
+            "cuda_runtime_missing",
+        ),
         ("$ ls /opt/nv/lib64\nlibcublas.so.12\nlibcurand.so.10\n", None),
         (
             OLD_CUDNN.format("7.0.5", "7.4.1") + "C:\\a>where cudnn64_7.dll\nC:\\td\\cudnn64_7.dll\nC:\\v10.0\\cudnn64_7.dll\n",
