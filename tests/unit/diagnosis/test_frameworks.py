@@ -197,6 +197,7 @@ ON_OTHER_GPU = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled
         ("[cudnn_frontend] Error: bias gradient is not supported in cudnn versions below 8.9.6", "cudnn_too_old_for_framework"),
         ("Using cuDNN 9.1.0, supported since cuDNN 8", None),
         ("RuntimeError: Your CPU does not support FBGEMM.", "cpu_without_avx"),
+        ("Warning: Your CPU does not support FBGEMM; using QNNPACK", None),
         ("FBGEMM is enabled, CPU supports AVX2", None),
         (NVCC.format("native") + NVCC.format("compute_86"), "gpu_arch_too_new_for_build"),
         (NVCC.format("compute_35"), "gpu_arch_too_old_for_build"),

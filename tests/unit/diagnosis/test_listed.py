@@ -113,6 +113,7 @@ def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str)
         (WSL.format("/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06"), "wsl_driver_shadowed"),
         (WSL.format("libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.535.154.05"), "wsl_driver_shadowed"),
         (WSL.format("/usr/lib/wsl/lib/libcuda.so.1"), "driver_not_loaded"),
+        (WSL.format("/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06").rpartition("UserW")[0], None),
     ],
 )
 def test_a_listing_tells_which_copy_is_meant(log: str, cause: str | None) -> None:
