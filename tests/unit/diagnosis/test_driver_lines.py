@@ -75,3 +75,10 @@ def test_a_missing_part_that_nothing_wants_is_no_failure(log: str) -> None:
 def test_a_hosted_notebook_does_not_reset_its_gpu() -> None:
     log = "/content# python a.py\nNVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout waiting for RPC from GSP!\n"
     assert [step.command for step in judged(log).findings[0].remedy] == [None]
+
+
+@pytest.mark.parametrize("after", ["", "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). import torch\n"])
+def test_no_older_build_runs_on_a_card_that_the_driver_refuses(after: str) -> None:
+    (step,) = judged(REFUSED.format("2684", "515.65.01") + after).findings[0].remedy
+    assert "driver" in step.text
+    assert step.command is None
