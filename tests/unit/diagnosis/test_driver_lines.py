@@ -23,7 +23,7 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         (REFUSED.format("0fc6", "535.54.03"), "driver_not_loaded", "older branch"),
         ("NVRM: RmFetchGspRmImages: No firmware image found\nNVRM: GPU 0: RmInitAdapter failed! (0x61)\n", "driver_incomplete", "firmware"),
         ("NVRM: Xid (PCI:0000:41:00): 120, pid=7, GSP task timeout\n", "driver_wedged", "--gpu-reset"),
-        ("node gpu-1: NVIDIA XID: 79\n", "hardware_fault", "power"),
+        ("node gpu-1: NVIDIA Xid: 79\n", "hardware_fault", "power"),
         ("XidCriticalError: Xid=48 on Device=GPU-5a1b, the device will go unhealthy.\n", "hardware_fault", "power"),
         ("NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0\n", "hardware_fault", "Above 4G"),
         ("libEGL_nvidia.so.0: cannot open shared object file\n", "driver_incomplete", "libnvidia-gl"),
