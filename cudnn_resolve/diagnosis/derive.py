@@ -305,17 +305,15 @@ def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
     """A missing library, its location according to the log, and the line that shows it."""
     wanted = list(dict.fromkeys(missing(lacking.matches)))
     lines = {match.line for match in lacking.matches}
-    shown = {
-        library.file
-        for match in case.matches
-        for library in wanted
-        if match.line not in lines and _shown_in(match, library, case) is not None
-    }
+    # Of an object that is linked to the library, the loader has already searched the rpath; ctypes searches no object's.
+    by_ctypes = any("OSError: " in match.text for match in lacking.matches)
+    matches = [match for match in case.matches if match.line not in lines and (by_ctypes or match.symptom.id != "context-rpath")]
+    shown = {library.file for match in matches for library in wanted if _shown_in(match, library, case) is not None}
     # If a versioned file is nowhere, an unversioned name that exists is not what the program failed on.
     is_nowhere = any(library.version is not None and library.file not in shown for library in wanted)
-    for match in case.matches if shown else ():
+    for match in matches if shown else ():
         for library in wanted:
-            place = _shown_in(match, library, case) if match.line not in lines else None
+            place = _shown_in(match, library, case)
             if place is not None and (library.version is not None or not is_nowhere):
                 return library, place, match
     return None
@@ -327,16 +325,15 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
     if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and isinstance(shown, Library):
         if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
             return None
-        if "place" in match.fields:
-            place = str(match.fields["place"])
-            is_of_no_use = (
-                re.search(_OF_NO_USE, f"{place}/") or is_compat(place) or (library.family not in ("cuda", "cudnn") and is_default(place))
-            )
-            return None if is_of_no_use or re.search(_NOT_THERE, match.text) else f" in {place}"
-        place = shown_at(match, case.matches)
-        return (f" in {place}" if place else "") if is_listing(match.text, shown, is_asked=FILES_LISTED in case.features) else None
+        place = str(match.fields.get("place") or shown_at(match, case.matches))
+        is_searched_anyway = library.family not in ("cuda", "cudnn") and is_default(place)
+        if place and (re.search(_OF_NO_USE, f"{place}/") or is_compat(place) or is_searched_anyway):
+            return None
+        is_listed = is_listing(match.text, shown, is_asked=FILES_LISTED in case.features)
+        is_there = not re.search(_NOT_THERE, match.text) if "place" in match.fields else is_listed
+        return (f" in {place}" if place else "") if is_there else None
     if match.symptom.id == "context-rpath" and library.family == "cuda" and library.version is not None:
-        return f" in {match.fields['place']}" if carries(library, match.fields["linkedcuda"].major, case.book) else None
+        return f", by an rpath, in {match.fields['place']}" if carries(library, match.fields["linkedcuda"].major, case.book) else None
     if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
         package = match.fields["cudapackage"].lower().replace("_", "-")
         row = case.book.component(package)

@@ -23,6 +23,7 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         (REFUSED.format("0fc6", "535.54.03"), "driver_not_loaded", "older branch"),
         ("NVRM: RmFetchGspRmImages: No firmware image found\nNVRM: GPU 0: RmInitAdapter failed! (0x61)\n", "driver_incomplete", "firmware"),
         ("NVRM: Xid (PCI:0000:41:00): 120, pid=7, GSP task timeout\n", "driver_wedged", "--gpu-reset"),
+        ("node gpu-1: NVIDIA Xid: 79\n", "hardware_fault", "power"),
         ("XidCriticalError: Xid=48 on Device=GPU-5a1b, the device will go unhealthy.\n", "hardware_fault", "power"),
         ("NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\nNVRM: BAR1 is 0M @ 0x0\n", "hardware_fault", "Above 4G"),
         ("libEGL_nvidia.so.0: cannot open shared object file\n", "driver_incomplete", "libnvidia-gl"),
@@ -57,6 +58,11 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
 @pytest.mark.parametrize(
     "log",
     [
+        "INFO: libEGL_nvidia.so.0: not found, using Mesa\nepoch 1 loss 0.5\n",
+        "WARNING: failed to load libGLX_nvidia.so.0, using llvmpipe\nepoch 1 loss 0.5\n",
+        "Policy: isolate a node when Xid 79 or Xid 119 occurs\nGPU 0: xid 79 count 0\n",
+        "LOG:  redo done at xid: 79\nDETAIL:  oldest xid 120\n",
+        "epoch 1 maxid: 95\nrows with taxid=119: 64\n",
         "W0523 nvc_info.c:404] missing compat32 library libEGL_nvidia.so\n",
         "> An error while retrieving `fan_speed`: Not Supported -> Total 8 occurrences.\n",
         'level=info msg="Not collecting DCP metrics: This request is serviced by a module of DCGM that is not currently loaded"\n',
@@ -64,3 +70,15 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
 )
 def test_a_missing_part_that_nothing_wants_is_no_failure(log: str) -> None:
     assert all(found.severity == "info" for found in judged(log).findings)
+
+
+def test_a_hosted_notebook_does_not_reset_its_gpu() -> None:
+    log = "/content# python a.py\nNVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout waiting for RPC from GSP!\n"
+    assert [step.command for step in judged(log).findings[0].remedy] == [None]
+
+
+@pytest.mark.parametrize("after", ["", "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). import torch\n"])
+def test_no_older_build_runs_on_a_card_that_the_driver_refuses(after: str) -> None:
+    (step,) = judged(REFUSED.format("2684", "515.65.01") + after).findings[0].remedy
+    assert "driver" in step.text
+    assert step.command is None

@@ -197,12 +197,15 @@ ON_OTHER_GPU = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled
         ("[cudnn_frontend] Error: bias gradient is not supported in cudnn versions below 8.9.6", "cudnn_too_old_for_framework"),
         ("Using cuDNN 9.1.0, supported since cuDNN 8", None),
         ("RuntimeError: Your CPU does not support FBGEMM.", "cpu_without_avx"),
+        ("Warning: Your CPU does not support FBGEMM; using QNNPACK", None),
         ("FBGEMM is enabled, CPU supports AVX2", None),
         (NVCC.format("native") + NVCC.format("compute_86"), "gpu_arch_too_new_for_build"),
         (NVCC.format("compute_35"), "gpu_arch_too_old_for_build"),
         (NVCC.format("sm_61") + "ERROR (theano.sandbox.cuda): Failed to compile cuda_ndarray.cu", "gpu_arch_too_new_for_build"),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_60'\n/usr/lib/python2.7/dist-packages/theano", "gpu_arch_too_new_for_build"),
         (NVCC.format("sm_61"), "gpu_arch_too_old_for_build"),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "gpu_arch_too_old_for_build"),
+        ("UserWarning: FlashAttention only supports Ampere GPUs or newer. Falling back to sdpa", None),
         (CHAINER, "framework_pkg_mismatch"),
         (ON_OTHER_GPU, None),
     ],
@@ -211,6 +214,7 @@ def test_what_a_program_supports_tells_the_cause(log: str, cause: str | None) ->
     assert next(iter(loud(judged(f"{log}\n"))), None) == cause
 
 
-def test_the_cupy_that_chainer_names_is_installed() -> None:
-    log = f"{CHAINER} by running:\n\n$ pip install 'cupy-cuda92>=7.7.0,<8.0.0'\n"
-    assert [remedy.command for remedy in judged(log).findings[0].remedy] == ["python -m pip install 'cupy-cuda92>=7.7.0,<8.0.0'"]
+@pytest.mark.parametrize(("name", "commands"), [("cupy-cuda92", ["python -m pip install 'cupy-cuda92>=7.7.0,<8.0.0'"]), ("cupy-other", [])])
+def test_the_cupy_that_chainer_names_is_installed(name: str, commands: list[str]) -> None:
+    log = f"{CHAINER} by running:\n\n$ pip install '{name}>=7.7.0,<8.0.0'\n"
+    assert [remedy.command for remedy in judged(log).findings[0].remedy] == commands

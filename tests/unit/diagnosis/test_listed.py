@@ -77,7 +77,7 @@ WSL = "$ uname -r\n5.15.90.1-microsoft-standard-WSL2\n{}\nUserWarning: CUDA init
         ),
         (
             (
-                "libcusparse.so.11: cannot open shared object file: No such file or directory\n"
+                "OSError: libcusparse.so.11: cannot open shared object file: No such file or directory\n"
                 " 0x000000000000001d (RUNPATH)            Library runpath: [$ORIGIN:/sw/cuda-11.8/lib64]\n"
             ),
             "/sw/cuda-11.8/lib64",
@@ -94,6 +94,11 @@ def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str)
     ("log", "cause"),
     [
         (f"{NO_CUBLAS} 0x01d (RUNPATH)  Library runpath: [/sw/cuda-11.8/lib64]\n", "cuda_runtime_missing"),  # of another CUDA
+        (f"Import{NO_CUBLAS[2:]} 0x01d (RUNPATH)  Library runpath: [/sw/cuda-12.1/lib64]\n", "cuda_runtime_missing"),  # searched already
+        (
+            f"{NO_CUBLAS.replace('.so.12', '.so')}$ ls /opt/cuda/lib64/stubs\nlibcublas.so  libcurand.so\n",
+            "cuda_runtime_missing",
+        ),
         ("$ ls /opt/nv/lib64\nlibcublas.so.12\nlibcurand.so.10\n", None),
         (
             OLD_CUDNN.format("7.0.5", "7.4.1") + "C:\\a>where cudnn64_7.dll\nC:\\td\\cudnn64_7.dll\nC:\\v10.0\\cudnn64_7.dll\n",
@@ -113,8 +118,15 @@ def test_a_remedy_names_the_directory_that_a_listing_is_of(log: str, place: str)
         (WSL.format("libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.535.154.05"), "wsl_driver_shadowed"),
         (WSL.format("/usr/lib/wsl/lib/libcuda.so.1"), "driver_not_loaded"),
         (SEARCHED + "paths=[/usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01]\ncuInit err: 999\n", "driver_wedged"),
+        (WSL.format("/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06").rpartition("UserW")[0], None),
     ],
 )
 def test_a_listing_tells_which_copy_is_meant(log: str, cause: str | None) -> None:
     findings = judged(log).findings
     assert (findings[0].cause if findings else None) == cause
+
+
+@pytest.mark.parametrize("command", ["cd build && ls", "me@box:~/build$ ls -la"])
+def test_a_file_is_not_in_the_directory_of_an_earlier_listing(command: str) -> None:
+    log = f"{NO_CUBLAS}$ ls /opt/nv/lib64\nREADME\n$ {command}\nlibcublas.so.12  libx.so\n"
+    assert "/opt/nv" not in f"{judged(log).findings[0]}"

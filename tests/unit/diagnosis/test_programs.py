@@ -116,5 +116,17 @@ def test_programs_outside_of_python_say_it_in_words_of_their_own(log: str, cause
     assert judged(log).findings[0].cause == cause
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        "tid=[0, 0, 0] ctaid=[0, 0, 0]: value 5\n",
+        "compiled for sm_80 sm_86 sm_90; device 0 has capability sm_86\n",
+        "Accelerator sharing is not currently supported; each process has a GPU\n",
+    ],
+)
+def test_the_same_words_of_a_program_that_works_are_no_failure(log: str) -> None:
+    assert not judged(f"{log}step 1 loss 0.5\n").findings
+
+
 def test_an_integrator_is_no_jetson() -> None:
     assert "Jetson" not in advice(f"  simulation = Simulation(topology, system, integrator)\n{CUDA_NONE}")

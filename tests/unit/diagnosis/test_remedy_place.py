@@ -458,6 +458,9 @@ def test_the_current_name_has_a_release_for_this_python(python: str, pin: str) -
         ("insmod: ERROR: could not insert module nvidia.ko: Invalid module format\n", "kernel module", "modprobe nvidia"),
         ("modprobe nvidia-uvm: nvidia_uvm Invalid argument\n", "kernel module", "modprobe nvidia"),
         ("web-0          0/1     UnexpectedAdmissionError   0          2h\n", "refused the pod", "kubectl delete pod web-0"),
+        ("web-0   1/1   Running                    0   2h\nweb-1   0/1   UnexpectedAdmissionError   0   2h\n", "pod", "delete pod web-1"),
+        ("web-0;id   0/1   UnexpectedAdmissionError   0   2h\n", "refused the pod", "delete pod POD"),
+        ("ml   web-0   0/1   UnexpectedAdmissionError   0   2h\n", "refused the pod", "delete pod POD"),
         ("F1 syncedmem.hpp:25] Check failed: *ptr host allocation of size 561259008 failed\n", "system memory", "free -m"),
     ],
 )

@@ -166,6 +166,7 @@ def test_a_symbol_that_no_start_of_cuda_misses_says_nothing() -> None:
         PEER,
         f"{PEER}Epoch 1/9 loss 0.5\n",
         f"{AHEAD}Audit: Signing key on EB693B3035CD5710E231E123A4B469963BF863CC is not bound:\n",
+        '-- Could NOT find CUDNN: Found unsuitable version "7.4.2"\n-- Generating done\n',
         f"{OPTIONAL}-- Generating done (0.1s)\na.cpp:1:10: fatal error: b.h: No such file or directory\n",
     ],
 )
