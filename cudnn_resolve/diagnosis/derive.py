@@ -342,6 +342,8 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
         row = case.book.component(package)
         if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):
             return f" in the wheel {package} {match.fields['cudawheelversion']}"
+    if match.symptom.id == "context-tensorrt-wheel" and library.family == "tensorrt" and library.major == match.fields["trtwheel"].major:
+        return f" in the wheel tensorrt-libs {match.fields['trtwheel']}"
     if match.symptom.id == "context-cuda-conda" and library.family == "cuda" and not re.search(_ASKED, match.text):
         version = match.fields["condaversion"]
         return f" in the conda package cudatoolkit {version}" if version.major in majors_of(library, case.book) else None
