@@ -126,7 +126,9 @@ CONDA = """The following packages are incompatible
 └─ torchaudio 2.1.0** is not installable because it requires
    └─ pytorch {}.0 , which conflicts with any installable versions previously reported.
 """
-LOOKUP = 'gpu.go:568 msg="unable to load cuda driver library" library=/usr/lib64/libcuda.so.460.106.00 error="symbol lookup for {} failed"\n'
+LOOKUP = (
+    'gpu.go:568 msg="unable to load cuda driver library" library=/usr/lib64/libcuda.so.460.106.00 error="symbol lookup for {} failed"\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ LOOKUP = 'gpu.go:568 msg="unable to load cuda driver library" library=/usr/lib64
         ("| WARNING | /usr/bin/timeout: failed to run command 'nvidia-smi': No such file or directory\n", "harmless"),
         ("bash: nvidia-smi: No such file or directory\n", "driver_not_loaded"),
         ("Error: /paddle/operators/cross_entropy.cu:88 Assertion `label >= 0 && label < n`\nCuda error(719)\n", "bad_input"),
-        ("toolkit is not ready\nlevel=info msg=\"Error: error validating toolkit installation: exit status 12\"\n", "lib_not_on_path"),
+        ('toolkit is not ready\nlevel=info msg="Error: error validating toolkit installation: exit status 12"\n', "lib_not_on_path"),
     ],
 )
 def test_words_that_look_alike_are_of_their_own_cause(log: str, cause: str) -> None:
