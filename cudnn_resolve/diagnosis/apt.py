@@ -159,7 +159,8 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, version) != version:
             return []
         if dependent:
-            is_of_set = _set_of(needs) in dependent or _cuda_of(version)
+            # The package `tensorrt` before 8 has a number more than its libraries.
+            is_of_set = _set_of(needs) in dependent or (_cuda_of(version) and (dependent != "tensorrt" or version.count(".") > 3))
             beside.setdefault(dependent, version if is_of_set else "")
     words = {name: f"{name}={version}" for name, version in pinned.items()}
     words |= {name: f"{name}={version}" if version else name for name, version in beside.items() if name not in words}

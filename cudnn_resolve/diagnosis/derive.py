@@ -335,10 +335,11 @@ def _shown_in(match: Match, library: Library, case: Case) -> str | None:
     if match.symptom.id == "context-rpath" and library.family == "cuda" and library.version is not None:
         return f", by an rpath, in {match.fields['place']}" if carries(library, match.fields["linkedcuda"].major, case.book) else None
     if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
-        package = match.fields["cudapackage"].lower().replace("_", "-")
-        row = case.book.component(package)
+        row = case.book.component(package := match.fields["cudapackage"].lower().replace("_", "-"))
         if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):
             return f" in the wheel {package} {match.fields['cudawheelversion']}"
+    if match.symptom.id == "context-tensorrt-wheel" and library.family == "tensorrt" and library.major == match.fields["trtwheel"].major:
+        return f" in the wheel tensorrt-libs {match.fields['trtwheel']}"
     if match.symptom.id == "context-cuda-conda" and library.family == "cuda" and not re.search(_ASKED, match.text):
         version = match.fields["condaversion"]
         return f" in the conda package cudatoolkit {version}" if version.major in majors_of(library, case.book) else None
@@ -411,8 +412,7 @@ def _compare_loaded_parts(found: Suspects, case: Case) -> Suspects:
             file = part.fields["loadedlib"].file
             text = f"{file} comes from {fewest}, the other parts of {name} from elsewhere: two installations are mixed"
             matches = (part, *(match for parts in directories.values() for match in parts.values()))
-            base = Suspect(cause="cudnn_sublibrary_mix", weight=86, matches=matches)
-            found = strengthened(found, "cudnn_sublibrary_mix", base, 0, text)
+            found = strengthened(found, mix := "cudnn_sublibrary_mix", Suspect(cause=mix, weight=86, matches=matches), 0, text)
     return found
 
 

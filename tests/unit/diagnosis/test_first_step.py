@@ -167,6 +167,7 @@ PLUGIN = '  File "/v/site-packages/vllm/a.py", line 5, in f\n  File "/v/site-pac
             "downgrades",
         ),
         (APT.format("tensorrt", "libnvinfer-bin", "8.6.1.6-1+cuda12.0", "10.0.0.6-1+cuda12.4"), "tensorrt=8.6.1.6-1+cuda12.0", None),
+        (APT.format("tensorrt", "libnvinfer-bin", "6.0.1-1+cuda10.1", "7.0.0-1+cuda10.2"), "libnvinfer-bin=6.0.1-1+cuda10.1", "tensorrt=6"),
         # Lists of before 2021 name no key file.
         (EXPIRED.format("ubuntu18.04"), "apt-key add -", "signed-by"),
         (EXPIRED.format("stable/deb"), "keyrings/nvidia-container-toolkit-keyring.gpg", "apt-key add"),

@@ -130,3 +130,53 @@ def test_the_same_words_of_a_program_that_works_are_no_failure(log: str) -> None
 
 def test_an_integrator_is_no_jetson() -> None:
     assert "Jetson" not in advice(f"  simulation = Simulation(topology, system, integrator)\n{CUDA_NONE}")
+
+
+TENSORRT = "ImportError: libnvinfer.so.{}: cannot open shared object file: No such file or directory\n"
+CONDA = """The following packages are incompatible
+├─ pytorch 2.0.1** is requested and can be installed;
+└─ torchaudio 2.1.0** is not installable because it requires
+   └─ pytorch {}.0 , which conflicts with any installable versions previously reported.
+"""
+LOOKUP = (
+    'gpu.go:568 msg="unable to load cuda driver library" library=/usr/lib64/libcuda.so.460.106.00 error="symbol lookup for {} failed"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (LOOKUP.format("cuCtxCreate_v3"), "driver_too_old"),
+        ("lookup err: symbol lookup for cuMemGetInfo_v2 failed\n", "driver_too_old"),
+        ("Linker error log: ERROR -1 in nvvmAddNVVMContainerToProgram, may need newer version of nvJitLink library\n", "nvjitlink_mix"),
+        (TENSORRT.format(10) + "tensorrt_cu12_libs        10.0.1\n", "lib_not_on_path"),
+        (TENSORRT.format(8) + "tensorrt_cu12_libs        10.0.1\n", "cuda_runtime_missing"),
+        (TENSORRT.format(8) + "Collecting tensorrt-libs==8.6.1\n", "cuda_runtime_missing"),
+        ("ImportError: /x/a.so: undefined symbol: __isoc23_strtol\n", "glibc_too_old"),
+        ("OSError: /x/libxgboost.so: undefined symbol: pthread_mutex_clocklock\n", "glibc_too_old"),
+        ("ImportError: /x/a.so: undefined symbol: _ZN2at4_ops9fft_irfft4callERKNS_6TensorE\n", "framework_pkg_mismatch"),
+        (CONDA.format("2.1"), "framework_pkg_mismatch"),
+        ("| WARNING | /usr/bin/timeout: failed to run command 'nvidia-smi': No such file or directory\n", "harmless"),
+        ("bash: nvidia-smi: No such file or directory\n", "driver_not_loaded"),
+        ("Error: /paddle/operators/cross_entropy.cu:88 Assertion `label >= 0 && label < n`\nCuda error(719)\n", "bad_input"),
+        ('toolkit is not ready\nlevel=info msg="Error: error validating toolkit installation: exit status 12"\n', "lib_not_on_path"),
+    ],
+)
+def test_words_that_look_alike_are_of_their_own_cause(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+@pytest.mark.parametrize(
+    ("log", "has", "lacks"),
+    [
+        (TENSORRT.format(8) + "tensorrt-libs             8.6.1\n", "tensorrt_libs", "pip install"),
+        ("toolkit is not ready\nError: error validating toolkit installation: exit status 12\n", "ldconfig.real", "LD_LIBRARY_PATH"),
+        ("F0410 common.cpp:66] Cannot use GPU in CPU-only Caffe: check mode.\n", "set_mode_cpu", "doctor LOG"),
+        (CONDA.format("2.1"), "version of torchaudio 2.1.0", "cudnn-resolve"),
+        ("TypeError: Trainer.training_step() takes 3 positional arguments but 4 were given\n", "transformers<4.46", "-U transformers"),
+        ("may need newer version of nvJitLink library\n", "nvidia-nvjitlink", "unset"),
+    ],
+)
+def test_a_remedy_is_for_what_is_at_fault(log: str, has: str, lacks: str) -> None:
+    assert has in advice(log)
+    assert lacks not in advice(log)
