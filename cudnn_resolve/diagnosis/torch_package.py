@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.matrix.evidence import evidence_of
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
 _COMPANIONS = ("torchvision", "torchaudio")
 _PYG = ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 _PYG_PAGE = "https://data.pyg.org/whl/torch-{}.html"
-_OTHER = "xformers-other-torch"
-"""Symptom that states the version of the installed PyTorch."""
+_OTHER = ("xformers-other-torch", "torchvision-other-vendor")
+"""Symptoms that state the version of the installed PyTorch."""
 
 
 def torch_version(matches: Iterable[Match], frameworks: Iterable[tuple[str, str]]) -> str | None:
     """Version of the installed PyTorch in the messages, else the known one."""
-    found = next((str(match.fields["found"]) for match in matches if match.symptom.id == _OTHER and "found" in match.fields), None)
+    found = next((str(match.fields["found"]) for match in matches if match.symptom.id in _OTHER and "found" in match.fields), None)
     return found or next((version for name, version in frameworks if name == "torch"), None)
 
 
@@ -47,7 +48,9 @@ def _is_of_default(name: str, version: str, torch: str, book: Book) -> bool:
 
 def _index(version: str, package: str, book: Book) -> str | None:
     """URL of the index with builds for the CUDA of a version, `2.6.0+cu124`."""
-    variant = version.partition("+")[2]
+    release, _, variant = version.partition("+")
+    if package == "xformers" and within("<2.1", release):  # those before 0.0.22.post4 are only on the default index
+        return None
     row = next((row for row in book.indexes() if row.id == f"pytorch-{variant}" and package in row.serves), None)
     return row.url if row is not None and row.kind == "simple" else None
 
@@ -80,7 +83,7 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
         return None
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     # A release from the default index may have no suffix.
-    shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:]]'
+    shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:] if cuda[:2] in ("cu", "cp")]'
     # If PyTorch cannot be imported, pip refuses the option instead of installing another one.
     there = f"""$({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})' || echo --no-torch)"""
     return f"{python} -m pip install --force-reinstall {others} {there}"
