@@ -82,3 +82,46 @@ def test_no_older_build_runs_on_a_card_that_the_driver_refuses(after: str) -> No
     (step,) = judged(REFUSED.format("2684", "515.65.01") + after).findings[0].remedy
     assert "driver" in step.text
     assert step.command is None
+
+
+OLLAMA = 'level=INFO source=routes.go:1 msg="server config" env="map[CUDA_VISIBLE_DEVICES:{} HIP_VISIBLE_DEVICES:]"\n'
+NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
+IN_POD = "$ kubectl exec t -- nvidia-smi --query-gpu=name,driver_version --format=csv\nname, driver_version\nTesla T4, 418.67\n"
+FABRIC = "    Fabric\n        State                             : {}\n"
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:07:00.0): 12028, {}, Link 44 egress non-posted PRIV error\n"
+NGC = "ERROR: Detected NVIDIA {} GPU, which is not {}\nERROR: No supported GPU(s) detected to run this container\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (OLLAMA.format("-1") + NO_GPU, "gpu_hidden_by_env"),
+        (OLLAMA.format("") + NO_GPU, "driver_not_loaded"),
+        (IN_POD + "CUDA driver version is insufficient for CUDA runtime version\n", "driver_too_old"),
+        (FABRIC.format("In Progress"), "fabric_manager_missing"),
+        (FABRIC.format("Completed"), None),
+        (SXID.format("Fatal"), "hardware_fault"),
+        (SXID.format("Non-fatal"), None),
+        (NGC.format("A100", "yet supported in this version of the container"), "gpu_arch_too_new_for_build"),
+        (NGC.format("Tesla K80", "supported by this container"), "gpu_arch_too_old_for_build"),
+        ("CUDA device requires compute capability 5.0 or higher, found 3.5\n", "gpu_arch_too_old_for_build"),
+        ("NVRM: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from memdescAlloc\n", "out_of_memory"),
+        ("ERROR: modpost: GPL-incompatible module nvidia-uvm.ko uses GPL-only symbol 'rcu'\n", "driver_not_loaded"),
+        ("dyld: Library not loaded: @rpath/CUDA.framework/Versions/A/CUDA\n  Reason: image not found\n", "driver_not_loaded"),
+        ("(EE) NVIDIA(GPU-0): Failed to initialize the GLX module; please check in your X\n", "driver_incomplete"),
+        ("Error on querying NVIDIA devices. Use --debug flag to see more details.\nUnknown Error\n", "container_gpu_detached"),
+        ("ERROR: Missing tool nvidia-container-cli, see https://github.com/NVIDIA/libnvidia-container\n", "container_toolkit_missing"),
+        ("/content/app\nNVMLError_LibraryNotFound: NVML Shared Library Not Found\n", "no_gpu_runtime"),
+        ("Compute Mode : Exclusive_Process\nException: No compatible CUDA device is available\n", "gpu_exclusive_mode"),
+        ("Fatal glibc error: CPU does not support x86-64-v3\n", "cpu_without_avx"),
+        ("libort.a(env.o): undefined reference to `__isoc23_strtol'\n", "glibc_too_old"),
+        ("InvalidArgument: [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Invalid rank for input: ids Got: 3 Expected: 2\n", "bad_input"),
+        ("gpg: no valid OpenPGP data found.\n", "apt_key"),
+        ('gpg: key F60F4B3D7FA2AF80: public key "cudatools <cudatools@nvidia.com>" imported\n', None),
+        ("nothing provides 'kernel = 6.4' needed by the to be installed nvidia-kmp-default-550.1-1.x86_64\n", "apt_conflict"),
+        ("nvidia-580.76.05_1 (update) breaks installed pkg `nvidia-dkms-575.64_1'\n", "apt_conflict"),
+    ],
+)
+def test_programs_and_systems_in_their_own_words(log: str, cause: str | None) -> None:
+    loud = [finding.cause for finding in judged(log).findings if finding.severity != "info"]
+    assert loud[:1] == ([cause] if cause else [])
