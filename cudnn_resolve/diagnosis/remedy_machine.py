@@ -57,7 +57,7 @@ _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 NOT_PYTHON = frozenset({"java", "r-torch", "other-language", "julia", "rust-libtorch", "standalone"})
 """Features of programs that take nothing from a Python environment: in other languages, or with a Python of their own."""
-_NOT_APT = frozenset({"nixos", "other-linux"})
+_NOT_APT = frozenset({"nixos", "other-linux", "macos"})
 """Features of systems with package managers of their own."""
 _OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
 _OF_APT = r"\b(?:apt|apt-(?:get|cache|file)|ubuntu-drivers|dpkg|dpkg-query|dnf|akmods)\b"
@@ -237,7 +237,8 @@ def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None
 
 def is_of_place(command: str, features: Collection[str]) -> bool:
     """False for a command of pip in a program of another language, and for one of a package manager that the system does not have."""
-    foreign = [words for names, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT)) if names & set(features)]
+    names = set(features) - ({"macos"} if set(features) & LINUX else set())
+    foreign = [words for some, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT)) if some & names]
     return not any(re.search(words, command) for words in foreign)
 
 
