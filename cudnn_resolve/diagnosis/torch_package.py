@@ -63,9 +63,12 @@ def is_of_pair(matches: Sequence[Match]) -> bool:
 
 def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
-    if torch is not None and not re.fullmatch(r"[0-2](?:\.\d+)+(?:\.dev\d{8})?(?:\+(?:cu\d{2,3}|cpu))?", torch):
+    if torch is not None and not re.fullmatch(r"[0-2](?:\.\d+)+(?:\.dev\d{8})?(?:\+(?:cu\d{2,3}|cpu|rocm\d(?:\.\d){1,2}|xpu))?", torch):
         return None  # a vendor's build has companions of its own, which no index has
+    base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     index = _index(torch, "torch", case.book) if torch is not None else None
+    if torch is not None and (other := re.search(r"\+(rocm.+|xpu)", torch)):
+        index = f"{base}/{other[1]}"  # for other hardware, so that the tables do not list it
     text = " ".join(match.text for match in (*case.matches, *case.frames))
     named = [name for name in _COMPANIONS if name in text]
     others = " ".join(named or _COMPANIONS)
@@ -81,9 +84,8 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
         return f"{pip} {shlex.quote(f'torch=={torch}')}" + (f" --index-url {index}" if index else "")
     if is_windows:
         return None
-    base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     # A release from the default index may have no suffix.
-    shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:] if cuda[:2] in ("cu", "cp")]'
+    shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:] if cuda[:2] in ("cu", "cp", "ro", "xp")]'
     # If PyTorch cannot be imported, pip refuses the option instead of installing another one.
     there = f"""$({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})' || echo --no-torch)"""
     return f"{python} -m pip install --force-reinstall {others} {there}"
