@@ -84,6 +84,7 @@ def test_no_older_build_runs_on_a_card_that_the_driver_refuses(after: str) -> No
     assert step.command is None
 
 
+KEY = "$ curl -fsSL https://{} | sudo gpg --dearmor -o /x.gpg\ncurl: (22) error: 404\ngpg: no valid OpenPGP data found.\n"
 OLLAMA = 'level=INFO source=routes.go:1 msg="server config" env="map[CUDA_VISIBLE_DEVICES:{} HIP_VISIBLE_DEVICES:]"\n'
 NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
 IN_POD = "$ kubectl exec t -- nvidia-smi --query-gpu=name,driver_version --format=csv\nname, driver_version\nTesla T4, 418.67\n"
@@ -116,7 +117,11 @@ NGC = "ERROR: Detected NVIDIA {} GPU, which is not {}\nERROR: No supported GPU(s
         ("Fatal glibc error: CPU does not support x86-64-v3\n", "cpu_without_avx"),
         ("libort.a(env.o): undefined reference to `__isoc23_strtol'\n", "glibc_too_old"),
         ("InvalidArgument: [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Invalid rank for input: ids Got: 3 Expected: 2\n", "bad_input"),
-        ("gpg: no valid OpenPGP data found.\n", "apt_key"),
+        ("gpg: no valid OpenPGP data found.\n", None),
+        (KEY.format("nvidia.github.io/libnvidia-container/gpgkey"), "apt_key"),
+        (KEY.format("download.docker.com/linux/ubuntu/gpg"), "unrecognised"),
+        ('gpg: key F60F4B3D7FA2AF80: "cudatools <cudatools@nvidia.com>" 1 new signature\n', None),
+        ("apt-key adv --fetch-keys https://developer.download.nvidia.com/compute/3bf863cc.pub\n", None),
         ('gpg: key F60F4B3D7FA2AF80: public key "cudatools <cudatools@nvidia.com>" imported\n', None),
         ("nothing provides 'kernel = 6.4' needed by the to be installed nvidia-kmp-default-550.1-1.x86_64\n", "apt_conflict"),
         ("nvidia-580.76.05_1 (update) breaks installed pkg `nvidia-dkms-575.64_1'\n", "apt_conflict"),

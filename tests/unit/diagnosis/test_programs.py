@@ -138,6 +138,14 @@ CONDA = """The following packages are incompatible
 └─ torchaudio 2.1.0** is not installable because it requires
    └─ pytorch {}.0 , which conflicts with any installable versions previously reported.
 """
+NO_CUDNN = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
+WSL = "Linux 5.15.90.1-microsoft-standard-WSL2\n"
+KERNEL = "nothing provides 'kernel-default = 6.4' needed by the to be installed nvidia-open-driver-G06-kmp-default-550.1-1.x86_64\n"
+STEP = """Traceback (most recent call last):
+  File "{}", line 2514, in train
+    self.training_step({})
+TypeError: training_step() takes 3 positional arguments but 4 were given
+"""
 LOOKUP = (
     'gpu.go:568 msg="unable to load cuda driver library" library=/usr/lib64/libcuda.so.460.106.00 error="symbol lookup for {} failed"\n'
 )
@@ -173,6 +181,17 @@ def test_words_that_look_alike_are_of_their_own_cause(log: str, cause: str) -> N
         ("toolkit is not ready\nError: error validating toolkit installation: exit status 12\n", "ldconfig.real", "LD_LIBRARY_PATH"),
         ("F0410 common.cpp:66] Cannot use GPU in CPU-only Caffe: check mode.\n", "set_mode_cpu", "doctor LOG"),
         (CONDA.format("2.1"), "version of torchaudio 2.1.0", "cudnn-resolve"),
+        (CONDA.format("2.1"), "version of torchaudio 2.1.0", "pip install"),
+        ("tensorrt-libs 8.6.1\nnvidia-cudnn-cu11 8.9.6.50\n" + NO_CUDNN, "nvidia/*/lib", "tensorrt_libs"),
+        (WSL + "tensorrt-libs 8.6.1\nImportError: libcuda.so.1: cannot open shared object file\n", "/usr/lib/wsl/lib", "tensorrt_libs"),
+        ("https://nvidia.github.io/x InRelease: NO_PUBKEY DDCAE044F796ECB0\ngpg: no valid OpenPGP data found", "/gpgkey", "s,http"),
+        (STEP.format("x/transformers/trainer.py", "m, x, num_items_in_batch"), "transformers<4.46", "-U transformers"),
+        (STEP.format("x/pytorch_lightning/strategy.py", "*args"), "lightning", "transformers<4.46"),
+        ("dyld: Library not loaded: @rpath/CUDA.framework/Versions/A/CUDA\n", "build without CUDA", "sudo"),
+        ("ImportError: dlopen(/x/a.so): Library not loaded: @rpath/libcuda.dylib\n", "build without CUDA", "nvidia-smi"),
+        ("nvidia-580.76.05_1 (update) breaks installed pkg `nvidia-dkms-575.64_1'\n", "xbps-install -Su", "zypper"),
+        (KERNEL, "zypper lr -u", "xbps"),
+        (KERNEL, "zypper lr -u", "modprobe"),
         ("TypeError: Trainer.training_step() takes 3 positional arguments but 4 were given\n", "transformers<4.46", "-U transformers"),
         ("may need newer version of nvJitLink library\n", "nvidia-nvjitlink", "unset"),
     ],

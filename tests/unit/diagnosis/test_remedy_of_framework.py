@@ -51,10 +51,11 @@ NVML = "Failed to initialize NVML: Driver/library version mismatch\n"
         # A kernel that failed earlier leaves cuBLAS without memory too.
         ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n", "CUDA_LAUNCH_BLOCKING=1", "preallocate"),
         ("cublas runtime error : resource allocation failed at /pytorch/a.cpp:22\n", "CUDA_LAUNCH_BLOCKING=1", "preallocate"),
-        # PyTorch's index has no xFormers that is so old; a vendor's build is on none of its indexes.
+        # PyTorch's index has no xFormers that is so old; those for other hardware have indexes too.
         ("    PyTorch 2.1.0+cu118 with CUDA 1106 (you have 2.0.1+cu118)\n", "xformers==0.0.22", "whl/cu118"),
         ("    PyTorch 2.1.0+cu118 with CUDA 1106 (you have 2.2.0+cu118)\n", "whl/cu118", "cu121"),
-        ("OSError: /v/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN2at4x\n", 'if cuda[:2] in ("cu", "cp")', "xformers"),
+        ("OSError: /v/torchaudio/libtorchaudio.so: undefined symbol: _ZN2at4x\n", 'if cuda[:2] in ("cu", "cp", "ro", "xp")', "xformers"),
+        (VISION.format("0.15.2+cu118", "2.1.0+rocm5.6"), "0.16.0 --index-url https://download.pytorch.org/whl/rocm5.6", "apply"),
         (VISION.format("0.15.2+rocm5.4.2", "2.0.0+cu118"), "torchvision==0.15.1 --index-url https", "0.15.2 "),
         # Only the ptxas is old; only the name of a generated file is wrong.
         ("You are using ptxas 10.0.130, but XLA requires ptxas 11.1\n", "which -a ptxas", "cuda_data_dir"),
@@ -86,7 +87,8 @@ PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is
         ("WARNING: jax 0.4.13 does not provide the extra 'dev'\n", None),
         # Builds for other hardware are no mere note of pip.
         (VISION.format("0.15.2+rocm5.4.2", "2.0.0+cu118"), "framework_pkg_mismatch"),
-        (VISION.format("0.15.2+cu117", "2.0.0+cpu"), "framework_pkg_mismatch"),
+        (VISION.format("0.15.2+cu117", "2.0.0+cpu"), "cpu_only_build"),
+        (VISION.format("0.15.2+rocm5.4.2", "2.0.0+cu118") + "Successfully installed torchvision-0.15.1+cu118\n", "harmless"),
         (VISION.format("0.15.2+cu117", "2.0.0+cu118"), "harmless"),
         (VISION.format("0.15.2+cu118", "2.0.0+cu118"), "harmless"),
         # PyTorch's own builds of that time had code for all newer GPUs.
