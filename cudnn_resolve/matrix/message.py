@@ -184,6 +184,10 @@ KINDS: dict[str, FieldKind] = {
     "dllfunction": FieldKind(pattern=_DLL_FUNCTION),
     "dllinit": FieldKind(pattern=_DLL_INIT),
     "wanted": FieldKind(pattern=r"\b(?:no(?: valid| usable| compatible| supported| system| working)?|(?:re)?install(?: the| a)?)"),
+    "goeson": FieldKind(
+        pattern=r"(?i:\b(?:falling back|falls back|fell back|will be used|used instead)\b"
+        r"|[;,.:(-] {0,2}(?:so |now )?(?:using|trying|running|switching|continuing)\b)",
+    ),
     "oldversion": FieldKind(
         pattern=r"(?:version.{0,30}(?:mismatch|not supported|unsupported|incompatible)|too old\b|outdated|out of date"
         r"|or (?:newer|higher|later)\b)",

@@ -60,6 +60,13 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
     [
         "INFO: libEGL_nvidia.so.0: not found, using Mesa\nepoch 1 loss 0.5\n",
         "WARNING: failed to load libGLX_nvidia.so.0, using llvmpipe\nepoch 1 loss 0.5\n",
+        "could not load libGLX_nvidia.so.0; falling back to software rendering\nepoch 1 loss 0.5\n",
+        "FlashAttention only supports Ampere GPUs or newer; using the math kernel instead\nepoch 1 loss 0.5\n",
+        "FlashAttention only supports Ampere GPUs or newer, so xformers will be used\nepoch 1 loss 0.5\n",
+        "Error: error validating toolkit installation: exit status 12\ntoolkit validation is successful\n",
+        "couldn't find libnvidia-ml.so library in your system\ntoolkit is not ready, retrying\ntoolkit validation successful\n",
+        "Xid: 79 -> 0\nrecommended action for Xid: 79 is reset\n",
+        "checking: Missing tool nvidia-container-cli? no\n",
         "Policy: isolate a node when Xid 79 or Xid 119 occurs\nGPU 0: xid 79 count 0\n",
         "LOG:  redo done at xid: 79\nDETAIL:  oldest xid 120\n",
         "epoch 1 maxid: 95\nrows with taxid=119: 64\n",

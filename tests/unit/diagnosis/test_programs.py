@@ -121,7 +121,12 @@ def test_programs_outside_of_python_say_it_in_words_of_their_own(log: str, cause
     [
         "tid=[0, 0, 0] ctaid=[0, 0, 0]: value 5\n",
         "compiled for sm_80 sm_86 sm_90; device 0 has capability sm_86\n",
+        "compiled for sm_80 and sm_86; GPU has capability sm_89\n",
         "Accelerator sharing is not currently supported; each process has a GPU\n",
+        "Accelerator sharing is not currently supported on this device type; running exclusive\n",
+        "WARNING Missing tool nvidia-container-cli 1.2 (optional)\n",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06\nkernel 5.15.90.1-microsoft-standard-WSL2\ncuInit(0) = 0\n",
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06\nkernel 5.15.90.1-microsoft-standard-WSL2\nno_device: no\n",
     ],
 )
 def test_the_same_words_of_a_program_that_works_are_no_failure(log: str) -> None:
@@ -149,6 +154,8 @@ TypeError: training_step() takes 3 positional arguments but 4 were given
 LOOKUP = (
     'gpu.go:568 msg="unable to load cuda driver library" library=/usr/lib64/libcuda.so.460.106.00 error="symbol lookup for {} failed"\n'
 )
+TIMEOUT = "/usr/bin/timeout: failed to run command 'nvidia-smi': No such file or directory\n"
+UNSHOWN = "kernel 5.15.90.1-microsoft-standard-WSL2\n/usr/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.525.125.06\n"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,12 @@ LOOKUP = (
         ("OSError: /x/libxgboost.so: undefined symbol: pthread_mutex_clocklock\n", "glibc_too_old"),
         ("ImportError: /x/a.so: undefined symbol: _ZN2at4_ops9fft_irfft4callERKNS_6TensorE\n", "framework_pkg_mismatch"),
         (CONDA.format("2.1"), "framework_pkg_mismatch"),
-        ("| WARNING | /usr/bin/timeout: failed to run command 'nvidia-smi': No such file or directory\n", "harmless"),
+        (f"Apr 13, 2023, 6:53:42 PM | WARNING | {TIMEOUT}", "harmless"),
+        (f"$ /usr/bin/timeout 5 nvidia-smi\n{TIMEOUT}", "driver_not_loaded"),
+        (f"2023-04-13 | WARNING | {TIMEOUT}", "driver_not_loaded"),
+        (f"{UNSHOWN}failed call to cuInit: UNKNOWN ERROR (303)\n", "wsl_driver_shadowed"),
+        (f"{UNSHOWN}cuInit returned 100\n", "wsl_driver_shadowed"),
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\ntoolkit is not ready\n", "driver_not_loaded"),
         ("bash: nvidia-smi: No such file or directory\n", "driver_not_loaded"),
         ("Error: /paddle/operators/cross_entropy.cu:88 Assertion `label >= 0 && label < n`\nCuda error(719)\n", "bad_input"),
         ('toolkit is not ready\nlevel=info msg="Error: error validating toolkit installation: exit status 12"\n', "lib_not_on_path"),
