@@ -71,6 +71,7 @@ def test_what_works_stays(log: str, there: str, absent: str) -> None:
     assert absent not in said(log)
 
 
+OLD_TORCH = "cuda runtime error (8) : invalid device function at /pytorch/torch/lib/THC/a.cu:15\n"
 PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is older than 11.1. ptxas before 11.1 miscompiles\n"
 
 
@@ -90,7 +91,10 @@ PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is
         (VISION.format("0.15.2+cu117", "2.0.0+cu118"), "harmless"),
         (VISION.format("0.15.2+cu118", "2.0.0+cu118"), "harmless"),
         # PyTorch's own builds of that time had code for all newer GPUs.
-        ("cuda runtime error (8) : invalid device function at /pytorch/torch/lib/THC/a.cu:15\n", "gpu_arch_too_old_for_build"),
+        (OLD_TORCH, "gpu_arch_too_old_for_build"),
+        (f"GPU: GeForce RTX 3090\n{OLD_TORCH}", "gpu_arch_too_new_for_build"),
+        (f"GPU: GeForce RTX 2080\n{OLD_TORCH}", "gpu_arch_too_new_for_build"),
+        (f"GPU: GeForce GTX 680\n{OLD_TORCH}", "gpu_arch_too_old_for_build"),
         ("cuda runtime error (8) : invalid device function at /home/me/src/roi.cu:15\n", "gpu_arch_too_new_for_build"),
     ],
 )
