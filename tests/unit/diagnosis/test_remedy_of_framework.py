@@ -85,6 +85,9 @@ PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is
         ("WARNING: jax 0.4.13 does not provide the extra 'cuda10-pip'\n", "cpu_only_build"),
         ("warning: The package `spacy==3.0.5` does not have an extra named `cuda12x`\n", "cpu_only_build"),
         ("WARNING: jax 0.4.13 does not provide the extra 'dev'\n", None),
+        # What has CUDA in the package itself lacks nothing without the extra.
+        ("WARNING: torch 2.3.0+cu121 does not provide the extra 'cuda'\nusing device cuda:0\n", None),
+        ("warning: The package `nvidia-cudnn-cu12==9.1.0.70` does not have an extra named `cuda`\n", None),
         # Builds for other hardware are no mere note of pip.
         (VISION.format("0.15.2+rocm5.4.2", "2.0.0+cu118"), "framework_pkg_mismatch"),
         (VISION.format("0.15.2+cu117", "2.0.0+cpu"), "framework_pkg_mismatch"),
