@@ -351,6 +351,8 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
             yield "gpu-newer"
         elif capability < _OLDEST:
             yield "gpu-older"
+        if capability >= _OLDEST:
+            yield "gpu-turing"
         if capability >= _AMPERE:
             yield "gpu-ampere"
     if context.capabilities or context.cards:

@@ -138,6 +138,7 @@ class RemedyFields:
         found = {name.partition("-")[0] if name.startswith("tensorflow") else name for name in named}
         # The subject of the strongest line may have its own remedies.
         found |= {match.symptom.feature for match in matches[:1] if match.symptom.feature}
+        found |= {"host-allocation"} if "driver-allocation" in found else set()
         found |= {match.symptom.framework for match in matches if match.symptom.framework}
         found |= {value for match in matches for value in self._clues("feature", match)}
         libraries = list(missing(matches))

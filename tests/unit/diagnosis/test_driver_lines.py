@@ -113,6 +113,10 @@ NGC = "ERROR: Detected NVIDIA {} GPU, which is not {}\nERROR: No supported GPU(s
         (NGC.format("A100", "yet supported in this version of the container"), "gpu_arch_too_new_for_build"),
         (NGC.format("Tesla K80", "supported by this container"), "gpu_arch_too_old_for_build"),
         ("CUDA device requires compute capability 5.0 or higher, found 3.5\n", "gpu_arch_too_old_for_build"),
+        ("CUDA device requires compute capability 3.5 or higher, found 8.6\nrunning step 1\n", None),
+        ("CPU does not support x86-64-v4, falling back to x86-64-v2 build\nstarted ok\n", None),
+        ("dlsym: symbol lookup for cuDeviceGetUuid succeeded\n", None),
+        ("checking for undefined symbol: gettid... no\n", None),
         ("NVRM: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from memdescAlloc\n", "out_of_memory"),
         ("ERROR: modpost: GPL-incompatible module nvidia-uvm.ko uses GPL-only symbol 'rcu'\n", "driver_not_loaded"),
         ("dyld: Library not loaded: @rpath/CUDA.framework/Versions/A/CUDA\n  Reason: image not found\n", "driver_not_loaded"),
@@ -137,3 +141,28 @@ NGC = "ERROR: Detected NVIDIA {} GPU, which is not {}\nERROR: No supported GPU(s
 def test_programs_and_systems_in_their_own_words(log: str, cause: str | None) -> None:
     loud = [finding.cause for finding in judged(log).findings if finding.severity != "info"]
     assert loud[:1] == ([cause] if cause else [])
+
+
+MAC = "dyld: Library not loaded: @rpath/CUDA.framework/Versions/A/CUDA\n  Reason: image not found\n"
+DMESG = "NVRM: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from memdescAlloc\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "has", "lacks"),
+    [
+        # A Mac has no apt, dkms or Docker with GPUs.
+        (MAC, "a Mac has no NVIDIA GPU", ("apt-get", "ubuntu-drivers", "docker run")),
+        # The driver's own allocation does not follow the batch of a program.
+        (DMESG, "free -m", ("smaller batch", "nvidia-smi")),
+        ("host allocation of size 5612 failed\n", "smaller batch", ()),
+    ],
+)
+def test_steps_are_for_the_system_and_memory_that_the_line_names(log: str, has: str, lacks: tuple[str, ...]) -> None:
+    found = judged(log).findings[0]
+    steps = " ".join(f"{step.text} {step.command}" for step in found.remedy)
+    assert has in steps
+    assert not [words for words in lacks if words in steps]
+
+
+def test_memory_that_the_driver_lacks_is_a_weak_sign() -> None:
+    assert judged(DMESG).findings[0].confidence <= 0.45

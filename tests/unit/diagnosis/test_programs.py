@@ -169,6 +169,9 @@ UNSHOWN = "kernel 5.15.90.1-microsoft-standard-WSL2\n/usr/lib/x86_64-linux-gnu/l
         (TENSORRT.format(8) + "Collecting tensorrt-libs==8.6.1\n", "cuda_runtime_missing"),
         ("ImportError: /x/a.so: undefined symbol: __isoc23_strtol\n", "glibc_too_old"),
         ("OSError: /x/libxgboost.so: undefined symbol: pthread_mutex_clocklock\n", "glibc_too_old"),
+        # That -lpthread was not linked, or a library of its own has checks, says nothing of the age of glibc.
+        ("ImportError: /x/a.so: undefined symbol: pthread_create\n", "unrecognised"),
+        ("ImportError: /x/a.so: undefined symbol: __my_check_chk\n", "unrecognised"),
         ("ImportError: /x/a.so: undefined symbol: _ZN2at4_ops9fft_irfft4callERKNS_6TensorE\n", "framework_pkg_mismatch"),
         (CONDA.format("2.1"), "framework_pkg_mismatch"),
         (f"Apr 13, 2023, 6:53:42 PM | WARNING | {TIMEOUT}", "harmless"),

@@ -72,6 +72,7 @@ def test_what_works_stays(log: str, there: str, absent: str) -> None:
     assert absent not in said(log)
 
 
+OLD_TORCH = "cuda runtime error (8) : invalid device function at /pytorch/torch/lib/THC/a.cu:15\n"
 PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is older than 11.1. ptxas before 11.1 miscompiles\n"
 
 
@@ -85,6 +86,9 @@ PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is
         ("WARNING: jax 0.4.13 does not provide the extra 'cuda10-pip'\n", "cpu_only_build"),
         ("warning: The package `spacy==3.0.5` does not have an extra named `cuda12x`\n", "cpu_only_build"),
         ("WARNING: jax 0.4.13 does not provide the extra 'dev'\n", None),
+        # What has CUDA in the package itself lacks nothing without the extra.
+        ("WARNING: torch 2.3.0+cu121 does not provide the extra 'cuda'\nusing device cuda:0\n", None),
+        ("warning: The package `nvidia-cudnn-cu12==9.1.0.70` does not have an extra named `cuda`\n", None),
         # Builds for other hardware are no mere note of pip.
         (VISION.format("0.15.2+rocm5.4.2", "2.0.0+cu118"), "framework_pkg_mismatch"),
         (VISION.format("0.15.2+cu117", "2.0.0+cpu"), "cpu_only_build"),
@@ -92,7 +96,10 @@ PTXAS = "W asm_compiler.cc:111] *** WARNING *** You are using ptxas {}, which is
         (VISION.format("0.15.2+cu117", "2.0.0+cu118"), "harmless"),
         (VISION.format("0.15.2+cu118", "2.0.0+cu118"), "harmless"),
         # PyTorch's own builds of that time had code for all newer GPUs.
-        ("cuda runtime error (8) : invalid device function at /pytorch/torch/lib/THC/a.cu:15\n", "gpu_arch_too_old_for_build"),
+        (OLD_TORCH, "gpu_arch_too_old_for_build"),
+        (f"GPU: GeForce RTX 3090\n{OLD_TORCH}", "gpu_arch_too_new_for_build"),
+        (f"GPU: GeForce RTX 2080\n{OLD_TORCH}", "gpu_arch_too_new_for_build"),
+        (f"GPU: GeForce GTX 680\n{OLD_TORCH}", "gpu_arch_too_old_for_build"),
         ("cuda runtime error (8) : invalid device function at /home/me/src/roi.cu:15\n", "gpu_arch_too_new_for_build"),
     ],
 )
