@@ -351,10 +351,7 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
             yield "gpu-newer"
         elif capability < _OLDEST:
             yield "gpu-older"
-        if capability >= _OLDEST:
-            yield "gpu-turing"
-        if capability >= _AMPERE:
-            yield "gpu-ampere"
+        yield from (name for name, first in (("gpu-turing", _OLDEST), ("gpu-ampere", _AMPERE)) if capability >= first)
     if context.capabilities or context.cards:
         yield "gpu-named"
     is_served = all(any(target.runs_on(capability) for target in built) for capability in context.capabilities)

@@ -151,7 +151,7 @@ DMESG = "NVRM: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returne
     ("log", "has", "lacks"),
     [
         # A Mac has no apt, dkms or Docker with GPUs.
-        (MAC, "a Mac has no NVIDIA GPU", ("apt-get", "ubuntu-drivers", "docker run")),
+        (MAC, "no driver for NVIDIA GPUs", ("apt-get", "ubuntu-drivers", "docker run")),
         # The driver's own allocation does not follow the batch of a program.
         (DMESG, "free -m", ("smaller batch", "nvidia-smi")),
         ("host allocation of size 5612 failed\n", "smaller batch", ()),
