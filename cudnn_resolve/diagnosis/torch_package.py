@@ -86,8 +86,11 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
         return None
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:] if cuda[:2] in ("cu", "cp", "ro", "xp")]'
-    # If PyTorch cannot be imported, pip refuses the option instead of installing another one.
-    there = f"""$({python} -c 'import torch; v = torch.__version__; print("torch==" + v, {shown})' || echo --no-torch)"""
+    # A Jetson's PyTorch is on no index under its version, or there without CUDA. If it is that, or cannot be imported, pip refuses the
+    # option instead of installing another one.
+    vendor = 'assert "+cu" in v or platform.machine() != "aarch64", "install what comes with this Arm build of PyTorch"'
+    read = f'import platform, torch; v = torch.__version__; {vendor}; print("torch==" + v, {shown})'
+    there = f"$({python} -c '{read}' || echo --no-torch)"
     return f"{python} -m pip install --force-reinstall {others} {there}"
 
 

@@ -55,6 +55,12 @@ NVML = "Failed to initialize NVML: Driver/library version mismatch\n"
         ("    PyTorch 2.1.0+cu118 with CUDA 1106 (you have 2.0.1+cu118)\n", "xformers==0.0.22", "whl/cu118"),
         ("    PyTorch 2.1.0+cu118 with CUDA 1106 (you have 2.2.0+cu118)\n", "whl/cu118", "cu121"),
         ("OSError: /v/torchaudio/libtorchaudio.so: undefined symbol: _ZN2at4x\n", 'if cuda[:2] in ("cu", "cp", "ro", "xp")', "xformers"),
+        # On a Jetson pip would put the CPU build of an index over the vendor's.
+        (
+            "OSError: /v/torchaudio/libtorchaudio.so: undefined symbol: _ZN2at4x\n",
+            'assert "+cu" in v or platform.machine() != "aarch64"',
+            "xf",
+        ),
         (VISION.format("0.15.2+cu118", "2.1.0+rocm5.6"), "0.16.0 --index-url https://download.pytorch.org/whl/rocm5.6", "apply"),
         (VISION.format("0.15.2+rocm5.4.2", "2.0.0+cu118"), "torchvision==0.15.1 --index-url https", "0.15.2 "),
         # Only the ptxas is old; only the name of a generated file is wrong.
