@@ -121,8 +121,8 @@ _RAGGED = 16
 """Maximum by which the last line before a break may be shorter than the others."""
 _HYPHEN = re.compile(r"[A-Za-z]-$")
 _WORD = re.compile(r"\S{0,200}?(?:[A-Za-z]-(?=[A-Za-z])|(?=\s)|$)")
-_TABLE = re.compile(r"[|+│╮╯]\s*$|^\S{1,100} {3,99}\S{1,60} {3,99}\S{1,60} {3,99}\S")
-"""A table row, whose length is not due to wrapping: its end, or columns (kubectl, docker)."""
+_TABLE = re.compile(r"[|+│╮╯]\s*$|^\S{1,100} {3,99}\S{1,60} {3,99}\S{1,60} {3,99}\S|\S {9,200}\S{1,16}\s*$")
+"""A table row, whose length is not due to wrapping: its end, columns (kubectl, docker), or a last word at the right edge (compose)."""
 _MOST_JOINED = 40
 _FEW = 8
 """Maximum lines of a log that is one wrapped message."""
