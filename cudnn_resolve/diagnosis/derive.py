@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
+from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.derive_gpu import (
     compare_driver_parts,
     compare_driver_with_builds,
@@ -19,22 +19,19 @@ from cudnn_resolve.diagnosis.derive_gpu import (
     doubt_cpu_build,
     find_hidden_gpu,
 )
+from cudnn_resolve.diagnosis.derive_listed import find_listed
 from cudnn_resolve.diagnosis.derive_pip import compare_index, dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
 from cudnn_resolve.diagnosis.library_path import (
-    carries,
     command_of,
-    is_default,
     is_searched,
     missing,
     place_of,
     shown_at,
     shown_twice,
-    wheel_component,
 )
-from cudnn_resolve.diagnosis.log_stack import majors_of, toolkit_without
+from cudnn_resolve.diagnosis.log_stack import toolkit_without
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import FINDING, strengthened
-from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import Loader, Unknown, or_none
 from cudnn_resolve.matrix.library import Library, library_of
 from cudnn_resolve.version import CudnnVersion
@@ -43,10 +40,6 @@ _OPENED_BY_GRAPH = ("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime
 """Parts of cuDNN 9 that libcudnn_graph opens after it is loaded itself."""
 _OPENED_FIRST = ("libcudnn_ops", "libcudnn_graph", "libcudnn.so")
 """Parts that are opened first: a failure says nothing about the others."""
-_OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
-"""Paths of files that programs do not load: linker stubs, and those of other systems."""
-_NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
-"""Wording that reports a missing or empty file."""
 _COMPANIONS = ("torchaudio", "torchvision", "torchtext", "torchcodec", "torch_scatter", "torch_sparse", "torch_cluster")
 """Packages that import PyTorch before they load their own libraries."""
 _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
@@ -54,8 +47,6 @@ _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 _PROVIDER = "onnxruntime"
 _BARE = ("tensorflow", "jax", "jaxlib")
 """Frameworks whose wheels include cuDNN only with the CUDA extra, which a version does not show."""
-_ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
-"""pip's wording for a wheel that is not installed yet, or no longer."""
 _VAGUE = 60
 """Weight of wording that says only that cuDNN did not start."""
 _UNDATED = "CUPTI"
@@ -290,62 +281,6 @@ def _widen_to_cuda(found: Suspects, _: Case) -> Suspects:
     return found
 
 
-def _find_listed(found: Suspects, case: Case) -> Suspects:
-    """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
-    for cause in ("cuda_runtime_missing", "driver_incomplete", "driver_not_loaded"):
-        lacking = found.get(cause)
-        if lacking is not None and (listed := _listed(lacking, case)) is not None:
-            library, place, match = listed
-            text = f"{library.file} is needed but not found, although the log shows it{place}: the loader does not search there"
-            return strengthened(found, "lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
-    return found
-
-
-def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
-    """A missing library, its location according to the log, and the line that shows it."""
-    wanted = list(dict.fromkeys(missing(lacking.matches)))
-    lines = {match.line for match in lacking.matches}
-    # Of an object that is linked to the library, the loader has already searched the rpath; ctypes searches no object's.
-    by_ctypes = any("OSError: " in match.text for match in lacking.matches)
-    matches = [match for match in case.matches if match.line not in lines and (by_ctypes or match.symptom.id != "context-rpath")]
-    shown = {library.file for match in matches for library in wanted if _shown_in(match, library, case) is not None}
-    # If a versioned file is nowhere, an unversioned name that exists is not what the program failed on.
-    is_nowhere = any(library.version is not None and library.file not in shown for library in wanted)
-    for match in matches if shown else ():
-        for library in wanted:
-            place = _shown_in(match, library, case)
-            if place is not None and (library.version is not None or not is_nowhere):
-                return library, place, match
-    return None
-
-
-def _shown_in(match: Match, library: Library, case: Case) -> str | None:
-    """Wording for where a log line shows a CUDA library; None if it does not."""
-    shown = match.fields.get("present")
-    if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and isinstance(shown, Library):
-        if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
-            return None
-        place = str(match.fields.get("place") or shown_at(match, case.matches))
-        is_searched_anyway = library.family not in ("cuda", "cudnn") and is_default(place)
-        if place and (re.search(_OF_NO_USE, f"{place}/") or is_compat(place) or is_searched_anyway):
-            return None
-        is_listed = is_listing(match.text, shown, is_asked=FILES_LISTED in case.features)
-        is_there = not re.search(_NOT_THERE, match.text) if "place" in match.fields else is_listed
-        return (f" in {place}" if place else "") if is_there else None
-    if match.symptom.id == "context-rpath" and library.family == "cuda" and library.version is not None:
-        return f", by an rpath, in {match.fields['place']}" if carries(library, match.fields["linkedcuda"].major, case.book) else None
-    if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
-        row = case.book.component(package := match.fields["cudapackage"].lower().replace("_", "-"))
-        if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):
-            return f" in the wheel {package} {match.fields['cudawheelversion']}"
-    if match.symptom.id == "context-tensorrt-wheel" and library.family == "tensorrt" and library.major == match.fields["trtwheel"].major:
-        return f" in the wheel tensorrt-libs {match.fields['trtwheel']}"
-    if match.symptom.id == "context-cuda-conda" and library.family == "cuda" and not re.search(_ASKED, match.text):
-        version = match.fields["condaversion"]
-        return f" in the conda package cudatoolkit {version}" if version.major in majors_of(library, case.book) else None
-    return None
-
-
 def _blame_companion(found: Suspects, case: Case) -> Suspects:
     """A companion of PyTorch does not find CUDA libraries although PyTorch loaded: it was built for another CUDA."""
     runtime = found.get("cuda_runtime_missing")
@@ -369,7 +304,10 @@ def _find_on_disk(found: Suspects, case: Case) -> Suspects:
         text = f"the {libraries[0].file} that the loader finds lacks {symbol}; another copy is in {places[0]}"
         return strengthened(found, "ld_path_shadowing", runtime, 9, text)
     if runtime and places and all(places):
-        text = f"{libraries[0].file} is needed but not found: the loader does not search {places[0]}, where it is installed"
+        text = (
+            f"{libraries[0].file} is needed but not found, although it is installed in {places[0]}: "
+            "the loader does not search that directory"
+        )
         return strengthened(found, "lib_not_on_path", runtime, 9, text)
     return found
 
@@ -412,7 +350,8 @@ def _compare_loaded_parts(found: Suspects, case: Case) -> Suspects:
             file = part.fields["loadedlib"].file
             text = f"{file} comes from {fewest}, the other parts of {name} from elsewhere: two installations are mixed"
             matches = (part, *(match for parts in directories.values() for match in parts.values()))
-            found = strengthened(found, mix := "cudnn_sublibrary_mix", Suspect(cause=mix, weight=86, matches=matches), 0, text)
+            base = Suspect(cause="cudnn_sublibrary_mix", weight=86, matches=matches)
+            found = strengthened(found, "cudnn_sublibrary_mix", base, 0, text)
     return found
 
 
@@ -475,7 +414,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _acquit_cudnn,
     _blame_openblas,
     _widen_to_cuda,
-    _find_listed,
+    find_listed,
     _blame_companion,
     _find_on_disk,
     _check_jax_library,

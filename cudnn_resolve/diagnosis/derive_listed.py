@@ -1,0 +1,78 @@
+"""Refine the suspicion that a library is missing, where the log itself lists the file, or the package that contains it."""
+
+from __future__ import annotations
+
+import re
+
+from cudnn_resolve.diagnosis.context import FILES_LISTED, is_listing
+from cudnn_resolve.diagnosis.library_path import carries, command_of, is_default, missing, shown_at, wheel_component
+from cudnn_resolve.diagnosis.log_stack import majors_of
+from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
+from cudnn_resolve.diagnosis.weigh import strengthened
+from cudnn_resolve.facts.driver_output import is_compat
+from cudnn_resolve.matrix.library import Library
+
+_OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
+"""Paths of files that programs do not load: linker stubs, and those of other systems."""
+_NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
+"""Wording that reports a missing or empty file."""
+_ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
+"""pip's wording for a wheel that is not installed yet, or no longer."""
+
+
+def find_listed(found: Suspects, case: Case) -> Suspects:
+    """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
+    for cause in ("cuda_runtime_missing", "driver_incomplete", "driver_not_loaded"):
+        lacking = found.get(cause)
+        listed = None if lacking is None else _listed(lacking, case)
+        if lacking is not None and listed is not None:
+            library, place, match = listed
+            text = f"{library.file} is needed but not found, although the log shows it{place}: the loader does not search there"
+            return strengthened(found, "lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
+    return found
+
+
+def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
+    """A missing library, its location according to the log, and the line that shows it."""
+    wanted = list(dict.fromkeys(missing(lacking.matches)))
+    lines = {match.line for match in lacking.matches}
+    # Of an object that is linked to the library, the loader has already searched the rpath; ctypes searches no object's.
+    by_ctypes = any("OSError: " in match.text for match in lacking.matches)
+    matches = [match for match in case.matches if match.line not in lines and (by_ctypes or match.symptom.id != "context-rpath")]
+    shown = {library.file for match in matches for library in wanted if _shown_in(match, library, case) is not None}
+    # If a versioned file is nowhere, an unversioned name that exists is not what the program failed on.
+    is_nowhere = any(library.version is not None and library.file not in shown for library in wanted)
+    for match in matches if shown else ():
+        for library in wanted:
+            place = _shown_in(match, library, case)
+            if place is not None and (library.version is not None or not is_nowhere):
+                return library, place, match
+    return None
+
+
+def _shown_in(match: Match, library: Library, case: Case) -> str | None:
+    """Wording for where a log line shows a CUDA library; None if it does not."""
+    shown = match.fields.get("present")
+    if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and isinstance(shown, Library):
+        if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
+            return None
+        place = str(match.fields.get("place") or shown_at(match, case.matches))
+        is_searched_anyway = library.family not in ("cuda", "cudnn") and is_default(place)
+        if place and (re.search(_OF_NO_USE, f"{place}/") or is_compat(place) or is_searched_anyway):
+            return None
+        is_listed = is_listing(match.text, shown, is_asked=FILES_LISTED in case.features)
+        is_there = not re.search(_NOT_THERE, match.text) if "place" in match.fields else is_listed
+        return (f" in {place}" if place else "") if is_there else None
+    if match.symptom.id == "context-rpath" and library.family == "cuda" and library.version is not None:
+        return f", by an rpath, in {match.fields['place']}" if carries(library, match.fields["linkedcuda"].major, case.book) else None
+    if match.symptom.id == "context-cuda-wheel" and not library.windows and not re.search(_ASKED, match.text):
+        package = match.fields["cudapackage"].lower().replace("_", "-")
+        row = case.book.component(package)
+        if row is not None and row.library.lower() == wheel_component(library) and carries(library, row.cuda_major, case.book):
+            return f" in the wheel {package} {match.fields['cudawheelversion']}"
+    if match.symptom.id == "context-tensorrt-wheel" and library.family == "tensorrt" and library.major == match.fields["trtwheel"].major:
+        return f" in the wheel tensorrt-libs {match.fields['trtwheel']}"
+    if match.symptom.id == "context-cuda-conda" and library.family == "cuda" and not re.search(_ASKED, match.text):
+        version = match.fields["condaversion"]
+        return f" in the conda package cudatoolkit {version}" if version.major in majors_of(library, case.book) else None
+    return None
