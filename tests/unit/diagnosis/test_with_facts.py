@@ -257,7 +257,7 @@ def _code_and_its_like() -> list[Given]:
     blackwell = [{"name": "NVIDIA GeForce RTX 5090", "compute_capability": "12.0"}]
     pascal = [{"name": "Tesla P100-PCIE-16GB", "compute_capability": "6.0"}]
     return [
-        Given("gpu_arch_too_new_for_build", KERNEL.partition(" for exec")[0], {"gpus": blackwell, "packages": {"pip": {"torch": "2.4.1"}}}),
+        Given("gpu_arch_too_new_for_build", KERNEL.partition(" for exec")[0], {"gpus": blackwell, "packages": {"pip": {}}}),
         Given("gpu_arch_too_new_for_build", KERNEL, {"gpus": blackwell, "packages": {"pip": {"torch": "2.4.1"}}}),
         Given("gpu_arch_too_old_for_build", KERNEL, {"gpus": pascal, "packages": {"pip": {"torch": "2.8.0"}}}),
     ]
