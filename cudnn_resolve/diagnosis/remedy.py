@@ -43,6 +43,8 @@ _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""
 _NO_BUILD = "no-build"
 """What only the rows need that say what is left where no build of the framework runs."""
+_COMPILED = Capability(3, 0)
+"""Capability below which no framework can be compiled: cuDNN begins with Kepler."""
 _BLACKWELL = Capability(10, 0)
 _INSTALLS = re.compile(r"(?:%|!?\S{1,300} -m )?pip (?:un)?install\b|cudnn-resolve apply ")
 """Commands after which a running interpreter still has the old packages."""
@@ -306,7 +308,9 @@ class Remedies:
         gpus = {row.cuda_last for gpu in self.case.context.capabilities if (row := self.book.architecture(gpu)) is not None}
         limits = [f"CUDA {cuda.line} or older" for cuda in gpus if cuda is not None]
         limits += [f"TORCH_CUDA_ARCH_LIST={gpu}" for gpu in self.case.context.capabilities[:1] if framework == "torch"]
-        values = {"no_build": text, "build_limits": f" ({', '.join(limits)})" if limits else ""}
+        toolkit = f"a CUDA toolkit that still supports the GPU{f' ({joined})' if (joined := ', '.join(limits)) else ''}"
+        can_compile = all(gpu >= _COMPILED for gpu in self.case.context.capabilities)
+        values = {"no_build": text, "compile_it": f"compile it on this machine with {toolkit}, or " if can_compile else ""}
         has = {_NO_BUILD, framework, *self.case.features}
         rows = (row for row in self.book.helps() if _NO_BUILD in row.needs and cause in (row.cause, *row.also))
         left = next(row for row in rows if has.issuperset(row.needs) and has.isdisjoint(row.unless))

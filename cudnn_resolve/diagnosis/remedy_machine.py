@@ -117,13 +117,21 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     gpus = set(case.context.capabilities)
     if len(gpus) == 1:
         gpu = gpus.pop()
-        values |= {"gpu_capability": str(gpu), "gpu_arch": str(gpu).replace(".", "")}
+        arch = str(gpu).replace(".", "")
+        gencode = f"arch=compute_{20 if arch == '21' else arch},code=sm_{arch}"  # nvcc has no compute_21
+        values |= {
+            "gpu_capability": str(gpu),
+            "gpu_arch": arch,
+            "gpu_gencode": gencode,
+            "gpu_toolkit": "a CUDA toolkit that still supports it",
+        }
         row = case.book.architecture(gpu)
         if row is not None:
             values["gpu_cuda"] = row.cuda_first.line
         if row is not None and (newest := row.cuda_last) is not None:
             values |= {
                 "gpu_last": newest.line,
+                "gpu_toolkit": f"CUDA {newest.line} or older",
                 "cupy_last": f"cupy-cuda{newest.line.replace('.', '') if newest.major < _ONE_CUPY else f'{newest.major}x'}",
             }
     for hit in (hit for match in matches for hit in _UNSUPPORTED.finditer(match.text)):

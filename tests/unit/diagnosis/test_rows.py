@@ -346,3 +346,27 @@ def test_a_glibc_that_the_log_shows_is_known(said: str) -> None:
     assert judged(log).findings[0].cause == "glibc_too_old"
     assert judged(f"{said}\n{log}").findings[0].cause == "pip_wheel_unavailable_for_python"
     assert judged(f"ldd (GNU libc) 2.17\n{log}").findings[0].cause == "glibc_too_old"
+
+
+_NO_IMAGE = (
+    "$ ./darknet detect cfg/yolov3.cfg\nCUDA Error: no kernel image is available for execution on the device\n"
+    "|   0  {}     Off  | 00000000:01:00.0 Off |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "said"),
+    [
+        (_NO_IMAGE.format("GeForce GT 540M"), "gpu_arch_too_old_for_build", "arch=compute_20,code=sm_21), with CUDA 8.0 or older"),
+        (_NO_IMAGE.format("GeForce GT 740M"), "gpu_arch_too_old_for_build", "arch=compute_30,code=sm_30), with CUDA 10.2 or older"),
+        ("Found GPU0 GeForce 820M which is of cuda capability 2.1.\n    PyTorch no longer supports this GPU because it is too old.\n",
+         "gpu_arch_too_old_for_build", "2.1: use another GPU or the CPU"),
+        ("| N/A   40C    P0    20W /  N/A |    300MiB /  8192MiB |      0%   Prohibited |\n", "gpu_exclusive_mode", "compute mode"),
+        ("worker.py:267] the rest of the memory reserved for KV Cache is -0.42GiB.\nRuntimeError: Engine core failed\n",
+         "out_of_memory", "gpu_memory_utilization"),
+        ("Exception in main training loop: out of memory to allocate 9961472 bytes (total 2039221760 bytes)\n", "out_of_memory", "batch"),
+    ],
+)  # fmt: skip
+def test_what_a_line_tells_of_the_gpu(log: str, cause: str, said: str) -> None:
+    assert judged(log).findings[0].cause == cause
+    assert said in advice(log)
