@@ -34,7 +34,7 @@ from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease
 
 _PYTHON, _PIN = "pip_wheel_unavailable_for_python", "pip_pin_unavailable"
-_LISTED, _ANOTHER = "pip-versions-listed", "pip-another-python"
+_LISTED, _LOCAL, _ANOTHER = "pip-versions-listed", "pip-local-pin", "pip-another-python"
 _VAGUE = ("pip-no-matching", _ANOTHER)
 """Symptoms that say less than a list of versions."""
 _NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
@@ -79,8 +79,8 @@ def compare_index(found: Suspects, case: Case) -> Suspects:
     """A release that the named index has for no Python is missing because of the index."""
     python, pin = found.get(_PYTHON), found.get(_PIN)
     is_vague = python is not None and python.weight < _DECIDED and all(match.symptom.id in _VAGUE for match in python.matches)
-    if is_vague and pin is not None and any(match.symptom.id == _LISTED for match in pin.matches):
-        del found[_PYTHON]  # the list decides; what pip ignored may be releases of another package
+    if is_vague and pin is not None and any(match.symptom.id in (_LISTED, _LOCAL) for match in pin.matches):
+        del found[_PYTHON]  # the list or the CUDA in the pin decides; what pip ignored may be releases of another package
     suspects = [found[cause] for cause in (_PYTHON, _PIN) if cause in found]
     matches = tuple(dict.fromkeys(match for suspect in suspects for match in suspect.matches))
     wanted = wanted_of(matches)

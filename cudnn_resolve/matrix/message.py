@@ -176,7 +176,7 @@ KINDS: dict[str, FieldKind] = {
     "word": FieldKind(pattern=r"[\w.+-]{1,80}"),
     "package": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}"),
     "requirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?"),
-    "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+cu\d{2,3}"),
+    "localrequirement": FieldKind(pattern=r"[A-Za-z0-9][\w.-]{0,79}==[\w.]{1,20}\+(?:cu|cuda)\d{2,3}(?:\.cudnn\d{1,3})?"),
     "number": FieldKind(pattern=r"\d{1,18}", take=int),
     "absent": FieldKind(pattern=_ABSENT),
     "cannotopen": FieldKind(pattern=_CANNOT_OPEN),

@@ -370,3 +370,12 @@ _NO_IMAGE = (
 def test_what_a_line_tells_of_the_gpu(log: str, cause: str, said: str) -> None:
     assert judged(log).findings[0].cause == cause
     assert said in advice(log)
+
+
+@pytest.mark.parametrize("pin", ["jaxlib==0.3.25+cuda11.cudnn82", "jaxlib==0.1.61+cuda110", "torch==1.8.1+cu111"])
+def test_a_build_for_one_cuda_is_on_its_own_index(pin: str) -> None:
+    lines = "ERROR: Could not find a version that satisfies the requirement {0}{1}\nERROR: No matching distribution found for {0}\n"
+    found = judged(lines.format(pin, ""))
+    assert [finding.cause for finding in found.findings] == ["pip_pin_unavailable"]
+    assert f"install {pin} --find-links https://" in advice(lines.format(pin, ""))
+    assert judged(lines.format(pin, " (from versions: none)")).findings[0].cause == "pip_wheel_unavailable_for_python"
