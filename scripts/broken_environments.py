@@ -35,6 +35,8 @@ BIND_MOUNTS = "".join(
     f"mkdir -p $TMP/root{place} && mount --bind $TMP/root{place} {place} && "
     for place in ("/etc/apt", "/var/lib/apt", "/var/lib/dpkg", "/var/cache/apt", "/var/log", "/usr/share/doc")
 )
+GPU = {"driver": {"version": "550.54.15", "cuda": "12.4"}, "gpus": [{"name": "NVIDIA L4", "compute_capability": "8.9"}]}
+"""Facts of a machine that has a GPU."""
 NEVER = re.compile(r"\b(reboot|rmmod|modprobe|systemctl|dkms|docker|nvidia-smi|ubuntu-drivers|nvidia-bug-report|nvidia-ctk)\b")
 """Commands that must not run on this machine."""
 LOOKS = re.compile(r"^(cudnn-resolve (plan|matrix|detect)|apt-mark showhold|\S+ -m pip index)")
@@ -63,7 +65,9 @@ class Broken:
     also: Sequence[str] = ()
     """Other accepted causes, depending on the machine: in a container the driver is missing because no GPU was passed through."""
     gone: bool = True
-    """False if the failure persists on a machine without a GPU."""
+    """False if the failure persists on this machine whatever is done."""
+    gpu: bool = False
+    """True to diagnose it as on a machine with a GPU."""
     env: dict[str, str] = field(default_factory=dict)
 
 
@@ -132,9 +136,20 @@ def doctor(log: str, *options: str, library_path: str | None = None) -> list[dic
     return findings
 
 
-def findings_in(env: dict[str, str], log: str) -> list[dict[str, Any]]:
+def findings_in(case: Broken, env: dict[str, str], log: str) -> list[dict[str, Any]]:
     """Return the findings for a log of an environment, together with its facts."""
-    return doctor(log, "--python", env["PY"], library_path=env.get("LD_LIBRARY_PATH"))
+    where = ["--python", env["PY"]]
+    if case.gpu:
+        detect = [sys.executable, "-m", "cudnn_resolve", "detect", "--format", "json", *where]
+        done = subprocess.run(detect, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True)
+        facts = Path(env["TMP"], "facts.json")
+        facts.write_text(json.dumps(json.loads(done.stdout) | GPU), "utf-8")
+        findings = doctor(log, "--facts", str(facts))
+        for remedy in (remedy for finding in findings for remedy in finding["remedy"] if remedy["command"]):
+            # A command for the facts of a file leaves it to the user to say where it is run.
+            remedy["command"] = re.sub(r"^cudnn-resolve apply\b", rf"\g<0> --python {env['PY']}", remedy["command"])
+        return findings
+    return doctor(log, *where, library_path=env.get("LD_LIBRARY_PATH"))
 
 
 def cure(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> list[str] | None:
@@ -148,7 +163,7 @@ def cure(case: Broken, env: dict[str, str], finding: dict[str, Any]) -> list[str
                 continue
             before = "; ".join(export for export in exports if export != command)
             code, log = shell(f"{before or ':'}; {command}" + ("" if case.replaces else f" ; {case.run}"), env, apt=case.apt)
-            findings = [] if code == 0 and case.replaces else findings_in(env, log)
+            findings = [] if code == 0 and case.replaces else findings_in(case, env, log)
             accepted = code == 0 or bool(not case.replaces and case.then and re.search(case.then, log))
             left = not accepted or shows(case.cause, log)
             if left and (not findings or findings[0]["summary"] == finding["summary"] or findings[0]["severity"] == "info"):
@@ -209,7 +224,7 @@ def try_case(case: Broken, folder: Path, record: Path | None, prepared: dict[str
     code, log = shell(case.run, env, apt=case.apt)
     if record is not None:
         (record / f"{case.name}.log").write_text(f"cause: {case.cause}\n{anonymized(log, env)}", "utf-8")
-    return judge(case, env, log, findings_in(env, log))
+    return judge(case, env, log, findings_in(case, env, log))
 
 
 def judge(case: Broken, env: dict[str, str], log: str, findings: list[dict[str, Any]]) -> Outcome:
@@ -225,7 +240,7 @@ def judge(case: Broken, env: dict[str, str], log: str, findings: list[dict[str, 
     if not findings[0]["remedy"]:
         return Outcome("WRONG: without a remedy", broken=True)
     if not case.gone:
-        return Outcome("diagnosed; its remedy needs a GPU or a driver", broken=True, diagnosed=True)
+        return Outcome("diagnosed; its remedy cannot be carried out here", broken=True, diagnosed=True)
     commands = cure(case, env, findings[0])
     if commands is None:
         tried = [remedy["command"] for remedy in findings[0]["remedy"]]

@@ -88,12 +88,14 @@ def _unknown(capabilities: Iterable[Capability], matches: Iterable[Match], book:
 
 
 def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Match, ...]:
-    """Matches that apply to the known releases: a row for other versions of a framework does not."""
+    """Matches that apply to the known releases, as a row for other versions of a framework does not, and to no line of our own plans."""
+    matches = list(matches)
+    own = {match.line for match in matches if match.symptom.id == "noise-own-plan"}
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
         for framework in {name, book.framework_of(name) or name}:
             known.setdefault(framework, []).append(version)
-    return tuple(match for match in matches if _is_meant(match, known))
+    return tuple(match for match in matches if _is_meant(match, known) and (match.line not in own or match.symptom.role == "harmless"))
 
 
 def _is_meant(match: Match, known: dict[str, list[str]]) -> bool:

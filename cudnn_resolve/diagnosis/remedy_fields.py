@@ -408,8 +408,7 @@ class RemedyFields:
             found["cuda_served"] = str(served)
         if "symbol_driver" in values:
             found["to_driver"] = f" to a branch from {values['symbol_driver']} on"
-        tensorflow = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or "")
-        found["tf_keras"] = shlex.quote(f"tf-keras~={tensorflow[0]}.0") if tensorflow else "tf-keras"
+        found |= self.stack.tensorflow_values()
         if self._needs_cudnn(framework, matches):
             found["the_libraries"] = f"{cuda} and {cudnn}"
         if named is None:

@@ -142,6 +142,13 @@ class KnownStack:
         likely = "cu11" if releases and min(releases) < _FIRST_FOR_CUDA_12 else "cu12"
         return {"cudnn_likely": f"nvidia-cudnn-{likely if likely in fitting else fitting[-1]}", "cudnn_either": either}
 
+    def tensorflow_values(self) -> dict[str, str]:
+        """Requirements of the packages that follow the release of TensorFlow."""
+        release = re.match(r"\d+\.\d+", self.case.context.version("tensorflow") or self.pip.get("tensorflow-cpu", ""))
+        if release is None:
+            return {"tf_keras": "tf-keras"}
+        return {name.replace("-", "_"): shlex.quote(f"{name}~={release[0]}.0") for name in ("tf-keras", "tensorflow-text")}
+
     def nccl_wheels(self) -> list[str]:
         """Installed NCCL wheels, which contain the same files."""
         return [name for name in self.pip if name.startswith("nvidia-nccl")]

@@ -105,3 +105,9 @@ def test_narrow_wraps_are_undone(width: int) -> None:
 def test_a_log_of_very_many_lines_is_not_held_as_a_whole() -> None:
     assert whole([b"\n" * 100_000])[0] == b""
     assert whole([b"a line\n"])[0] == b"a line\n"
+
+
+def test_what_a_plan_assumes_is_no_failure() -> None:
+    log = "  ! no NVIDIA driver found: the target machine needs driver 525.60.13 or newer (CUDA 12.x needs it; policy minor)\n"
+    assert judged(log + CUBLAS).findings[0].cause == "cuda_runtime_missing"
+    assert not [one for one in judged(log).findings if one.severity != "info"]

@@ -476,3 +476,18 @@ def test_a_log_in_which_nothing_is_wrong_stays_quiet_beside_a_fault_that_it_does
     found = diagnose(Reader(book().symptoms()).read([(_REGISTERED + failed).encode()]), facts, book()).findings
     assert "cudnn_too_old_for_framework" in [one.cause for one in found]
     assert any(one.severity == "error" for one in found) == bool(failed)
+
+
+def test_a_program_that_aborts_for_want_of_cudnn_did_not_go_on() -> None:
+    log = (
+        "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}\nInvalid handle. Cannot load symbol cudnnCreateTensorDescriptor\n"
+    )
+    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(HOST | NO_CARD), book()).findings
+    assert (first.cause, first.severity) == ("cudnn_missing", "error")
+
+
+def test_an_extension_follows_the_tensorflow_that_is_installed() -> None:
+    log = f"ImportError: {SITE}/tensorflow_text/core/pybinds/tflite_registrar.so: undefined symbol: _ZN4absl12lts_20220623E\n"
+    facts = HOST | {"packages": {"pip": {"tensorflow-cpu": "2.15.1", "tensorflow-text": "2.10.0"}}}
+    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(facts), book()).findings
+    assert first.remedy[0].command == "/venv/bin/python -m pip install --no-deps 'tensorflow-text~=2.15.0'"
