@@ -10,6 +10,12 @@ REFUSED = (
 )
 CLI = "nvidia-container-cli: mount error: {}: operation not permitted: unknown.\n"
 SEEN = "$ nvidia-smi -L\nGPU 0: Tesla V100-SXM2-32GB (UUID: GPU-7d3c0f7e)\n"
+CLI_INIT = "nvidia-container-cli: initialization error: "
+HUNG = "INFO: task python:7 blocked for more than 122 seconds.\n      Tainted: P OE 6.1.0\nCall Trace:\n __schedule+0x34d/0x9e0\n {}\n"
+DENIED = 'avc:  denied  {{ open }} for  pid=7 path="{}" scontext=system_u:system_r:container_t:s0:c1 tclass=chr_file permissive={}\n'
+DESKTOP = "desktop-linux *   Docker Desktop   unix:///home/eva/.docker/desktop/docker.sock\n"
+NO_DRIVERS = "cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
+WSL = "me@DESKTOP-AB1C2D3:~$ nvidia-smi\nFailed to initialize NVML: GPU access blocked by the operating system\n$ "
 NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
 
 
@@ -47,6 +53,28 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
             "PROF",
         ),
         (":: unable to satisfy dependency 'nvidia-utils=570.1' required by nvidia-settings\n", "apt_conflict", "-Syu"),
+        ("nvidia-container-cli.real: initialization error: driver rpc error: timed out: unknown.\n", "driver_wedged", "nvidia-smi -pm 1"),
+        ("INFO: task nvidia-persiste:12 blocked for more than 241 seconds.\n", "driver_wedged", "dmesg"),
+        (HUNG.format("uvm_release+0x3a/0x90 [nvidia_uvm]"), "driver_wedged", "dmesg"),
+        ("nvidia-container-cli: device error: 3: unknown device: unknown.\n", "container_gpu_not_passed", "nvidia-smi -L"),
+        (DENIED.format("/dev/nvidiactl", 0), "container_gpu_not_passed", "setsebool"),
+        (DESKTOP + 'could not select device driver "" with capabilities: [[gpu]].\n', "container_gpu_not_passed", "docker context use"),
+        (DESKTOP + CLI_INIT + "load library failed: libnvidia-ml.so.1: cannot open\n", "container_gpu_not_passed", "docker context use"),
+        ("invoking the NVIDIA Container Runtime Hook directly is not supported.\n", "container_gpu_not_passed", "--runtime nvidia"),
+        ("docker run tensorflow/tensorflow:latest-gpu-jupyter\n" + NO_DRIVERS, "container_gpu_not_passed", "--gpus"),
+        ("Error: The NVIDIA LXC hook couldn't be found\n", "container_toolkit_missing", "nvidia-container-toolkit"),
+        ('error validating toolkit installation: exec: "nvidia-smi": not found\n', "container_toolkit_missing", "runtime=containerd"),
+        ('could not stat CDI host device "/dev/nvidia2": no such file or directory\n', "container_toolkit_missing", "cdi generate"),
+        ("Pod was rejected: Allocate failed due to no healthy devices present; for nvidia.com/mig-1g.5gb\n", "unrecognised", "registered"),
+        ("Error: error validating driver installation: exit status 9\n", "driver_not_loaded", "nvidia-smi"),
+        ("unable to find CUDA device 0 among 2 EGL devices in total\n", "driver_incomplete", "libnvidia-gl"),
+        (WSL + "/usr/lib/wsl/lib/nvidia-smi -L\n" + SEEN[16:], "wsl_driver_shadowed", "/usr/lib/wsl/lib"),
+        (WSL + "dpkg -S /usr/bin/nvidia-smi\nnvidia-utils-510: /usr/bin/nvidia-smi\n", "wsl_driver_shadowed", "purge"),
+        ("RuntimeError: Found 0 GPUs on your machine (GPU devices found: [])!\n", "gpu_hidden_by_env", "CUDA_VISIBLE_DEVICES"),
+        ("We were configured to autodetect nvml functionality, but we weren't able to find that lib\n", "cpu_only_build", "gres.conf"),
+        ("pcieport 0000:20:01.1: pciehp: Slot(3): Card not present\n", "hardware_fault", "power"),
+        ("systemd[1]: ollama.service: Main process exited, code=dumped, status=4/ILL\n", "cpu_without_avx", "lscpu"),
+        ("this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "lib_not_on_path", "extras/CUPTI"),
     ],
 )
 def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, words: str) -> None:
@@ -72,6 +100,15 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
         "epoch 1 maxid: 95\nrows with taxid=119: 64\n",
         "W0523 nvc_info.c:404] missing compat32 library libEGL_nvidia.so\n",
         "> An error while retrieving `fan_speed`: Not Supported -> Total 8 occurrences.\n",
+        "INFO: task nfsd:312 blocked for more than 120 seconds.\nModules linked in: nvidia(POE)\n nfs_wait+0x1/0x20 [nfs]\n",
+        DENIED.format("/dev/nvidiactl", 1) + "epoch 1 loss 0.5\n",
+        DENIED.format("/var/www", 0),
+        DESKTOP + "Hello from Docker!\n",
+        "docker run tensorflow/tensorflow:2.15.0 python t.py\n" + NO_DRIVERS + "epoch 1 loss 0.5\n",
+        "each of them failed.  CUDA-aware support is disabled.\n" + NO_CUDA[9:] + "Hello from rank 0 of 2\n",
+        "INFO:    Could not find any nv files on this host!\n1200/1200 files written\n",
+        "me@DESKTOP-AB1C2D3:~$ /usr/lib/wsl/lib/nvidia-smi -L\n" + SEEN[16:],
+        "nginx.service: Main process exited, code=killed, status=9/KILL\n",
         'level=info msg="Not collecting DCP metrics: This request is serviced by a module of DCGM that is not currently loaded"\n',
     ],
 )
