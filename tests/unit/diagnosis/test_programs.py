@@ -9,6 +9,8 @@ from tests.unit.diagnosis.test_rows import advice
 from tests.written_logs import book, judged
 
 NO_DEVICE = "torch.cuda.is_available(): False\nInvalid CUDA 'device=0' requested\n"
+SEEN = "GPU 0: Tesla T4 (UUID: GPU-1)\n"
+OUTDATED = "Outdated cuBLAS installation found.\n"
 PROGRAMS = [one for one in book().symptoms() if one.cause and one.source == ("words",) and not one.needs and one.role != "effect"]
 
 
@@ -183,6 +185,18 @@ UNSHOWN = "kernel 5.15.90.1-microsoft-standard-WSL2\n/usr/lib/x86_64-linux-gnu/l
         ("bash: nvidia-smi: No such file or directory\n", "driver_not_loaded"),
         ("Error: /paddle/operators/cross_entropy.cu:88 Assertion `label >= 0 && label < n`\nCuda error(719)\n", "bad_input"),
         ('toolkit is not ready\nlevel=info msg="Error: error validating toolkit installation: exit status 12"\n', "lib_not_on_path"),
+        ("dd: failed to open '/dev/nvidia0': Operation not permitted\n", "container_gpu_detached"),
+        (f"{SEEN}lightgbm.basic.LightGBMError: No OpenCL device found\n", "driver_incomplete"),
+        ("LightGBMError: No OpenCL device found\n", "unrecognised"),
+        ("[0] misc/nvmlwrap.cc:48 NCCL WARN Failed to open libnvidia-ml.so.1\n", "driver_incomplete"),
+        (f"{OUTDATED}LD_LIBRARY_PATH=/usr/local/cuda/lib64\nnvidia-cublas-cu12 12.5.3.2\n", "ld_path_shadowing"),
+        (f"{OUTDATED}LD_LIBRARY_PATH=/usr/local/cuda/lib64\n", "cuda_runtime_missing"),
+        ("5.15.90-microsoft-standard-WSL2\n 9: calling init: /lib/x86_64-linux-gnu/libcuda.so.1\n", "wsl_driver_shadowed"),
+        ("The procedure entry point cublasLtA could not be located in the dynamic link library C:\\a\\cublas64_12.dll.", "cublas_mismatch"),
+        ("cuDevicePrimaryCtxRetain: CUDA_ERROR_INVALID_DEVICE\nExclusive_Process, 10961 MiB\n", "gpu_exclusive_mode"),
+        ("CUDA_VISIBLE_DEVICES=none\nCUDA failure 100: no CUDA-capable device is detected\n", "gpu_hidden_by_env"),
+        ("RuntimeError: cuDNN not available: Version is too old. Update to v5, was 3007.\n", "cudnn_too_old_for_framework"),
+        ("  Unknown CUDA Architecture Name Hopper in CUDA_SELECT_NVCC_ARCH_FLAGS\n", "gpu_arch_too_new_for_build"),
     ],
 )
 def test_words_that_look_alike_are_of_their_own_cause(log: str, cause: str) -> None:
@@ -209,8 +223,30 @@ def test_words_that_look_alike_are_of_their_own_cause(log: str, cause: str) -> N
         (KERNEL, "zypper lr -u", "modprobe"),
         ("TypeError: Trainer.training_step() takes 3 positional arguments but 4 were given\n", "transformers<4.46", "-U transformers"),
         ("may need newer version of nvJitLink library\n", "nvidia-nvjitlink", "unset"),
+        (f"{SEEN}clGetPlatformIDs() = -1001\n", "nvidia.icd", "OptiX"),
+        ("[E] Static dimension mismatch while setting input shape.\n", "--minShapes", "CUDA_LAUNCH_BLOCKING"),
+        ("[TRT] Supplied binding dimension [8,3] for x exceed min ~ max range\n", "--minShapes", "CUDA_LAUNCH_BLOCKING"),
+        ("ImportError: Numba requires at least version 0.40.0 of llvmlite.\n", "numba llvmlite", "cudnn-resolve"),
+        ("OSError: /v/lib/libllama.so: undefined symbol: ggml_backend_load_all\n", "grep -E 'llama", "cudnn-resolve"),
+        ("nvlink fatal   : Input file 'a.a:b.o' newer than toolkit (124 vs 118) (target: sm_90)\n", "CMAKE_CUDA_COMPILER", "index"),
+        ('There is no registered Platform called "CUDA"\n', "getPluginLoadFailures", "$ nvidia-smi\n"),
+        ('clang-14: error: unable to execute command: Executable "ptxas" doesn\'t exist!\n', "--cuda-path", "XLA"),
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n", "--mem-fraction-static", "driver"),
+        ("ERROR: Package gpu command without GPU package installed (src/input.cpp:1)\n", "PKG_GPU=on", "doctor LOG"),
     ],
 )
 def test_a_remedy_is_for_what_is_at_fault(log: str, has: str, lacks: str) -> None:
     assert has in advice(log)
     assert lacks not in advice(log)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "chmod: changing permissions of '/dev/nvidia0': Operation not permitted\n",
+        "env: CUDA_VISIBLE_DEVICES=None\nepoch 1 done\n",
+        "9: calling init: /usr/lib/x86_64-linux-gnu/libcuda.so.1\nTrue\n",
+    ],
+)
+def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
+    assert not [finding for finding in judged(log).findings if finding.severity != "info"]
