@@ -9,6 +9,7 @@ REFUSED = (
     "NVRM: NVIDIA {} driver release.\nnvidia: probe of 0000:01:00.0 failed with error -1\n"
 )
 CLI = "nvidia-container-cli: mount error: {}: operation not permitted: unknown.\n"
+UNSIGNED = "nvidia: module license 'NVIDIA' taints kernel.\n{}Lockdown: modprobe: unsigned module loading is restricted\n"
 SEEN = "$ nvidia-smi -L\nGPU 0: Tesla V100-SXM2-32GB (UUID: GPU-7d3c0f7e)\n"
 CLI_INIT = "nvidia-container-cli: initialization error: "
 HUNG = "INFO: task python:7 blocked for more than 122 seconds.\n      Tainted: P OE 6.1.0\nCall Trace:\n __schedule+0x34d/0x9e0\n {}\n"
@@ -28,6 +29,36 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         (REFUSED.format("26b9", "570.86.15"), "driver_not_loaded", "vGPU"),
         (REFUSED.format("0fc6", "535.54.03"), "driver_not_loaded", "older branch"),
         ("NVRM: RmFetchGspRmImages: No firmware image found\nNVRM: GPU 0: RmInitAdapter failed! (0x61)\n", "driver_incomplete", "firmware"),
+        (
+            "NVRM: Xid (PCI:0000:18:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n",
+            "driver_wedged",
+            "reset",
+        ),
+        ("gpu: Unable to determine the device handle for GPU 0000:0F:00.0: GPU requires reset\n", "driver_wedged", "reset"),
+        ("NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot.\n", "driver_wedged", "reboot"),
+        ("NVRM: GPU 0: PreserveVideoMemoryAllocations module parameter is set. System Power\n", "driver_wedged", "nvidia-suspend"),
+        ("pyopencl._cl.LogicError: clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR\n", "driver_incomplete", "nvidia.icd"),
+        ("Failed to open VDPAU backend libvdpau_nvidia.so: cannot open shared object file\n", "driver_incomplete", "vdpau"),
+        ("Clocks Throttle Reasons\n    HW Power Brake Slowdown   : Active\n", "hardware_fault", "power"),
+        (UNSIGNED.format(""), "driver_not_loaded", "mokutil"),
+        ("Error relocating /usr/bin/nvidia-smi: gnu_get_libc_version: symbol not found\n", "glibc_too_old", "-alpine"),
+        ("[ERROR] detected number of NVSwitches don't match with any supported system topology, aborting\n", "fabric_manager_missing", ""),
+        ("nvcc error   : Path to libdevice library not specified\n", "ptxas_or_libdevice_missing", "readlink"),
+        ("nvcc error   : 'cudafe++' died with status 0xC0000005 (ACCESS_VIOLATION)\n", "unrecognised", "newer CUDA toolkit"),
+        ('a.h(79): error: exception specification is incompatible with that of previous function "sinpif"\n', "unrecognised", "glibc"),
+        ("clang++-18: error: unsupported CUDA gpu architecture: sm_120\n", "gpu_arch_too_new_for_build", ""),
+        ('error: nvidia-utils: signature from "A B <a@b.org>" is marginal trust\n', "apt_key", "archlinux-keyring"),
+        ("Error: repomd.xml GPG signature verification error: Bad GPG signature\n", "apt_key", ""),
+        ("  Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key 9A\n", "apt_key", ""),
+        ("nothing provides 'kernel-default = 6.4' needed by the to be installed nvidia-driver-G06-kmp-default-550\n", "apt_conflict", ""),
+        (
+            "Protected multilib versions: 3:nvidia-driver-libs-418.67-3.el7.x86_64 != 3:nvidia-driver-libs-418.43-4.el7.i686\n",
+            "apt_conflict",
+            "",
+        ),
+        ("Cannot solve the request because of: No candidates were found for cudnn 9.8.0.87.*.\n", "pip_pin_unavailable", "cudnn"),
+        (" * ERROR: x11-drivers/nvidia-drivers-535.183.01::gentoo failed (compile phase):\n", "driver_not_loaded", ""),
+        ("Error: The NVIDIA container tools couldn't be found\n", "container_toolkit_missing", "toolkit"),
         ("NVRM: Xid (PCI:0000:41:00): 120, pid=7, GSP task timeout\n", "driver_wedged", "--gpu-reset"),
         ("node gpu-1: NVIDIA Xid: 79\n", "hardware_fault", "power"),
         ("XidCriticalError: Xid=48 on Device=GPU-5a1b, the device will go unhealthy.\n", "hardware_fault", "power"),
@@ -86,6 +117,12 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
 @pytest.mark.parametrize(
     "log",
     [
+        "NVRM: Xid (PCI:0000:18:00): 154, GPU recovery action changed from 0x2 (Node Reboot Required) to 0x0 (None)\n",
+        "nvidia 0000:01:00.0: PM: pci_pm_suspend(): nv_pmops_suspend+0x0/0x30 [nvidia] returns 0 after 9 usecs\n",
+        "clGetPlatformIDs: -1001 is what a machine without drivers returns.\n",
+        "Clocks Throttle Reasons\n    HW Power Brake Slowdown   : Not Active\n",
+        UNSIGNED.format("NVRM: loading NVIDIA UNIX Kernel Module  570.86.15\n"),
+        "Error relocating /usr/bin/htop: ncurses_init: symbol not found\n",
         "INFO: libEGL_nvidia.so.0: not found, using Mesa\nepoch 1 loss 0.5\n",
         "WARNING: failed to load libGLX_nvidia.so.0, using llvmpipe\nepoch 1 loss 0.5\n",
         "could not load libGLX_nvidia.so.0; falling back to software rendering\nepoch 1 loss 0.5\n",
