@@ -41,7 +41,7 @@ _VARIANT = r"/(cu\d{2,3})/?$"
 MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
 _RECENT = 6
 """Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
-_OLDEST_OF_UV = (3, 7)
+_OLDEST_OF_UV = (3, 8)
 _YEAR_OF_MINOR, _SETTLED = 2012, 2
 """Year minus minor version of the Python of the autumn before, and the month from which most packages have wheels for it."""
 _STUBS = re.compile(r"torch==0\.1\.2(?:\.post\d)?|nvidia-[\w-]+==20\d\d\..*")
@@ -413,6 +413,7 @@ def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Bo
     # A Python that was new at the time lacks wheels of the other packages of that time.
     days = [release.date for release in releases_within(wanted, book) if release.date]
     lines = {line for line in lines if not days or line[1] <= _settled(max(days))} or lines
+    lines = {line for line in lines if line >= _OLDEST_OF_UV} or lines
     if own is None:
         return sorted(lines)[len(lines) // 2 if days or len(lines) < 3 else (len(lines) - 1) // 2]
     return min(lines, key=lambda line: (abs(line[1] - own[1]) + 100 * abs(line[0] - own[0]), line))
