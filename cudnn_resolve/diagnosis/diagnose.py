@@ -207,8 +207,8 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
     died = _died(reader, case, over)
     if died is None:
         findings += _harmless(reader, case)
-        alarm = None if findings else _alarming(reader, case)
-        return ([alarm.finding], alarm) if alarm is not None else (findings, None)
+        alarm = _alarming(reader, case, max((evidence.line or 0 for each in findings for evidence in each.evidence), default=0))
+        return ([alarm.finding, *findings], alarm) if alarm is not None else (findings, None)
     unknown = None
     if not findings:
         unknown = unknown_failure(died, reader, causes["unrecognised"], case.book.clues(), case.book.removed_names())
@@ -264,13 +264,16 @@ def _is_plain(died: Match, reader: Reader) -> bool:
     return "said" in died.fields and not after
 
 
-def _alarming(reader: Reader, case: Case) -> Unknown | None:
-    """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings."""
+def _alarming(reader: Reader, case: Case, told: int = 0) -> Unknown | None:
+    """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings.
+
+    `told`: last line of which a note is told, after which only a traceback counts.
+    """
     ignored = _ignored(reader)
-    found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or reader.lines <= _SHORT]
+    found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or (not told and reader.lines <= _SHORT)]
     found = [match for match in found if match.line not in ignored]
     over = max((match.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS) for match in reader.latest.get(name, ())), default=0)
-    over = max([over, *(match.line for match in _serving(reader))])
+    over = max([over, told, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:
         return None

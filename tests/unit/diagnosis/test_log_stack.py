@@ -270,7 +270,7 @@ def test_a_python_that_only_conda_has_is_asked_of_conda() -> None:
     old = commands(log.format("1.12.0", "1.13.1, 1.15.0, 2.0.0"))
     assert any(one.startswith("conda create ") and "python=3.6" in one for one in old)
     assert not any(one.startswith("uv venv") for one in old)
-    assert any(one.startswith("uv venv") for one in commands(log.format("2.2.0", "2.5.0, 2.6.0")))
+    assert any(one.startswith("uv venv") for one in commands(log.format("2.3.0", "2.8.0, 2.9.0")))
 
 
 def test_growth_is_for_handles_that_find_no_room() -> None:

@@ -43,11 +43,17 @@ def test_where_nothing_is_offered_bits_system_and_python_are_asked_first() -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "python"), [("torch==1.4.0", "python=3.7"), ("torch==1.13.1", "--python 3.10"), ("torch==2.3.1", "--python 3.12")]
+    ("asked", "python"),
+    [
+        ("torch==1.4.0", "conda create -n py3.7"),
+        ("torch==1.7.1", "uv venv --seed --python 3.8"),  # uv has no Python 3.7
+        ("torch==1.13.1", "uv venv --seed --python 3.10"),
+        ("torch==2.3.1", "uv venv --seed --python 3.12"),
+    ],
 )
 def test_a_python_that_was_new_at_the_time_is_not_proposed(asked: str, python: str) -> None:
     log = NOT_FOUND.format(asked, "2.9.0")
-    assert python in commands("/home/me/v/lib/python3.14/site-packages/pip/x.py\n" + log)
+    assert f"{python} " in commands("/home/me/v/lib/python3.14/site-packages/pip/x.py\n" + log)
 
 
 MISSING = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"

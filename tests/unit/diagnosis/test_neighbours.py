@@ -1,0 +1,78 @@
+"""One wording, and what beside it decides the cause or the step."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged
+
+NVRTC = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
+NUMBA = "numba.cuda.cudadrv.driver.CudaAPIError: [222] Call to cuLinkAddData results in UNKNOWN_CUDA_ERROR\n"
+FRAME = '  File "/opt/conda/envs/a/lib/python{}/site-packages/numba/cuda/cudadrv/driver.py", line 2683, in add_ptx\n'
+STUB = "Ignore above cudart dlerror if you do not have a GPU set up on your machine.\n"
+CUT = 'Traceback (most recent call last):\n  File "demo.py", line 9, in <module>\n    main()\n'
+XLA = "Failed to determine best cudnn convolution algorithm for:\n%c = custom-call(%p), metadata={}\nDNN library is not found.\n"
+DLL = "ImportError: DLL load failed: A dynamic link library (DLL) initialization routine failed.\n"
+LOADED = "    _mod = imp.load_module('_pywrap_tensorflow_internal', fp, pathname, description)\n"
+CUPY = '  File "/v/lib/python3.12/site-packages/cupy/cuda/compiler.py", line 731, in compile\n'
+OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and type float by allocator GPU_0_bfc\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("[ERROR] failed to configure all the available GPUs or NVSwitches\n", "fabric_manager_missing"),
+        ("#0  0x00007f1234567890 in nvmlInit_v2 () from /usr/lib/wsl/lib/libnvidia-ml.so.1\n", "other_bug"),
+        (NVRTC, "gpu_arch_too_new_for_build"),
+        ("NVRTC Version                : (13, 0)\n" + NVRTC, "gpu_arch_too_old_for_build"),
+        ("NVRTC Version                : (12, 2)\n" + NVRTC, "gpu_arch_too_new_for_build"),
+        (NVRTC + "Options: -I/usr/local/cuda-13.0/include -ftz=true -arch=compute_61\n", "gpu_arch_too_old_for_build"),
+        (NVRTC + "Options: -I/usr/local/cuda-12.2/include -ftz=true -arch=compute_61\n", "gpu_arch_too_new_for_build"),
+        ("E cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\n", "gpu_arch_too_new_for_build"),
+        ("E cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED\n", "out_of_memory"),
+        ("CUDA error 304 at /home/u/.llamafile/ggml-cuda.cu:60: OS call failed or operation not supported on this OS\n", "other_bug"),
+        ("CUDA error 304 at /tmp/x/ggml-cuda.cu:60: OS call failed or operation not supported on this OS\n", "driver_wedged"),
+        (LOADED + '  File "imp.py", line 242, in load_module\n  File "imp.py", line 342, in load_dynamic\n' + DLL, "cpu_without_avx"),
+        (LOADED.replace("tensorflow", "other") + DLL, "windows_runtime_missing"),
+        (STUB + CUT, "unrecognised"),
+        (CUT + STUB, "harmless"),
+        (STUB + CUT + "1875/1875 [==============================] - 3s 2ms/step\n", "harmless"),
+        ("reservations value Additional properties are not allowed ('devices' was unexpected)\n", "unrecognised"),
+    ],
+)
+def test_what_stands_beside_it_decides(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+@pytest.mark.parametrize("log", ["Successfully configured all the available GPUs and NVSwitches to route NVLink traffic.\n", STUB])
+def test_what_went_well_is_not_reported(log: str) -> None:
+    assert not [one for one in judged(log).findings if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    ("log", "step"),
+    [
+        (XLA.replace("{}", '{source_file="/v/lib/python3.7/dist-packages/keras/layers/base_conv.py"}'), "apply -f tensorflow"),
+        (XLA.replace("{}", '{op_name="jit(f)/conv"}'), "apply -f jax"),
+        (FRAME.format("3.11") + NUMBA, "numba-cuda"),
+        (f"NVRTC Version                : (13, 0)\n{CUPY}{NVRTC}", "cupy-cuda12x"),
+        ("Limit:                    39190528\n" + OOM, "the limit shows how little"),
+        ("ModuleNotFoundError: No module named 'keras'\n", "from tensorflow import keras"),
+        ("E tensorflow/x/cuda_blas.cc:4] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\n", "nvidia-tensorflow"),
+        ("ValueError: Layer #3, weight k has shape (1024, 24), but the saved weight has shape (1024, 8).\n", "create the model"),
+    ],
+)
+def test_what_stands_beside_it_is_what_the_step_is_for(log: str, step: str) -> None:
+    assert step in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "step"),
+    [
+        (FRAME.format("3.7") + NUMBA, "numba-cuda"),
+        ("Limit:                  7226148352\n" + OOM, "the limit shows how little"),
+        ("ModuleNotFoundError: No module named 'keras_tuner'\n", "from tensorflow import keras"),
+    ],
+)
+def test_a_step_for_something_else_is_left_out(log: str, step: str) -> None:
+    assert step not in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
