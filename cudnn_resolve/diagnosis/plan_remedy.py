@@ -71,7 +71,9 @@ def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, in
     if _SOME_CUDA in wheels:
         asked = f"see the installed build: what its version has after the + (cu121, cpu) replaces {_SOME_CUDA} in the next command"
         yield Remedy(text=asked, command=f"{python} -m pip show torch")
-    done = replace(plan, command=f"{python} -m pip install -U {wheels}")
+    # Both packages have the same files; pip passes over one that is not installed.
+    first = f"{python} -m pip uninstall -y paddlepaddle && " if wheels.startswith("paddlepaddle-gpu") else ""
+    done = replace(plan, command=f"{first}{python} -m pip install -U {wheels}")
     if not lines or "python_embeded" in python:  # which belongs to a program: a bare environment has none of its packages
         yield done
         return

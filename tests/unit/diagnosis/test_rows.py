@@ -379,3 +379,13 @@ def test_a_build_for_one_cuda_is_on_its_own_index(pin: str) -> None:
     assert [finding.cause for finding in found.findings] == ["pip_pin_unavailable"]
     assert f"install {pin} --find-links https://" in advice(lines.format(pin, ""))
     assert judged(lines.format(pin, " (from versions: none)")).findings[0].cause == "pip_wheel_unavailable_for_python"
+
+
+def test_the_gpu_build_of_paddle_takes_the_place_of_the_other() -> None:
+    log = "C:\\ocr\\lib\\site-packages\\paddle\\a.py: x\nE0814 4612 analysis_config.cc:169] Please use PaddlePaddle with GPU version.\n"
+    assert judged(log).findings[0].cause == "cpu_only_build"
+    assert "pip uninstall -y paddlepaddle && " in advice(log)
+
+
+def test_what_windows_says_of_a_search_is_noise() -> None:
+    assert not loud(judged("INFO: Could not find files for the given pattern(s).\nlocal_rank 0: epoch 1 done\n"))
