@@ -27,7 +27,7 @@ QUOTED_LINE = re.compile(
     r"|(?:\d{1,6}[:-])? {0,40}(?:cudaError|CU(?:DA|DNN|BLAS)_)\w{1,80} {1,60}= {1,60}\d{1,6}(?:,|$)"
     r"|#\d{1,6} {2,}\S.{1,300}\babout (?:an?|\d{1,3}) \w{3,7} ago|[d-][rwxsStT-]{9}.{10,200}\.(?:md|txt|log|py|html|json)$"
     r"|\s{0,12}Return code {1,3}\d{1,3} - |Q\d{0,2}[:.] .{1,400}\?|\d{1,6}[:-] {0,60}(?:raise |return |# |// )"
-    r"|TASK \[[^\]]{1,200}\] \*{3,200}(?:(?:ok|skipping|changed): |$))"
+    r"|ok \d{1,5} - |[\w$.]{1,80} > .{1,300} (?:PASSED|SKIPPED)$|TASK \[[^\]]{1,200}\] \*{3,200}(?:(?:ok|skipping|changed): |$))"
 )
 """Single lines of source code, compilation, passed tests, and fixes in changelogs."""
 

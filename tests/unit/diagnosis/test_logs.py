@@ -46,8 +46,8 @@ def test_a_program_that_works_has_no_cause(case: Case) -> None:
             "container_gpu_not_passed",
         ),
         ("fatal: [gpu1]: FAILED! => {\"msg\": \"NVIDIA driver is not loaded\"}", "driver_not_loaded"),
-        ("INFO: Build completed successfully\nRuntimeError: Found no NVIDIA driver on your system.", "driver_not_loaded"),
-        ("CUDA-aware support is disabled.\nRuntimeError: Found no NVIDIA driver on your system.", "driver_not_loaded"),
+        ("INFO: Build completed successfully\nFailed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
+        ("CUDA-aware support is disabled.\nFailed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
     ],
 )
 def test_a_failure_in_nearly_the_same_words_has_its_cause(log: str, cause: str) -> None:
