@@ -40,12 +40,17 @@ def test_a_program_that_works_has_no_cause(case: Case) -> None:
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware_fault"),
         ("retrying with batch size 8\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory"),
         ("Warning  FailedScheduling  0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "container_toolkit_missing"),
+        (
+            "  Normal   Scheduled  40s  default-scheduler  Successfully assigned ml/a-0 to w1\n"
+            '  Warning  FailedCreatePodSandBox  3s  kubelet  Failed to create pod sandbox: no runtime for "nvidia" is configured',
+            "container_toolkit_missing",
+        ),
         ("Could not open /dev/nvidia-uvm: No such file or directory", "driver_wedged"),
         (
             'OCI runtime create failed: runc create failed: exec: "nvidia-smi": executable file not found in $PATH: unknown',
             "container_gpu_not_passed",
         ),
-        ("fatal: [gpu1]: FAILED! => {\"msg\": \"NVIDIA driver is not loaded\"}", "driver_not_loaded"),
+        ('fatal: [gpu1]: FAILED! => {"msg": "NVIDIA driver is not loaded"}', "driver_not_loaded"),
         ("INFO: Build completed successfully\nFailed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
         ("CUDA-aware support is disabled.\nFailed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
     ],
