@@ -33,11 +33,11 @@ def book() -> Book:
     return open_book()
 
 
-def written() -> list[Case]:
-    """The logs of written.txt."""
+def written(file: str = "written.txt") -> list[Case]:
+    """The logs of a text file in which a line of `===` starts each."""
     cases: list[Case] = []
-    for line in (LOGS / "written.txt").read_text("utf-8").splitlines(keepends=True):
-        if line.startswith("=== "):
+    for line in (LOGS / file).read_text("utf-8").splitlines(keepends=True):
+        if line.startswith("=== ") and " | " in line:
             cause, _, name = line[4:].strip().partition(" | ")
             cases.append(Case(f"{cause}: {name}", cause, ""))
         elif cases:

@@ -22,7 +22,12 @@ QUOTED_LINE = re.compile(
     r"|(?:[-*+\u2022] {0,3})?(?i:if|when) you (?:see|get|encounter|hit|receive|run into)\b"
     rf"|(?:- )?run: (?!{_FAILED})\S"
     r"|(?:Step \d{1,3}/\d{1,3} : |#\d{1,4} \[[^\]]{1,60}\] )?RUN [\w./]|.{1,300}? \|\| \(?(?:echo [\"']|true\b|:$)"
-    r"|[\w./-]{1,200}\.(?:(?:md|rst|toml|ya?ml):\d{1,6}:\S|\w{1,5}:\d{1,6}:(?: {2}|\t)))"
+    r"|[\w./-]{1,200}\.(?:(?:md|rst|toml|ya?ml):\d{1,6}:\S|\w{1,5}:\d{1,6}:(?: {2}|\t))"
+    r"|# (?:HELP|TYPE) \w|(?:[$#] |\+{1,3} )?(?:(?:el)?if |while )?(?:! )?(?:[efz]|rip)?grep (?:-|[\"'])|echo [\"'].{0,300}[\"'] ?>&2"
+    r"|(?:\d{1,6}[:-])? {0,40}(?:cudaError|CU(?:DA|DNN|BLAS)_)\w{1,80} {1,60}= {1,60}\d{1,6}(?:,|$)"
+    r"|#\d{1,6} {2,}\S.{1,300}\babout (?:an?|\d{1,3}) \w{3,7} ago|[d-][rwxsStT-]{9}.{10,200}\.(?:md|txt|log|py|html|json)$"
+    r"|\s{0,12}Return code {1,3}\d{1,3} - |Q\d{0,2}[:.] .{1,400}\?|\d{1,6}[:-] {0,60}(?:raise |return |# |// )"
+    r"|ok \d{1,5} - |[\w$.]{1,80} > .{1,300} (?:PASSED|SKIPPED)$|TASK \[[^\]]{1,200}\] \*{3,200}(?:(?:ok|skipping|changed): |$))"
 )
 """Single lines of source code, compilation, passed tests, and fixes in changelogs."""
 
@@ -43,7 +48,7 @@ _STRAY = 3
 _CHANGES = re.compile(
     r"(?:#{1,6} {1,4}(?:(?:version|release) )?\[?v?\d{1,4}\.\d{1,6}[^:]{0,60}|v\d{1,4}(?:\.\d{1,6}){1,3}(?: \(\d{4}-\d\d-\d\d\))?"
     r"|(?:#{1,6} {1,4})?(?:bug ?fixes|fixed|changes|change ?log|release notes|known issues|troubleshooting|faq"
-    r"|common (?:errors|issues|problems)|what'?s (?:changed|new)):?)\s{0,4}$",
+    r"|common (?:errors|issues|problems)|(?:new )?features|enhancements|improvements|added|what'?s (?:changed|new)):?)\s{0,4}$",
     re.IGNORECASE,
 )
 """Heading of a changelog, or of a list of known problems."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.written_logs import Case, book, broken, judged, judged_there, loud, of_machines, written
 
-WRITTEN, BROKEN, OF_MACHINES = written(), broken(), of_machines()
+WRITTEN, HEALTHY, BROKEN, OF_MACHINES = written(), written("healthy.txt"), broken(), of_machines()
 
 
 @pytest.mark.parametrize("case", WRITTEN, ids=[case.name for case in WRITTEN])
@@ -18,6 +18,45 @@ def test_a_log_written_after_a_report_has_its_cause(case: Case) -> None:
     else:
         assert found.findings[0].cause == case.cause
         assert found.findings[0].severity == book().causes()[case.cause].severity
+
+
+@pytest.mark.parametrize("case", HEALTHY, ids=[case.name for case in HEALTHY])
+def test_a_program_that_works_has_no_cause(case: Case) -> None:
+    assert case.cause == "harmless"
+    found = judged(case.log)
+    assert not loud(found)
+    assert not found.is_error
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("failed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
+        ("nvml error: driver not loaded: driver not loaded", "driver_not_loaded"),
+        ("RuntimeError: NVIDIA driver is not loaded", "driver_not_loaded"),
+        ("Last State: Terminated\n  Reason: OOMKilled\n  Exit Code: 137", "unrecognised"),
+        ('"terminated": {"exitCode": 137, "reason": "OOMKilled"}', "unrecognised"),
+        ("nvidia 0000:01:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer", "hardware_fault"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "hardware_fault"),
+        ("retrying with batch size 8\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory"),
+        ("Warning  FailedScheduling  0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "container_toolkit_missing"),
+        (
+            'Normal Scheduled 4s scheduler Successfully assigned a to b\nWarning Failed 3s no runtime for "nvidia" is configured',
+            "container_toolkit_missing",
+        ),
+        ("Could not open /dev/nvidia-uvm: No such file or directory", "driver_wedged"),
+        (
+            'OCI runtime create failed: runc create failed: exec: "nvidia-smi": executable file not found in $PATH: unknown',
+            "container_gpu_not_passed",
+        ),
+        ('fatal: [gpu1]: FAILED! => {"msg": "NVIDIA driver is not loaded"}', "driver_not_loaded"),
+        ("INFO: Build completed successfully\nFailed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
+        ("CUDA-aware support is disabled.\nFailed to initialize NVML: Driver Not Loaded", "driver_not_loaded"),
+    ],
+)
+def test_a_failure_in_nearly_the_same_words_has_its_cause(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+    assert loud(judged(log))
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=[case.name for case in BROKEN])
