@@ -249,3 +249,55 @@ def test_a_remedy_is_for_what_is_at_fault(log: str, has: str, lacks: str) -> Non
 )
 def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
     assert not [finding for finding in judged(log).findings if finding.severity != "info"]
+
+
+HELD = "The following held packages will be changed:\n  {}\nE: Held packages were changed and -y was used.\n"
+KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (HELD.format("libnccl-dev libnccl2"), "apt_conflict"),
+        (HELD.format("kubeadm kubelet"), "unrecognised"),
+        ("Error: Unable to find a match: nvidia-container-toolkit libcudnn9-cuda-12\n", "apt_conflict"),
+        ("Failed to resolve the transaction:\nNo match for argument: cuda-toolkit-12-9\n", "apt_conflict"),
+        (KEY.format("nvidia.github.io/nvidia-docker/gpgkey"), "apt_key"),
+        (KEY.format("dl.google.com/linux/linux_signing_key.pub"), "unrecognised"),
+        ("repomd.xml: [Errno -1] repomd.xml signature could not be verified for cuda-rhel7-x86_64\n", "apt_key"),
+        ("Virtual package '__cuda >=12' does not match any of the available virtual packages on your machine\n", "driver_too_old"),
+        ("The platform you are running on should at least have the virtual package __cuda on version 12\n", "driver_too_old"),
+        ("libtorch =2.7.1 cuda129*, which requires\n __glibc >=2.28,<3.0.a0, which is missing on the system.\n", "glibc_too_old"),
+        ("./nvtop: /lib/libc.so.6: version `GLIBC_ABI_DT_RELR' not found (required by ./nvtop)\n", "glibc_too_old"),
+        ("This program can only be run on AMD64 processors with v3 microarchitecture support.\n", "cpu_without_avx"),
+        ("OSError: /v/libtorch_cpu.so: cannot enable executable stack as shared object requires: Permission denied\n", "other_bug"),
+        ("CMake Error (message):\n  Found two conflicting CUDA installs:\n", "toolkit_build_mismatch"),
+        ("    #0: NVIDIA A100, compute cap.: 8.0, ECC: yes, stat: unavailable\n0, Exclusive_Process\n", "gpu_exclusive_mode"),
+        ("jit_optix_api_init(): could not initialize OptiX!\n", "driver_incomplete"),
+        ("factory.go:87] Incompatible strategy detected auto\n", "container_toolkit_missing"),
+        ("$ docker exec plex ffmpeg\n[AVHWDeviceContext @ 0x55] Cannot load libcuda.so.1\n", "container_gpu_not_passed"),
+        ("Error: Cannot perform the requested operation because NVML doesn't exist on this system.\n", "driver_not_loaded"),
+        ("==> ERROR: module not found: `nvidia_modeset'\n", "driver_not_loaded"),
+        (
+            "NVRM: kgspBootGspRm_TU102: unexpected WPR2 already up\nNVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:2023)\n",
+            "driver_wedged",
+        ),
+        ("nvidia 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible\n", "hardware_fault"),
+        ("soctherm: OC ALARM 0x00000001\n", "hardware_fault"),
+        ("NVRM: Can't find an IRQ for your NVIDIA card!\n", "hardware_fault"),
+        ("VIDEO_TDR_FAILURE (116) nvlddmkm.sys\n", "hardware_fault"),
+        ("Failed to create GPU instances: Insufficient Resources\n", "unrecognised"),
+        (
+            'NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":965\n',
+            "out_of_memory",
+        ),
+    ],
+)
+def test_systems_and_package_managers_are_understood(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+def test_dnf_is_not_told_what_apt_does() -> None:
+    said = advice("Error: Unable to find a match: libcudnn8-8.6.0.163-1.cuda11.8\n")
+    assert "dnf list --showduplicates" in said
+    assert "apt" not in said
