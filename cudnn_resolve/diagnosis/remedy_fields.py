@@ -31,6 +31,7 @@ from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.library import library_of
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -284,9 +285,16 @@ class RemedyFields:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
         printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
         named = self._of_traceback(matches) or next(printed_by, None)
+        if named is None and self._is_printed_by_another(matches):
+            return True
         if any("tensorflow-inside" in self._clues("feature", match) for match in matches):
             return True
         return named is not None and self.book.framework_of(named) is None and known_framework(named, self.book) is None
+
+    def _is_printed_by_another(self, matches: Sequence[Match]) -> bool:
+        """True if a program that is no framework signs the message, on its line or beside it."""
+        lines = {match.line for match in self.case.matches if match.symptom.id == "context-other-program"}
+        return any(abs(match.line - line) <= 1 for match in matches[:1] for line in lines)
 
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
         """Known fields of commands and texts."""
@@ -403,7 +411,9 @@ class RemedyFields:
         if values.get("ptx_from", "").startswith("12."):
             found["jit_for_ptx"] = shlex.quote(f"nvidia-nvjitlink-cu12>={values['ptx_from']}")
         driver = driver_of(self.case)
-        served = values.get("ptx_cuda") or cuda_of_driver(self.case) or (self.book.native_cuda(driver) if driver is not None else None)
+        here = or_none(self.case.facts.driver) if self.case.facts is not None else None
+        told = cuda_of_driver(self.case) or (here.cuda if here is not None else None)
+        served = values.get("ptx_cuda") or told or (self.book.native_cuda(driver) if driver is not None else None)
         if served is not None:
             found["cuda_served"] = str(served)
         if "symbol_driver" in values:
@@ -485,7 +495,9 @@ class RemedyFields:
         out = []
         for framework in chosen[:4]:
             package = next((name for name, _ in frameworks if self.book.framework_of(name) == framework), framework)
-            plain = framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
+            # Another CUDA is another package of CuPy.
+            is_alias = package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) or (free and framework == "cupy")
+            plain = framework if is_alias else package
             version = versions.get(framework)
             out.append(f"{plain}=={version.partition('+')[0]}" if version and not free else plain)
         return out
