@@ -326,7 +326,7 @@ def _find_on_disk(found: Suspects, case: Case) -> Suspects:
 
 
 def _find_toolkit(found: Suspects, case: Case) -> Suspects:
-    """Numba looks for libNVVM in a directory that is not there, although the facts have a toolkit elsewhere: a variable names the old one."""
+    """Numba looks for libNVVM where it is not, although the facts have a toolkit elsewhere: a variable names the wrong one."""
     absent = found.get("cuda_runtime_missing")
     asked = next((hit[1] for match in (absent.matches if absent else ()) if (hit := _NVVM.search(match.text))), None)
     toolkits = or_none(case.facts.cuda_toolkits) if case.facts is not None else None

@@ -79,7 +79,7 @@ def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evid
 
 
 def _seen(facts: Facts, path: str) -> str:
-    """Command that lets the loader search a directory; that of a wheel with those of NVIDIA's other wheels, which it does not search either."""
+    """Command that lets the loader search a directory; for that of a wheel, those of all of NVIDIA's wheels."""
     return wheels_on_path(shlex.quote(facts.python.path or "python")) if "-packages/nvidia/" in path else put_on_path(path)
 
 
