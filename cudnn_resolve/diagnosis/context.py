@@ -311,9 +311,13 @@ def _of_facts(facts: Facts) -> Iterable[str]:
         yield "hosted-notebook" if facts.container in ("colab", "kaggle") else facts.container
     if facts.platform.system == "windows":
         yield "windows"
+    if re.match(r"2\.|3\.[0-8](?!\d)", facts.python.version or ""):
+        yield "python-before-39"
     gpus = or_none(facts.gpus) or ()
     if facts.platform.arch == "aarch64":
-        yield "jetson" if any(re.search(TEGRA, gpu.name or "") for gpu in gpus) else "arm"
+        # Before CUDA 11 no other Arm machine had CUDA.
+        is_old = any((one.cuda_built or "").startswith("10.") for one in or_none(facts.frameworks) or ())
+        yield "jetson" if is_old or any(re.search(TEGRA, gpu.name or "") for gpu in gpus) else "arm"
     if or_none(facts.driver) is not None:
         yield "driver-idle" if is_idle(facts) else "driver-seen"
     elif facts.driver is None and not gpus:

@@ -60,6 +60,10 @@ def derive(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+_NVVM = re.compile(r"(/[^\s:'\"]{1,200})/nvvm/lib\w{0,3}/libnvvm\.so")
+"""A toolkit in which a program looks for its compiler."""
+
+
 def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
     """A program does not find cuDNN, or its header, where it is told to look: whether the facts have a copy of it decides."""
     misplaced, absent = found.get("lib_not_on_path"), found.get("cudnn_missing")
@@ -74,7 +78,7 @@ def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
 def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     """Decide whether cuDNN is missing, outside the loader's path, or of another major, by what log and facts show of it."""
     absent = found.get("cudnn_missing")
-    if absent is None:
+    if absent is None or _is_of_driver(found):
         return found
     named = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)]
     libraries = named or _wanted_by_framework(absent, case)
@@ -86,6 +90,15 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     cause, more, text, shown = conclusion
     matches = [match for present in shown[:2] for match in (present.match, command_of(present.match, case.matches))]
     return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", matches)
+
+
+def _is_of_driver(found: Suspects) -> bool:
+    """True if the loader does not find the driver's library: the directory of another one does not help."""
+    misplaced = found.get("lib_not_on_path")
+    return misplaced is not None and any(
+        match.symptom.feature == "driver-library" or "driver" in [library.family for library in missing([match])]
+        for match in misplaced.matches
+    )
 
 
 def _is_looked_for(case: Case) -> bool:
@@ -294,7 +307,7 @@ def _blame_companion(found: Suspects, case: Case) -> Suspects:
 
 def _find_on_disk(found: Suspects, case: Case) -> Suspects:
     """CUDA libraries that are not found although the facts contain the location of each."""
-    runtime = found.get("cuda_runtime_missing")
+    runtime = found.get("cuda_runtime_missing") if not _is_of_driver(found) else None
     libraries = list(dict.fromkeys(missing(runtime.matches))) if runtime else []
     places = [place_of(library, case.facts, case.book) for library in libraries]
     symbol = next((match.fields["symbol"] for match in runtime.matches if "symbol" in match.fields), None) if runtime else None
@@ -310,6 +323,18 @@ def _find_on_disk(found: Suspects, case: Case) -> Suspects:
         )
         return strengthened(found, "lib_not_on_path", runtime, 9, text)
     return found
+
+
+def _find_toolkit(found: Suspects, case: Case) -> Suspects:
+    """Numba looks for libNVVM where it is not, although the facts have a toolkit elsewhere: a variable names the wrong one."""
+    absent = found.get("cuda_runtime_missing")
+    asked = next((hit[1] for match in (absent.matches if absent else ()) if (hit := _NVVM.search(match.text))), None)
+    toolkits = or_none(case.facts.cuda_toolkits) if case.facts is not None else None
+    homes = [one.path for one in toolkits or () if one.path and one.source != "pip" and (one.version or "").count(".") > 1]
+    if absent is None or not homes or asked in (None, "/usr/local/cuda", *homes):
+        return found
+    text = f"Numba looks for libNVVM in {asked}, where it is not, although CUDA is installed in {homes[0]}"
+    return strengthened(found, "lib_not_on_path", absent, 4, text)
 
 
 def _check_jax_library(found: Suspects, case: Case) -> Suspects:
@@ -417,6 +442,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     find_listed,
     _blame_companion,
     _find_on_disk,
+    _find_toolkit,
     _check_jax_library,
     compare_driver_parts,
     doubt_cpu_build,

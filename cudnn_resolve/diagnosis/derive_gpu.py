@@ -212,6 +212,9 @@ def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
         return "ld_path_shadowing", text, _ABSENT
     if _is_container_without_driver(case) and (driver is None or driver.cuda is None):
         is_known = driver is not None and driver.version is not None  # it may be too old
+        if "jetson" in case.features and case.facts is not None and case.facts.cuda_toolkits == ():
+            text = "this container has neither libcuda nor CUDA, those of a Jetson: it has no NVIDIA runtime"
+            return "container_gpu_not_passed", text, (*_ABSENT[:3], "cuda_runtime_missing", "cudnn_missing")
         text = "this container has no libcuda: it was started without access to the GPU"
         return "container_gpu_not_passed", text, _ABSENT[: 2 if is_known else 3]
     if case.facts is None or case.facts.driver is not None or case.facts.container == "docker":

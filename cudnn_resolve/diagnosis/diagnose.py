@@ -59,6 +59,8 @@ _OF_CARD = WANT_CARD | {
     "driver_wedged",
 }
 """Causes that say why a GPU is not used, which is as it should be where there is none."""
+_OF_GUEST = frozenset({"no_gpu_runtime", "container_gpu_not_passed", "container_gpu_detached"})
+"""Causes that only a notebook or container has."""
 _NOTICE = (
     r": [IW] tensorflow/|: E tensorflow/\S{0,80}cuda_(?:driver|diagnostics)"
     r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu|GPU functionality will not be available"
@@ -294,7 +296,10 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
     if not cause.confused or is_answered(cause.id, case):
         return findings
     is_driver_there = driver_of(case) is not None and "no-driver" not in case.features
-    others = [causes[name].title for name in cause.confused[:2] if name in causes and not (is_driver_there and name == "driver_not_loaded")]
+    left_out = {"driver_not_loaded"} if is_driver_there else set()
+    if case.facts is not None and case.facts.container is None:
+        left_out |= _OF_GUEST
+    others = [causes[name].title for name in cause.confused[:2] if name in causes and name not in left_out]
     if not others:
         return findings
     text = f"it may also be that {' or '.join(others)}"

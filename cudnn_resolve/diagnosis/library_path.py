@@ -119,7 +119,7 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     `away`: removes other copies from the loader path, if there are any; `on_path`: adds the library's directory; `wheels_on_path`: adds
     those of all wheels.
     """
-    every = f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
+    every = wheels_on_path(python)
     every_match = list(matches)
     places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
     # If nothing else is known, a directory in which the log itself shows the library.
@@ -129,6 +129,11 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     values = {"wheels_on_path": every, "on_path": exact or every}
     away = _away(facts)
     return values if away is None else values | {"away": away}
+
+
+def wheels_on_path(python: str) -> str:
+    """Command that puts the directories of all of NVIDIA's wheels first on the loader path."""
+    return f"export LD_LIBRARY_PATH=\"$({python} -c '{_EVERY_WHEEL}'){_BEFORE}\""
 
 
 def put_on_path(*directories: str) -> str:
@@ -288,10 +293,10 @@ def wheel_component(library: Library) -> str:
 
 
 def carries(library: Library, cuda_major: int, book: Book) -> bool:
-    """True if the wheels of a CUDA major contain a library of exactly that name."""
-    lines = (release.line for release in book.cuda_releases() if release.cuda.major == cuda_major)
-    sonames = {soname for line in lines if (soname := book.soname(library.component, CudaVersion(line))) is not None}
-    return library.version is None or library.file in sonames if sonames else library.major in (None, cuda_major)
+    """True if the wheels of a CUDA major, which are of its later releases, contain a library of exactly that name."""
+    newest = max((release.cuda for release in book.cuda_releases() if release.cuda.major == cuda_major), default=None)
+    soname = book.soname(library.component, newest) if newest is not None else None
+    return library.file == soname or library.version is None if soname is not None else library.major in (None, cuda_major)
 
 
 def declared_of(facts: Facts, libraries: Iterable[Library], book: Book) -> list[str]:
@@ -342,7 +347,12 @@ def _away(facts: Facts | None) -> str | None:
         return "unset LD_LIBRARY_PATH"
     copies = {copy.path for copy in or_none(facts.cudnn) or () if copy.path}
     entries = [directory for directory in facts.loader.ld_library_path if directory]
-    kept = [entry for entry in entries if _lends_driver(entry, facts.loader) or not (entry in copies or re.search(_GPU_WORDS, entry))]
+    # A default directory is searched in any case, but last.
+    kept = [
+        entry
+        for entry in entries
+        if _lends_driver(entry, facts.loader) or not (entry in copies or is_default(entry) or re.search(_GPU_WORDS, entry))
+    ]
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else "unset LD_LIBRARY_PATH"

@@ -6,11 +6,11 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, lacks_of, put_on_path
+from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, lacks_of, put_on_path, wheels_on_path
 from cudnn_resolve.diagnosis.machine import Checks, Inspection, Installed, as_declared, cudnn_of, fact, finding
 from cudnn_resolve.diagnosis.model import Evidence, Finding, Remedy
 from cudnn_resolve.diagnosis.specifier import within
-from cudnn_resolve.facts.model import CudnnCopy, Unknown
+from cudnn_resolve.facts.model import CudnnCopy, Facts, Unknown
 from cudnn_resolve.version import CudnnVersion
 
 UNLOADED = " does not load: "
@@ -74,8 +74,13 @@ def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evid
         summary = f"{framework.label} needs cuDNN {built.major} and finds none: {where or 'no copy of cuDNN is installed'}"
         unseen = next(_unseen(machine, built.major), None) if cause == "lib_not_on_path" else None
         text = "add the library's directory to LD_LIBRARY_PATH before the program starts"
-        remedy = () if unseen is None or not unseen.path else (Remedy(text=text, command=put_on_path(unseen.path)),)
+        remedy = () if unseen is None or not unseen.path else (Remedy(text=text, command=_seen(machine.facts, unseen.path)),)
         yield finding(cause, "warning" if machine.driver_absent else "error", 0.9, summary, evidence, remedy=remedy)
+
+
+def _seen(facts: Facts, path: str) -> str:
+    """Command that lets the loader search a directory; for that of a wheel, those of all of NVIDIA's wheels."""
+    return wheels_on_path(shlex.quote(facts.python.path or "python")) if "-packages/nvidia/" in path else put_on_path(path)
 
 
 def _unseen(machine: Inspection, major: int) -> Iterator[CudnnCopy]:

@@ -176,7 +176,7 @@ def _changes(plan: Plan) -> str:
     words = [
         f"{step.name} {step.version}" if step.action != "remove" else f"without {step.name}" for step in plan.pip if step.action != "keep"
     ]
-    words += [f"apt {step.name}" for step in plan.apt if step.action != "keep"]
+    words = [f"apt {step.name}" for step in plan.apt if step.action != "keep"] + words
     if not words:
         ways = [target.value for target in plan.environment if target.kind != "none"]
         return (

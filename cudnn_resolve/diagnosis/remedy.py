@@ -372,7 +372,7 @@ def _in_conda(command: str, python: str) -> str:
 
 def _begun(every: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
     """Remove a leading "or" from the first remedy, whose predecessor may have been left out."""
-    first = replace(every[0], text=re.sub(r"^or,? ", "", every[0].text)) if every else None
+    first = replace(every[0], text=re.sub(r"^(?:or,? )?(?:if this does not help, )?", "", every[0].text)) if every else None
     return every if first is None else (first, *every[1:])
 
 

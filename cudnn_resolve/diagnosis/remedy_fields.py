@@ -12,9 +12,7 @@ from cudnn_resolve.diagnosis.install_command import installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
-    cuda_of_driver,
     cudnn_beside,
-    driver_of,
     image_of,
     is_in_conda,
     known_framework,
@@ -26,7 +24,7 @@ from cudnn_resolve.diagnosis.model import Case, Finding, Match
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
-from cudnn_resolve.diagnosis.remedy_stack import KnownStack, major_built, words_of
+from cudnn_resolve.diagnosis.remedy_stack import KnownStack, cuda_served, is_signed_by_another, last_of, major_built, words_of
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
@@ -284,7 +282,8 @@ class RemedyFields:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
         printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
         named = self._of_traceback(matches) or next(printed_by, None)
-        if any("tensorflow-inside" in self._clues("feature", match) for match in matches):
+        is_signed = named is None and is_signed_by_another(matches, self.case)
+        if is_signed or any("tensorflow-inside" in self._clues("feature", match) for match in matches):
             return True
         return named is not None and self.book.framework_of(named) is None and known_framework(named, self.book) is None
 
@@ -396,14 +395,13 @@ class RemedyFields:
             major = str(builds[0].cudnn.major)
         compilers = (str(match.fields["nvcc"].major) for match in self.case.matches if match.symptom.id == "context-nvcc")
         cuda = f"CUDA {shown}" if (shown := named or next(compilers, None)) else "the CUDA that it was built with"
-        cudnn = f"cuDNN {major}{self._last_of(major)}" if major else "the cuDNN that the program was built with"
+        cudnn = f"cuDNN {major}{last_of(major, self.book)}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
         found["to_driver"] = driver_wanted(self.case, cause, matches, built, named)
         if values.get("ptx_from", "").startswith("12."):
             found["jit_for_ptx"] = shlex.quote(f"nvidia-nvjitlink-cu12>={values['ptx_from']}")
-        driver = driver_of(self.case)
-        served = values.get("ptx_cuda") or cuda_of_driver(self.case) or (self.book.native_cuda(driver) if driver is not None else None)
+        served = values.get("ptx_cuda") or cuda_served(self.case)
         if served is not None:
             found["cuda_served"] = str(served)
         if "symbol_driver" in values:
@@ -427,12 +425,6 @@ class RemedyFields:
             return {}
         newest = max(fitting, key=lambda row: tuple(int(part) for part in re.findall(r"\d+", row.version)))
         return {"for_found": f"{newest.package}=={newest.version}"}
-
-    def _last_of(self, major: str) -> str:
-        """Wording for the last release of a cuDNN major that gets no more; empty for the newest major."""
-        versions = [build.version for build in self.book.cudnn_builds()]
-        own = [version for version in versions if str(version.major) == major]
-        return f" ({'.'.join(map(str, max(own).parts[:3]))} is its last release)" if own and max(own).major < max(versions).major else ""
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
         """True if the finding's lines name cuDNN, or builds of the framework were made with it."""
@@ -485,7 +477,9 @@ class RemedyFields:
         out = []
         for framework in chosen[:4]:
             package = next((name for name, _ in frameworks if self.book.framework_of(name) == framework), framework)
-            plain = framework if package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) else package
+            # Another CUDA is another package of CuPy.
+            is_alias = package in ("pytorch", "jaxlib") or package.startswith(("jax-", "jax_")) or (free and framework == "cupy")
+            plain = framework if is_alias else package
             version = versions.get(framework)
             out.append(f"{plain}=={version.partition('+')[0]}" if version and not free else plain)
         return out

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
-from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, interpreter, python_line
+from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, cuda_of_driver, driver_of, interpreter, python_line
 from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _MADE_FOR = re.compile(
@@ -53,6 +54,26 @@ def words_of(matches: Iterable[Match]) -> dict[str, str]:
             if not text.startswith("-"):
                 found.setdefault(name, text)
     return found
+
+
+def is_signed_by_another(matches: Sequence[Match], case: Case) -> bool:
+    """True if a program that is no framework signs a message, on its line or beside it."""
+    lines = {match.line for match in case.matches if match.symptom.id == "context-other-program"}
+    return any(abs(match.line - line) <= 1 for match in matches[:1] for line in lines)
+
+
+def cuda_served(case: Case) -> CudaVersion | str | None:
+    """Newest CUDA that the driver of log or facts has itself."""
+    driver, here = driver_of(case), or_none(case.facts.driver) if case.facts is not None else None
+    told = cuda_of_driver(case) or (here.cuda if here is not None else None)
+    return told or (case.book.native_cuda(driver) if driver is not None else None)
+
+
+def last_of(major: str, book: Book) -> str:
+    """Wording for the last release of a cuDNN major that gets no more; empty for the newest major."""
+    versions = [build.version for build in book.cudnn_builds()]
+    own = [version for version in versions if str(version.major) == major]
+    return f" ({'.'.join(map(str, max(own).parts[:3]))} is its last release)" if own and max(own).major < max(versions).major else ""
 
 
 class KnownStack:
