@@ -48,6 +48,7 @@ _COMPILED = Capability(3, 0)
 _BLACKWELL = Capability(10, 0)
 _INSTALLS = re.compile(r"(?:%|!?\S{1,300} -m )?pip (?:un)?install\b|cudnn-resolve apply ")
 """Commands after which a running interpreter still has the old packages."""
+_OF_HOST = r"restart docker|nvidia-ctk|\bnvidia-container-toolkit(?!-)"
 _OURS = ("cudnn-resolve apply ", "cudnn-resolve plan ")
 _IN_IMAGE = frozenset({"docker", "container-start"})
 _STARTED, _HOST_PROMPT = "context-container-start", "context-host-prompt"
@@ -180,8 +181,9 @@ class Remedies:
         elif tried and remedy.command.startswith(_PLAN) and facts is not None:
             yield from tried_plan(remedy.text, remedy.command, facts, self.book, wishes, brings=brings)
         else:
-            # Containers, and images while they are built, have no `sudo`.
-            root = self.case.facts.root if self.case.facts is not None else "docker-build" in self.case.features
+            # Containers, and images while they are built, have no `sudo`; what concerns Docker itself is for their host.
+            is_inside = "docker-build" in self.case.features and re.search(_OF_HOST, remedy.command) is None
+            root = self.case.facts.root if self.case.facts is not None else is_inside
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
                 there = in_shell(command, self.case.features, windows=self.is_windows)

@@ -109,6 +109,7 @@ class RemedyFields:
             "own-limit": bool(found & _OWN_LIMIT),
             "library-other": bool((found | self.case.features) & _NOT_OF_WHEELS),
             "driver-in-container": "driver-package" in found and "in-container" in self.case.features,
+            "extension-release": "extension_release" in values,
             "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
             "torch-elsewhere": self.is_windows or "jetson" in self.case.features,
         }

@@ -51,6 +51,7 @@ _JOURNAL = re.compile(r"^[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} 
 """Prefix of a line of the system's journal that a service wrote."""
 _BEFORE_COMMAND = re.compile(r"^([A-Z_]{2,60})=([\w.:=+-]{1,80}) (?=\S)")
 """Variable that a shell, but not that of Windows, sets for one command."""
+_SET = re.compile(r'set "([A-Z_]{2,60})=([^"]*)"')
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
@@ -219,7 +220,9 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     unset = _UNSET.fullmatch(command)
     if windows:
         pairs += [(unset[1], "")] if unset is not None else []
-        return " && ".join(f'set "{name}={value}"' for name, value in pairs) or _BEFORE_COMMAND.sub(r'set "\1=\2" && ', command)
+        command = " && ".join(f'set "{name}={value}"' for name, value in pairs) or _BEFORE_COMMAND.sub(r'set "\1=\2" && ', command)
+        # Windows PowerShell has neither `&&` nor that `set`.
+        return _SET.sub(r'$env:\1="\2"', command).replace(" && ", "; ") if "powershell" in features else command
     if not set(features) & {"hosted-notebook", "ipython-cell"}:
         return command
     if unset is not None:

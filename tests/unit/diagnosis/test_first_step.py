@@ -206,7 +206,7 @@ WINDOWS_SETUP = 'File "C:\\Users\\a\\AppData\\Local\\Temp\\pip-install-mc_psfw8\
         ("Warning  OutOfnvidia.com/mig-1g.5gb  12s   kubelet  Node didn't have enough\n", "unrecognised", ["kubectl delete pod POD"]),
         ("F0301 1 syncedmem.hpp:22] Check failed: *ptr host allocation of size 1048576 failed\n", "out_of_memory", ["free -m"]),
         ("AVX = 1 | AVX2 = 1 | BLAS = 0 | SSE3 = 1 |\n", "cpu_only_build", ["CMAKE_ARGS=-DGGML_CUDA=on python -m pip install", "-B build"]),
-        ("PS C:\\me> .\\a.exe\nAVX2 = 1 | BLAS = 0 | SSE3 = 1 |\n", "cpu_only_build", ['set "CMAKE_ARGS=-DGGML_CUDA=on" && python -m pip']),
+        ("PS C:\\me> .\\a.exe\nAVX2 = 1 | BLAS = 0 | SSE3 = 1 |\n", "cpu_only_build", ['$env:CMAKE_ARGS="-DGGML_CUDA=on"; python -m pip']),
         (TOO_NEW + "|   0  GeForce RTX 208...  Off  |\n", "gpu_arch_too_new_for_build", ["CUDA 10.0 or newer", "cupy-cuda101"]),
         (TOO_NEW + "|   0  NVIDIA GeForce RTX 309...  Off  |\n", "gpu_arch_too_new_for_build", ["CUDA 11.1 or newer"]),
         (

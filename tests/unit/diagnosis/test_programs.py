@@ -14,6 +14,16 @@ OUTDATED = "Outdated cuBLAS installation found.\n"
 PROGRAMS = [one for one in book().symptoms() if one.cause and one.source == ("words",) and not one.needs and one.role != "effect"]
 
 
+SHM = "node08:106:302 [0] misc/shmutils.cc:85 NCCL WARN "
+SEGMENT = "Error while creating shared memory segment"
+NVVM = "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`:\n"
+XFORMERS = "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:\n    PyTorch"
+OLD_TORCH = "ERROR: Could not find a version that satisfies the requirement torch==2.1.0 (from versions: 2.6.0, 2.7.0, 2.7.1, 2.8.0)\n"
+OLD_GLIBC = "ImportError: /lib64/libc.so.6: version `GLIBC_{}' not found (required by /home/u/env/lib/python3.7/site-packages/{})\n"
+OLD_PIN = "ERROR: Could not find a version that satisfies the requirement tensorflow-gpu<=1.12.0 (from versions: 2.2.0, 2.3.0)\n"
+CAPSULE = 'ImportError: PyCapsule_Import could not import module "datetime"\n'
+
+
 @pytest.mark.parametrize("symptom", PROGRAMS, ids=lambda one: one.id)
 def test_words_of_a_program_lead_to_their_cause(symptom: Symptom) -> None:
     assert {judged(f"{sample}\n").findings[0].cause for sample in symptom.sample} == {symptom.cause}
@@ -73,6 +83,30 @@ def test_a_remedy_of_a_program_is_one_that_can_work(log: str, has: str, lacks: s
         ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all\n", "nvidia-ctk cdi generate", "runtime=docker"),
         ("Error! Bad return status for module build on kernel: 6.8.0 (x86_64)\n", "linux-headers-", "cudnn-resolve"),
         ("RuntimeError: DataLoader worker is killed; dataloader's workers are out of shared memory.\n", "--shm-size", "smaller batch"),
+        (f"{SHM}Call to shm_open failed : Permission denied\n{SHM}{SEGMENT} nccl-shm-1 (size 9)\n", "chmod 1777", "--shm-size"),
+        (f"{SHM}{SEGMENT} /dev/shm/nccl-a1 (size 9), error: Permission denied (13)\n", "chmod 1777", "--shm-size"),
+        (f"{SHM}{SEGMENT} /dev/shm/nccl-a1 (size 9), error: No space left on device (28)\n", "--shm-size", "chmod 1777"),
+        ("RuntimeError: unable to open shared memory object </torch_42_1> in read-write mode: Permission denied (13)\n", "1777", "docker"),
+        ("E1 1 manager.cc:1004] Poll failed for model directory '1': Invalid model name\n", "the directory above", "doctor LOG"),
+        # A wheel with a stable ABI does not tell the Python that takes it.
+        ("Using cached opencv_python-4.8.1.78-cp37-abi3-win_amd64.whl (38.1 MB)\n" + OLD_TORCH, "Python 3.10", "Python 3.8"),
+        # A glibc for which neither wheels nor conda-forge build leaves another system or a container.
+        (OLD_GLIBC.format("2.14", "cuml/libcuml.so"), "singularity exec", "--no-binary"),
+        (OLD_GLIBC.format("2.17", "tensorflow/python/_p.so"), "CentOS 7", "conda-forge's build ("),
+        (OLD_GLIBC.format("2.27", "tensorflow/python/_p.so"), "conda-forge's build (", "CentOS 7"),
+        # Who has no adapter in WSL has asked for the GPU already.
+        (
+            "root@a1b2c3d4e5f6:/# nvidia-container-cli: WSL environment detected but no adapters were found\n",
+            "wsl --shutdown",
+            "docker run",
+        ),
+        # Windows PowerShell has no `&&`.
+        (f"(base) PS C:\\p> pip install -r r.txt\n{OLD_PIN}", "python=3.6; conda run", "&&"),
+        (f"C:\\p> pip install -r r.txt\n{OLD_PIN}", "python=3.6 && conda run", "3.6; "),
+        ("ctypes.WinDLL(build_info.cudart_dll_name)\nOSError: [WinError 126] x\n", "1.5 to 1.12", "the CUDA that it was built with"),
+        (f"{NVVM}/opt/cuda-9.0/nvvm/lib64/libnvvm.so: cannot open\n__ROC Information__\n", "conda install cudatoolkit", "numba-cuda"),
+        (f"{XFORMERS} 2.10.0+cu128 with CUDA 1208 (you have 2.11.0+cu130)\n", "newest xFormers", "doctor LOG"),
+        ('  File "/v/lib/python3.8/site-packages/numpy/core/overrides.py", line 7, in <module>\n' + CAPSULE, "datetime.__file__", "paddle"),
     ],
 )
 def test_the_remedy_is_for_what_failed(log: str, has: str, lacks: str) -> None:

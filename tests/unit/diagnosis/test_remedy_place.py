@@ -63,6 +63,8 @@ def said(log: str) -> str:
             "docker",
         ),
         (" ---> Running in eb9f2899e448\n" + NO_KEY, "ubuntu2004/x86_64/3bf863cc.pub", "wget"),
+        # What concerns Docker itself is done on its host, also after the build of an image.
+        (" => [stage-1  8/11] COPY . /docker\n" + NO_RUNTIME, "$ sudo apt-get install -y nvidia-container-toolkit", "$ apt-get"),
         ("The command '/bin/sh -c x' returned a non-zero code: 100\nNO_PUBKEY A4B469963BF863CC\n", "$ID$(echo", "wget"),
         (NO_KEY, "ubuntu2004/x86_64/cuda-keyring", "RUN"),
         (NO_KEY, "rm -f /etc/apt/sources.list.d/cuda.list && sudo dpkg", "nvidia-ml.list"),
@@ -104,7 +106,7 @@ def said(log: str) -> str:
         ),
         ("w  | RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n", "compose", "updated"),
         # What has no wheel for a processor has none for any Python of it.
-        (NO_CT2, "uname -m", "$ cmake"),
+        (NO_CT2, "uname -sm", "$ cmake"),
         ("$ uname -a\nLinux agx 5.15.148-tegra aarch64\n" + NO_CT2, "-DWITH_CUDA=ON", "cudnn-resolve"),
         ("name: GeForce GTX 1080\n" + NO_CT2, "install --force-reinstall --no-deps ctranslate2", "uname"),
         (NO_WHEEL.format("onnxruntime-gpu"), "begin with release 1.29.0", "$ python -m pip install"),
