@@ -285,6 +285,8 @@ def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
     assert not [finding for finding in judged(log).findings if finding.severity != "info"]
 
 
+SLOT = "x11-drivers/nvidia-drivers:0\n  (x11-drivers/nvidia-drivers-515.65.01:0/515::gentoo, installed)\n"
+GONE = "01:00.0 VGA: NVIDIA Corporation GP104 [GeForce GTX 1070] (rev ff) (prog-if ff)\n        !!! Unknown header type 7f\n        "
 HELD = "The following held packages will be changed:\n  {}\nE: Held packages were changed and -y was used.\n"
 KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
 
@@ -293,6 +295,12 @@ KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
     ("log", "cause"),
     [
         (HELD.format("libnccl-dev libnccl2"), "apt_conflict"),
+        (f"resulting in a slot conflict:\n\n{SLOT}", "apt_conflict"),
+        ("FriendlyName   : NVIDIA GeForce RTX 2070\nProblem        : CM_PROB_UNSIGNED_DRIVER\n", "driver_not_loaded"),
+        ("CudaSupportError: CUDA is disabled due to setting NUMBA_DISABLE_CUDA=1 in the environment, or because\n", "gpu_hidden_by_env"),
+        ("libva info: requested driver 'nvidia'\nlibva info: va_openDriver() returns -1\n", "driver_incomplete"),
+        ("kernel: traps: Missing ENDBR: _nv011446rm+0x0/0x10 [nvidia]\n", "other_bug"),
+        (f"{GONE}Kernel driver in use: nvidia\n", "hardware_fault"),
         (HELD.format("kubeadm kubelet"), "unrecognised"),
         ("Error: Unable to find a match: nvidia-container-toolkit libcudnn9-cuda-12\n", "apt_conflict"),
         ("Failed to resolve the transaction:\nNo match for argument: cuda-toolkit-12-9\n", "apt_conflict"),
