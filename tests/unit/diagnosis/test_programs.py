@@ -294,6 +294,7 @@ KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
+        ("/nix/store/ab-python3/lib/x.py\nOSError: libcuda.so.1: cannot open shared object file: No such file\n", "lib_not_on_path"),
         (HELD.format("libnccl-dev libnccl2"), "apt_conflict"),
         (f"resulting in a slot conflict:\n\n{SLOT}", "apt_conflict"),
         ("FriendlyName   : NVIDIA GeForce RTX 2070\nProblem        : CM_PROB_UNSIGNED_DRIVER\n", "driver_not_loaded"),
