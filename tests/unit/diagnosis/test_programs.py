@@ -287,6 +287,8 @@ def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
 
 SLOT = "x11-drivers/nvidia-drivers:0\n  (x11-drivers/nvidia-drivers-515.65.01:0/515::gentoo, installed)\n"
 GONE = "01:00.0 VGA: NVIDIA Corporation GP104 [GeForce GTX 1070] (rev ff) (prog-if ff)\n        !!! Unknown header type 7f\n        "
+SMI = "| NVIDIA-SMI 525.85.12    Driver Version: 525.85.12    CUDA Version: 12.0     |\n"
+ALLOCATED = "I tensorflow/core/common_runtime/bfc_allocator.cc:1004] total_region_allocated_bytes_: 55115776"
 HELD = "The following held packages will be changed:\n  {}\nE: Held packages were changed and -y was used.\n"
 KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
 
@@ -295,6 +297,12 @@ KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
     ("log", "cause"),
     [
         ("/nix/store/ab-python3/lib/x.py\nOSError: libcuda.so.1: cannot open shared object file: No such file\n", "lib_not_on_path"),
+        ("ImportError: /v/_pywrap_tensorflow_internal.so: undefined symbol: PyCMethod_New\n", "unrecognised"),
+        ("a.cc:397] failed call to cuInit: CUresult(-1)\n", "driver_not_loaded"),
+        ("tf-docker /app > python\na.cc:271] failed call to cuInit: UNKNOWN ERROR (34)\n", "container_gpu_not_passed"),
+        ("NVIDIA GPU detected, but nvidia-smi is not installed. GPU acceleration will not be available.\n", "container_gpu_not_passed"),
+        (f"{SMI}Cannot load libcuda.so.1\nConversion failed!\n", "lib_not_on_path"),
+        (f"{ALLOCATED} memory_limit_: 55115776 available bytes: 0\nTraceback (most recent call last):\n", "out_of_memory"),
         (HELD.format("libnccl-dev libnccl2"), "apt_conflict"),
         (f"resulting in a slot conflict:\n\n{SLOT}", "apt_conflict"),
         ("FriendlyName   : NVIDIA GeForce RTX 2070\nProblem        : CM_PROB_UNSIGNED_DRIVER\n", "driver_not_loaded"),
