@@ -38,6 +38,7 @@ OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and 
         (CUT + STUB, "harmless"),
         (STUB + CUT + "1875/1875 [==============================] - 3s 2ms/step\n", "harmless"),
         ("reservations value Additional properties are not allowed ('devices' was unexpected)\n", "unrecognised"),
+        ("/bin/sh: 1: apt-key: not found\nThe command '/bin/sh -c apt-key add developer.download.nvidia.com/a' returned 127\n", "apt_key"),
     ],
 )
 def test_what_stands_beside_it_decides(log: str, cause: str) -> None:
@@ -75,4 +76,18 @@ def test_what_stands_beside_it_is_what_the_step_is_for(log: str, step: str) -> N
     ],
 )
 def test_a_step_for_something_else_is_left_out(log: str, step: str) -> None:
+    assert step not in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "step"),
+    [
+        ("ImportError: libx.so.4: cannot enable executable stack as shared object requires: Invalid argument\n", "nvidia-smi -q"),
+        ("CUDA error 304 at /home/u/.llamafile/ggml-cuda.cu:60: OS call failed\n", "nvidia-smi -q"),
+        ("$ curl https://nvidia.github.io/x/gpgkey | sudo apt-key add -\nsudo: apt-key: command not found\n", "disable that"),
+        ("E tensorflow/a.cc:1] this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "/nvidia/"),
+    ],
+)
+def test_no_step_is_of_another_failure(log: str, step: str) -> None:
+    assert judged(log).findings[0].remedy
     assert step not in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
