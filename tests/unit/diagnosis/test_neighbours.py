@@ -85,6 +85,7 @@ def test_a_step_for_something_else_is_left_out(log: str, step: str) -> None:
         ("ImportError: libx.so.4: cannot enable executable stack as shared object requires: Invalid argument\n", "nvidia-smi -q"),
         ("CUDA error 304 at /home/u/.llamafile/ggml-cuda.cu:60: OS call failed\n", "nvidia-smi -q"),
         ("$ curl https://nvidia.github.io/x/gpgkey | sudo apt-key add -\nsudo: apt-key: command not found\n", "disable that"),
+        ("error: use of undeclared identifier 'ncclCommInitRankConfig'\n", "$(find"),  # without a header, grep would read from the terminal
         ("E tensorflow/a.cc:1] this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "/nvidia/"),
     ],
 )
