@@ -86,6 +86,8 @@ def test_a_step_for_something_else_is_left_out(log: str, step: str) -> None:
         ("CUDA error 304 at /home/u/.llamafile/ggml-cuda.cu:60: OS call failed\n", "nvidia-smi -q"),
         ("$ curl https://nvidia.github.io/x/gpgkey | sudo apt-key add -\nsudo: apt-key: command not found\n", "disable that"),
         ("error: use of undeclared identifier 'ncclCommInitRankConfig'\n", "$(find"),  # without a header, grep would read from the terminal
+        ("The program can't start because MSVCP120.dll is missing from your computer.\n", "2015"),
+        ("numba.cuda.cudadrv.error.NvvmSupportError: libNVVM cannot be found.\n/a/libnvvm.so: cannot open\n", "CUDA release that this program"),
         ("E tensorflow/a.cc:1] this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "/nvidia/"),
     ],
 )
