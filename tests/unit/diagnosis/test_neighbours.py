@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cudnn_resolve.diagnosis.remedy_machine import in_shell
 from tests.written_logs import judged
 
 NVRTC = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
@@ -87,10 +88,29 @@ def test_a_step_for_something_else_is_left_out(log: str, step: str) -> None:
         ("$ curl https://nvidia.github.io/x/gpgkey | sudo apt-key add -\nsudo: apt-key: command not found\n", "disable that"),
         ("error: use of undeclared identifier 'ncclCommInitRankConfig'\n", "$(find"),  # without a header, grep would read from the terminal
         ("The program can't start because MSVCP120.dll is missing from your computer.\n", "2015"),
-        ("numba.cuda.cudadrv.error.NvvmSupportError: libNVVM cannot be found.\n/a/libnvvm.so: cannot open\n", "CUDA release that this program"),
+        (
+            "numba.cuda.cudadrv.error.NvvmSupportError: libNVVM cannot be found.\n/a/libnvvm.so: cannot open\n",
+            "CUDA release that this program",
+        ),
         ("E tensorflow/a.cc:1] this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "/nvidia/"),
     ],
 )
 def test_no_step_is_of_another_failure(log: str, step: str) -> None:
     assert judged(log).findings[0].remedy
     assert step not in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("where zlibwapi.dll", "where.exe zlibwapi.dll"),
+        ("conda list a & where /r C:\\ b.dll", "conda list a; where.exe /r C:\\ b.dll"),
+        ("unset A_B", '$env:A_B=""'),
+        ("set A_B=0&& pip list", '$env:A_B="0"; pip list'),
+        ('set A_B=--c="%DIR%"', '$env:A_B="--c=`"$env:DIR`""'),
+        ("set A_B=%ProgramFiles%\\C D", '$env:A_B="$env:ProgramFiles\\C D"'),
+        ('(if not exist C:\\t mkdir C:\\t) && set "A_B=C:\\t"', 'mkdir -Force C:\\t; $env:A_B="C:\\t"'),
+    ],
+)
+def test_a_command_for_cmd_is_written_for_powershell(command: str, shown: str) -> None:
+    assert in_shell(command, ("powershell",), windows=True) == shown
