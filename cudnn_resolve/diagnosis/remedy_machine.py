@@ -51,7 +51,15 @@ _JOURNAL = re.compile(r"^[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,60} 
 """Prefix of a line of the system's journal that a service wrote."""
 _BEFORE_COMMAND = re.compile(r"^([A-Z_]{2,60})=([\w.:=+-]{1,80}) (?=\S)")
 """Variable that a shell, but not that of Windows, sets for one command."""
-_SET = re.compile(r'set "([A-Z_]{2,60})=([^"]*)"')
+_SET = re.compile(r'(?<![\w-])set (?:"([A-Z_]{2,60})=([^"]*)"|([A-Z_]{2,60})=(.{1,200}?)(?= ?&& |$))')
+"""Setting of a variable in cmd.exe."""
+_IN_POWERSHELL = (
+    (re.compile(r"\(if not exist (\S+) mkdir \1\)"), r"mkdir -Force \1"),
+    (re.compile(r"%(\w{2,40})%"), r"$env:\1"),
+    (re.compile(r"(?<![\w-])where (?=/r |\S{1,40}\.dll)"), "where.exe "),
+    (re.compile(r" ?&&? "), "; "),
+)
+"""Other parts of commands for cmd.exe, and what Windows PowerShell, in which `where` is another command, has in their place."""
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
@@ -221,8 +229,7 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     if windows:
         pairs += [(unset[1], "")] if unset is not None else []
         command = " && ".join(f'set "{name}={value}"' for name, value in pairs) or _BEFORE_COMMAND.sub(r'set "\1=\2" && ', command)
-        # Windows PowerShell has neither `&&` nor that `set`.
-        return _SET.sub(r'$env:\1="\2"', command).replace(" && ", "; ") if "powershell" in features else command
+        return _in_powershell(command) if "powershell" in features else command
     if not set(features) & {"hosted-notebook", "ipython-cell"}:
         return command
     if unset is not None:
@@ -232,6 +239,17 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     if len(pairs) == 1:
         return f"%env {pairs[0][0]}={pairs[0][1]}"
     return "import os; os.environ.update(" + ", ".join(f"{name}='{value}'" for name, value in pairs) + ")"
+
+
+def _in_powershell(command: str) -> str:
+    def assigned(hit: re.Match[str]) -> str:
+        value = (hit[2] or hit[4] or "").replace('"', '`"')
+        return f'$env:{hit[1] or hit[3]}="{value}"'
+
+    command = _SET.sub(assigned, command)
+    for part, there in _IN_POWERSHELL:
+        command = part.sub(there, command)
+    return command
 
 
 def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cudnn_resolve.diagnosis.remedy_machine import in_shell
 from tests.written_logs import judged
 
 NVRTC = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
@@ -38,6 +39,7 @@ OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and 
         (CUT + STUB, "harmless"),
         (STUB + CUT + "1875/1875 [==============================] - 3s 2ms/step\n", "harmless"),
         ("reservations value Additional properties are not allowed ('devices' was unexpected)\n", "unrecognised"),
+        ("/bin/sh: 1: apt-key: not found\nThe command '/bin/sh -c apt-key add developer.download.nvidia.com/a' returned 127\n", "apt_key"),
     ],
 )
 def test_what_stands_beside_it_decides(log: str, cause: str) -> None:
@@ -76,3 +78,39 @@ def test_what_stands_beside_it_is_what_the_step_is_for(log: str, step: str) -> N
 )
 def test_a_step_for_something_else_is_left_out(log: str, step: str) -> None:
     assert step not in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("log", "step"),
+    [
+        ("ImportError: libx.so.4: cannot enable executable stack as shared object requires: Invalid argument\n", "nvidia-smi -q"),
+        ("CUDA error 304 at /home/u/.llamafile/ggml-cuda.cu:60: OS call failed\n", "nvidia-smi -q"),
+        ("$ curl https://nvidia.github.io/x/gpgkey | sudo apt-key add -\nsudo: apt-key: command not found\n", "disable that"),
+        ("error: use of undeclared identifier 'ncclCommInitRankConfig'\n", "$(find"),  # without a header, grep would read from the terminal
+        ("The program can't start because MSVCP120.dll is missing from your computer.\n", "2015"),
+        (
+            "numba.cuda.cudadrv.error.NvvmSupportError: libNVVM cannot be found.\n/a/libnvvm.so: cannot open\n",
+            "CUDA release that this program",
+        ),
+        ("E tensorflow/a.cc:1] this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "/nvidia/"),
+    ],
+)
+def test_no_step_is_of_another_failure(log: str, step: str) -> None:
+    assert judged(log).findings[0].remedy
+    assert step not in " ".join(f"{one.text} {one.command}" for one in judged(log).findings[0].remedy)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("where zlibwapi.dll", "where.exe zlibwapi.dll"),
+        ("conda list a & where /r C:\\ b.dll", "conda list a; where.exe /r C:\\ b.dll"),
+        ("unset A_B", '$env:A_B=""'),
+        ("set A_B=0&& pip list", '$env:A_B="0"; pip list'),
+        ('set A_B=--c="%DIR%"', '$env:A_B="--c=`"$env:DIR`""'),
+        ("set A_B=%ProgramFiles%\\C D", '$env:A_B="$env:ProgramFiles\\C D"'),
+        ('(if not exist C:\\t mkdir C:\\t) && set "A_B=C:\\t"', 'mkdir -Force C:\\t; $env:A_B="C:\\t"'),
+    ],
+)
+def test_a_command_for_cmd_is_written_for_powershell(command: str, shown: str) -> None:
+    assert in_shell(command, ("powershell",), windows=True) == shown
