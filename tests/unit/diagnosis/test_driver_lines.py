@@ -17,6 +17,8 @@ DENIED = 'avc:  denied  {{ open }} for  pid=7 path="{}" scontext=system_u:system
 DESKTOP = "desktop-linux *   Docker Desktop   unix:///home/eva/.docker/desktop/docker.sock\n"
 NO_DRIVERS = "cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
 WSL = "me@DESKTOP-AB1C2D3:~$ nvidia-smi\nFailed to initialize NVML: GPU access blocked by the operating system\n$ "
+NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
+AER = "nvidia 0000:01:00.0: AER: {}\n"
 NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
 
 
@@ -106,6 +108,11 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         ("pcieport 0000:20:01.1: pciehp: Slot(3): Card not present\n", "hardware_fault", "power"),
         ("systemd[1]: ollama.service: Main process exited, code=dumped, status=4/ILL\n", "cpu_without_avx", "lscpu"),
         ("this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "lib_not_on_path", "extras/CUPTI"),
+        ("Uncorrectable ECC error count: 12\n", "hardware_fault", "power"),
+        (AER.format("PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer"), "hardware_fault", "power"),
+        (AER.format("can't recover (no error_detected callback)"), "hardware_fault", "power"),
+        ("[error] CUDA initialization failed: driver is not loaded\n", "driver_not_loaded", "nvidia-smi"),
+        ("$ docker run --gpus '\"device=0\"' -d ollama/ollama:0.5\n" + NO_GPU, "driver_not_loaded", "nvidia-smi"),
     ],
 )
 def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, words: str) -> None:
@@ -167,7 +174,6 @@ def test_no_older_build_runs_on_a_card_that_the_driver_refuses(after: str) -> No
 
 KEY = "$ curl -fsSL https://{} | sudo gpg --dearmor -o /x.gpg\ncurl: (22) error: 404\ngpg: no valid OpenPGP data found.\n"
 OLLAMA = 'level=INFO source=routes.go:1 msg="server config" env="map[CUDA_VISIBLE_DEVICES:{} HIP_VISIBLE_DEVICES:]"\n'
-NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
 IN_POD = "$ kubectl exec t -- nvidia-smi --query-gpu=name,driver_version --format=csv\nname, driver_version\nTesla T4, 418.67\n"
 FABRIC = "    Fabric\n        State                             : {}\n"
 SXID = "nvidia-nvswitch0: SXid (PCI:0000:07:00.0): 12028, {}, Link 44 egress non-posted PRIV error\n"
