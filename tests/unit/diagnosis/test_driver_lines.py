@@ -18,6 +18,7 @@ DESKTOP = "desktop-linux *   Docker Desktop   unix:///home/eva/.docker/desktop/d
 NO_DRIVERS = "cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
 WSL = "me@DESKTOP-AB1C2D3:~$ nvidia-smi\nFailed to initialize NVML: GPU access blocked by the operating system\n$ "
 NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
+IN_USE = "NVRM: Attempting to remove device 0000:09:00.0 with non-zero usage count!\n"
 AER = "nvidia 0000:01:00.0: AER: {}\n"
 NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
 
@@ -108,6 +109,7 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         ("pcieport 0000:20:01.1: pciehp: Slot(3): Card not present\n", "hardware_fault", "power"),
         ("systemd[1]: ollama.service: Main process exited, code=dumped, status=4/ILL\n", "cpu_without_avx", "lscpu"),
         ("this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "lib_not_on_path", "extras/CUPTI"),
+        ("pciehp: Slot(1): Card not present\n[7.1] " + IN_USE, "hardware_fault", "left its slot"),
         ("Uncorrectable ECC error count: 12\n", "hardware_fault", "power"),
         (AER.format("PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer"), "hardware_fault", "power"),
         (AER.format("can't recover (no error_detected callback)"), "hardware_fault", "power"),
@@ -141,6 +143,7 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
         "checking: Missing tool nvidia-container-cli? no\n",
         "Policy: isolate a node when Xid 79 or Xid 119 occurs\nGPU 0: xid 79 count 0\n",
         "LOG:  redo done at xid: 79\nDETAIL:  oldest xid 120\n",
+        "vfio-pci 0000:09:00.0: enabling device\n" + IN_USE,
         "epoch 1 maxid: 95\nrows with taxid=119: 64\n",
         "W0523 nvc_info.c:404] missing compat32 library libEGL_nvidia.so\n",
         "> An error while retrieving `fan_speed`: Not Supported -> Total 8 occurrences.\n",
