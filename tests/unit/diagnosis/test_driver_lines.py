@@ -163,6 +163,30 @@ def test_a_missing_part_that_nothing_wants_is_no_failure(log: str) -> None:
     assert all(found.severity == "info" for found in judged(log).findings)
 
 
+NO_SMI = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        ("libx.so.4: cannot enable executable stack as shared object requires: Invalid argument\n", "patchelf", "COMPUTE"),
+        ("0x00007ffff66809a1 in ?? () from /usr/lib/wsl/lib/libnvidia-ml.so.1\n", "wsl --update", "COMPUTE"),
+        ("Error: The NVIDIA container tools couldn't be found\n", "nvidia-container-toolkit", "--runtime=docker"),
+        ("nvidia-container-cli: device error: 3: unknown device: unknown.\n", "nvidia-smi -L", "only-upgrade"),
+        ("a.cc:1:2: error: 'ncclCommGetAsyncError' was not declared in this scope\n", "-exec grep", "$(find"),
+        ("The program can't start because MSVCP120.dll is missing from your computer.\n", "120: 2013", "2015+"),
+        ("The program can't start because MSVCP140.dll is missing from your computer.\n", "2015+", "2013"),
+        ("eva@Evas-MacBook-Pro ~ % ssh -A -p 22 gpu1\neva@gpu1:~$ nvidia-smi\n" + NO_SMI, "modprobe", "macOS"),
+        ("PS C:\\Users\\eva> ssh eva@gpu1\neva@gpu1:~$ nvidia-smi\n" + NO_SMI, "modprobe", "Windows"),
+        ("eva@gpu1:~$ ssh gpu2\nPS C:\\Users\\eva> nvidia-smi\n" + NO_SMI, "Windows", "modprobe"),
+    ],
+)
+def test_steps_are_for_the_failure_and_the_machine_of_the_log(log: str, there: str, absent: str) -> None:
+    said = " ".join(f"{step.text} {step.command}" for found in judged(log).findings for step in found.remedy)
+    assert there in said
+    assert absent not in said
+
+
 def test_a_hosted_notebook_does_not_reset_its_gpu() -> None:
     log = "/content# python a.py\nNVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout waiting for RPC from GSP!\n"
     assert [step.command for step in judged(log).findings[0].remedy] == [None]
