@@ -248,14 +248,18 @@ _IMPLIED = (
 """Features, of which each implies the one beside them, in this order."""
 
 
-_STARTS = "context-container-start"
+_STARTS, _REMOTE = "context-container-start", "context-remote-shell"
+_OF_PROMPT = frozenset({"windows", "macos", "powershell"})
+"""Features that, up to the command ssh, are of the user's computer and not of the machine that fails."""
 _SHOWN = frozenset({"gpu-seen", "smi-table"})
 
 
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
     matches = list(matches)
-    features = {match.symptom.feature for match in matches if match.symptom.feature and match.symptom.role in ("context", "harmless")}
+    remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
+    told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
+    features = {name for name, is_there in told if name and (is_there or name not in _OF_PROMPT)}
     features |= {name.replace("_", "-") for match in matches if match.symptom.id == _PLACE for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))

@@ -192,7 +192,7 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
 _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "context-at-work", "context-died"
 _CARRIED_ON = "context-carried-on"
-_NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build"})
+_NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build", "container_gpu_not_passed"})
 """Causes that are normal on a machine without a GPU."""
 _GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened"})
 _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "lib_not_on_path"}

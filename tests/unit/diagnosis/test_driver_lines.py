@@ -17,6 +17,9 @@ DENIED = 'avc:  denied  {{ open }} for  pid=7 path="{}" scontext=system_u:system
 DESKTOP = "desktop-linux *   Docker Desktop   unix:///home/eva/.docker/desktop/docker.sock\n"
 NO_DRIVERS = "cudart_stub.cc:28] Could not find cuda drivers on your machine, GPU will not be used.\n"
 WSL = "me@DESKTOP-AB1C2D3:~$ nvidia-smi\nFailed to initialize NVML: GPU access blocked by the operating system\n$ "
+NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
+IN_USE = "NVRM: Attempting to remove device 0000:09:00.0 with non-zero usage count!\n"
+AER = "nvidia 0000:01:00.0: AER: {}\n"
 NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
 
 
@@ -106,6 +109,12 @@ NO_CUDA = "OSError: libcuda.so.1: cannot open shared object file: No such file o
         ("pcieport 0000:20:01.1: pciehp: Slot(3): Card not present\n", "hardware_fault", "power"),
         ("systemd[1]: ollama.service: Main process exited, code=dumped, status=4/ILL\n", "cpu_without_avx", "lscpu"),
         ("this)failed with error CUPTI could not be loaded or symbol could not be found.\n", "lib_not_on_path", "extras/CUPTI"),
+        ("pciehp: Slot(1): Card not present\n[7.1] " + IN_USE, "hardware_fault", "left its slot"),
+        ("Uncorrectable ECC error count: 12\n", "hardware_fault", "power"),
+        (AER.format("PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer"), "hardware_fault", "power"),
+        (AER.format("can't recover (no error_detected callback)"), "hardware_fault", "power"),
+        ("[error] CUDA initialization failed: driver is not loaded\n", "driver_not_loaded", "nvidia-smi"),
+        ("$ docker run --gpus '\"device=0\"' -d ollama/ollama:0.5\n" + NO_GPU, "driver_not_loaded", "nvidia-smi"),
     ],
 )
 def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, words: str) -> None:
@@ -134,6 +143,7 @@ def test_a_line_about_a_driver_has_its_cause_and_steps(log: str, cause: str, wor
         "checking: Missing tool nvidia-container-cli? no\n",
         "Policy: isolate a node when Xid 79 or Xid 119 occurs\nGPU 0: xid 79 count 0\n",
         "LOG:  redo done at xid: 79\nDETAIL:  oldest xid 120\n",
+        "vfio-pci 0000:09:00.0: enabling device\n" + IN_USE,
         "epoch 1 maxid: 95\nrows with taxid=119: 64\n",
         "W0523 nvc_info.c:404] missing compat32 library libEGL_nvidia.so\n",
         "> An error while retrieving `fan_speed`: Not Supported -> Total 8 occurrences.\n",
@@ -153,6 +163,30 @@ def test_a_missing_part_that_nothing_wants_is_no_failure(log: str) -> None:
     assert all(found.severity == "info" for found in judged(log).findings)
 
 
+NO_SMI = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        ("libx.so.4: cannot enable executable stack as shared object requires: Invalid argument\n", "patchelf", "COMPUTE"),
+        ("0x00007ffff66809a1 in ?? () from /usr/lib/wsl/lib/libnvidia-ml.so.1\n", "wsl --update", "COMPUTE"),
+        ("Error: The NVIDIA container tools couldn't be found\n", "nvidia-container-toolkit", "--runtime=docker"),
+        ("nvidia-container-cli: device error: 3: unknown device: unknown.\n", "nvidia-smi -L", "only-upgrade"),
+        ("a.cc:1:2: error: 'ncclCommGetAsyncError' was not declared in this scope\n", "-exec grep", "$(find"),
+        ("The program can't start because MSVCP120.dll is missing from your computer.\n", "VCRedist.2013", "2015+"),
+        ("The program can't start because MSVCP140.dll is missing from your computer.\n", "2015+", "2013"),
+        ("eva@Evas-MacBook-Pro ~ % ssh -A -p 22 gpu1\neva@gpu1:~$ nvidia-smi\n" + NO_SMI, "modprobe", "macOS"),
+        ("PS C:\\Users\\eva> ssh eva@gpu1\neva@gpu1:~$ nvidia-smi\n" + NO_SMI, "modprobe", "Windows"),
+        ("eva@gpu1:~$ ssh gpu2\nPS C:\\Users\\eva> nvidia-smi\n" + NO_SMI, "Windows", "modprobe"),
+    ],
+)
+def test_steps_are_for_the_failure_and_the_machine_of_the_log(log: str, there: str, absent: str) -> None:
+    said = " ".join(f"{step.text} {step.command}" for found in judged(log).findings for step in found.remedy)
+    assert there in said
+    assert absent not in said
+
+
 def test_a_hosted_notebook_does_not_reset_its_gpu() -> None:
     log = "/content# python a.py\nNVRM: Xid (PCI:0000:41:00): 119, pid=7, Timeout waiting for RPC from GSP!\n"
     assert [step.command for step in judged(log).findings[0].remedy] == [None]
@@ -167,7 +201,6 @@ def test_no_older_build_runs_on_a_card_that_the_driver_refuses(after: str) -> No
 
 KEY = "$ curl -fsSL https://{} | sudo gpg --dearmor -o /x.gpg\ncurl: (22) error: 404\ngpg: no valid OpenPGP data found.\n"
 OLLAMA = 'level=INFO source=routes.go:1 msg="server config" env="map[CUDA_VISIBLE_DEVICES:{} HIP_VISIBLE_DEVICES:]"\n'
-NO_GPU = 'time=2024-03-01T10:00:01.000Z level=INFO source=gpu.go:1 msg="no compatible GPUs were discovered"\n'
 IN_POD = "$ kubectl exec t -- nvidia-smi --query-gpu=name,driver_version --format=csv\nname, driver_version\nTesla T4, 418.67\n"
 FABRIC = "    Fabric\n        State                             : {}\n"
 SXID = "nvidia-nvswitch0: SXid (PCI:0000:07:00.0): 12028, {}, Link 44 egress non-posted PRIV error\n"
