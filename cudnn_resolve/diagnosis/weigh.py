@@ -292,7 +292,7 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     works = min(work, key=lambda match: match.line, default=None)
     if works is not None and handled and suspect.cause == "out_of_memory":
         return works, "the program continues, since it handles this error"
-    if works is not None and suspect.cause in _NO_GPU | {"container_gpu_not_passed"} and not features & _GPU_SHOWN:
+    if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:
         return works, "the program continues on the CPU"
     return None
 
