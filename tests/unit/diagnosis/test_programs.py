@@ -287,6 +287,7 @@ def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
 
 SLOT = "x11-drivers/nvidia-drivers:0\n  (x11-drivers/nvidia-drivers-515.65.01:0/515::gentoo, installed)\n"
 GONE = "01:00.0 VGA: NVIDIA Corporation GP104 [GeForce GTX 1070] (rev ff) (prog-if ff)\n        !!! Unknown header type 7f\n        "
+NO_DLL = "ImportError: DLL load failed: The specified module could not be found.\n"
 SMI = "| NVIDIA-SMI 525.85.12    Driver Version: 525.85.12    CUDA Version: 12.0     |\n"
 ALLOCATED = "I tensorflow/core/common_runtime/bfc_allocator.cc:1004] total_region_allocated_bytes_: 55115776"
 HELD = "The following held packages will be changed:\n  {}\nE: Held packages were changed and -y was used.\n"
@@ -407,3 +408,25 @@ def test_a_program_s_own_words_name_the_cause(log: str, cause: str) -> None:
 def test_a_remedy_of_a_build_is_for_that_build(log: str, has: str, lacks: str) -> None:
     assert has in advice(log)
     assert lacks not in advice(log)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "step"),
+    [
+        (
+            "    import dropout_layer_norm\nImportError: libtorch_cuda_cu.so: cannot open shared object file\n",
+            "framework_pkg_mismatch",
+            "compile it anew",
+        ),
+        (
+            '  File "a.py", line 1, in x\n    with safe_open(file) as f:\nOSError: No such device (os error 19)\n',
+            "unrecognised",
+            "local disk",
+        ),
+        (f'> python -c "import pycuda._driver"\n{NO_DLL}', "lib_not_on_path", "add_dll_directory"),
+        (NO_DLL, "windows_runtime_missing", "Redistributable"),
+    ],
+)
+def test_a_module_that_does_not_load_gets_its_own_step(log: str, cause: str, step: str) -> None:
+    assert judged(log).findings[0].cause == cause
+    assert step in advice(log)
