@@ -287,6 +287,7 @@ def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
 
 SLOT = "x11-drivers/nvidia-drivers:0\n  (x11-drivers/nvidia-drivers-515.65.01:0/515::gentoo, installed)\n"
 GONE = "01:00.0 VGA: NVIDIA Corporation GP104 [GeForce GTX 1070] (rev ff) (prog-if ff)\n        !!! Unknown header type 7f\n        "
+HEADER = "Failed to import the CUDA driver interface, with an error message indicating that the version of your CUDA header does"
 NO_DLL = "ImportError: DLL load failed: The specified module could not be found.\n"
 SMI = "| NVIDIA-SMI 525.85.12    Driver Version: 525.85.12    CUDA Version: 12.0     |\n"
 ALLOCATED = "I tensorflow/core/common_runtime/bfc_allocator.cc:1004] total_region_allocated_bytes_: 55115776"
@@ -304,11 +305,15 @@ KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
         ("NVIDIA GPU detected, but nvidia-smi is not installed. GPU acceleration will not be available.\n", "container_gpu_not_passed"),
         (f"{SMI}Cannot load libcuda.so.1\nConversion failed!\n", "lib_not_on_path"),
         (f"{ALLOCATED} memory_limit_: 55115776 available bytes: 0\nTraceback (most recent call last):\n", "out_of_memory"),
-        ("the version of your CUDA header does not match the version of your CUDA driver.\nundefined symbol: cuFoo_v2\n", "driver_too_old"),
+        (f"{HEADER} not match\nundefined symbol: cuFoo_v2\n", "driver_too_old"),
         ("run.py: error: argument --execution-provider: invalid choice: 'cuda' (choose from 'azure', 'cpu')\n", "cpu_only_build"),
-        ("Error: C:\\Paddle\\paddle\\phi\\one_hot_kernel.cu:37\nAssertion `p[i] >= 0 && p[i] < depth` failed.\n", "bad_input"),
+        ("Error: C:\\Paddle\\paddle\\phi\\one_hot_kernel.cu:37 \nAssertion `p[i] >= 0 && p[i] < depth` failed.\n", "bad_input"),
         ("   └─ cudnn 8.2.1.* , which requires\n      └─ __glibc >=2.17,<3.0.a0 , which is missing on the system.\n", "glibc_too_old"),
-        ("unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_gpu_not_passed"),
+        ("Unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_gpu_not_passed"),
+        (
+            "bfc_allocator.cc:431] Allocator (GPU_0_bfc) ran out of memory\ntrying to allocate 2GiB requested by op Conv2D\n",
+            "out_of_memory",
+        ),
         (HELD.format("libnccl-dev libnccl2"), "apt_conflict"),
         (f"resulting in a slot conflict:\n\n{SLOT}", "apt_conflict"),
         ("FriendlyName   : NVIDIA GeForce RTX 2070\nProblem        : CM_PROB_UNSIGNED_DRIVER\n", "driver_not_loaded"),
@@ -416,7 +421,7 @@ def test_a_remedy_of_a_build_is_for_that_build(log: str, has: str, lacks: str) -
         (
             "    import dropout_layer_norm\nImportError: libtorch_cuda_cu.so: cannot open shared object file\n",
             "framework_pkg_mismatch",
-            "compile it anew",
+            "from source",
         ),
         (
             '  File "a.py", line 1, in x\n    with safe_open(file) as f:\nOSError: No such device (os error 19)\n',
@@ -424,7 +429,17 @@ def test_a_remedy_of_a_build_is_for_that_build(log: str, has: str, lacks: str) -
             "local disk",
         ),
         (f'> python -c "import pycuda._driver"\n{NO_DLL}', "lib_not_on_path", "add_dll_directory"),
-        (NO_DLL, "windows_runtime_missing", "Redistributable"),
+        (
+            f'import pycuda.driver\n  File "C:\\\\v\\\\site-packages\\\\h5py\\\\a.py", line 1\n{NO_DLL}',
+            "windows_runtime_missing",
+            "Redistributable",
+        ),
+        ("unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_gpu_not_passed", "runtimeClassName"),
+        (
+            "    import flash_attn_2_cuda\nImportError: libc10.so: cannot open shared object file\n",
+            "framework_pkg_mismatch",
+            "matching releases",
+        ),
     ],
 )
 def test_a_module_that_does_not_load_gets_its_own_step(log: str, cause: str, step: str) -> None:
