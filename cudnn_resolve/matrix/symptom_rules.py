@@ -46,7 +46,7 @@ FIELDS = frozenset(
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
     nearest_major apt_library old_key gpu_cuda gpu_gencode gpu_toolkit no_build compile_it compiler suite of_suite in_build gpgkey_legacy
-    toolkit_home tensorflow_text
+    toolkit_home tensorflow_text runtime_year
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

@@ -175,6 +175,7 @@ NO_SMI = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA 
         ("nvidia-container-cli: device error: 3: unknown device: unknown.\n", "nvidia-smi -L", "only-upgrade"),
         ("a.cc:1:2: error: 'ncclCommGetAsyncError' was not declared in this scope\n", "-exec grep", "$(find"),
         ("The program can't start because MSVCP120.dll is missing from your computer.\n", "VCRedist.2013", "2015+"),
+        ("The program can't start because MSVCR100.dll is missing from your computer.\n", "VCRedist.2010.x64", "YEAR"),
         ("The program can't start because MSVCP140.dll is missing from your computer.\n", "2015+", "2013"),
         ("eva@Evas-MacBook-Pro ~ % ssh -A -p 22 gpu1\neva@gpu1:~$ nvidia-smi\n" + NO_SMI, "modprobe", "macOS"),
         ("PS C:\\Users\\eva> ssh eva@gpu1\neva@gpu1:~$ nvidia-smi\n" + NO_SMI, "modprobe", "Windows"),
