@@ -223,6 +223,7 @@ def try_case(case: Broken, folder: Path, record: Path | None, prepared: dict[str
             return Outcome(f"cannot be prepared: {log[-300:]}")
     code, log = shell(case.run, env, apt=case.apt)
     if record is not None:
+        record.mkdir(parents=True, exist_ok=True)
         (record / f"{case.name}.log").write_text(f"cause: {case.cause}\n{anonymized(log, env)}", "utf-8")
     return judge(case, env, log, findings_in(case, env, log))
 
