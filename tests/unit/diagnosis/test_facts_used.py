@@ -50,6 +50,7 @@ def _copy(version: str) -> dict[str, Any]:
         (_LIBCUDA, _TORCH | {"container": {"kind": "wsl"}, "cudnn": [_copy("8.9.2.26")]}, "lib_not_on_path", "/usr/lib/wsl/lib", "glob"),
         (_CUBLAS, _JETPACK | _OLD | {"container": {"kind": "docker"}}, "container_gpu_not_passed", "--runtime nvidia", "cudnn-resolve"),
         (_CUBLAS, _JETPACK | _ARM_CUDA | {"gpus": []}, "cuda_runtime_missing", "--device cpu", "pip install"),
+        ("OSError: libcudart.so.11.0: " + _CUBLAS.split(": ", 2)[2], {"gpus": [], "driver": None}, "cuda_runtime_missing", "-cu11", "doctor LOG"),
         (_NVVM.format("/opt/cuda-9.0"), _TOOLKIT, "lib_not_on_path", "unset NUMBAPRO_NVVM", "numba-cuda"),
         (_NVVM.format("/usr/local/cuda"), _TOOLKIT, "cuda_runtime_missing", "numba-cuda", "unset NUMBAPRO_NVVM"),
         (_NVVM.format("/opt/cuda-9.0"), {}, "cuda_runtime_missing", "numba-cuda", "unset NUMBAPRO_NVVM"),
