@@ -107,6 +107,11 @@ def _targets(text: str) -> tuple[CodeTarget, ...]:
     return tuple(CodeTarget.parse(one) for one in found)
 
 
+def _supported(text: str) -> tuple[CodeTarget, ...]:
+    """GPU code as PyTorch 2.10 and newer list it: `- 9.0 which supports hardware CC >=9.0,<10.0`."""
+    return tuple(CodeTarget.parse(one) for one in re.findall(r"- (\d{1,2}\.\d) which", text))
+
+
 def _arch_list(text: str) -> tuple[CodeTarget, ...]:
     """GPU code as PyTorch's builds name it: `7.0` is machine code, and `7.0+PTX` also holds PTX."""
     targets = _targets(text)
@@ -129,6 +134,7 @@ KINDS: dict[str, FieldKind] = {
     "driver": FieldKind(pattern=r"\d{3,4}(?:\.\d{1,3}){1,2}", take=DriverVersion),
     "sm": FieldKind(pattern=r"(?:sm_\d{2,3}[af]?|\d{1,2}\.\d)", take=CodeTarget.parse),
     "sms": FieldKind(pattern=r"(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,2}){1,40}", take=_targets),
+    "ccs": FieldKind(pattern=r"(?:- \d{1,2}\.\d which supports hardware CC [^-]{1,60}){1,24}", take=_supported),
     "archs": FieldKind(pattern=r"(?:(?:(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d)(?:\+PTX)?[ ,;]{0,2}){1,20}", take=_arch_list),
     "lib": FieldKind(pattern=rf"(?:[\w+.-]{{1,60}}{_SO}|[\w+.-]{{1,60}}\.dll)", take=_library),
     "cudnnlib": FieldKind(pattern=rf"(?:libcudnn(?:_[a-z_]{{1,40}})?{_SO}|cudnn(?:_[a-z_]{{1,40}})?64(?:_\d{{1,2}})?\.dll)", take=_library),
