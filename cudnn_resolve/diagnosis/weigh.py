@@ -194,7 +194,7 @@ _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "c
 _CARRIED_ON = "context-carried-on"
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build", "container_gpu_not_passed"})
 """Causes that are normal on a machine without a GPU."""
-_GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened", "gpu-type"})
+_GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened", "gpu-asked"})
 _START, _RESULT, _BUILT, _ANSWER, _REMOTE = (
     "context-start",
     "context-result",
@@ -326,7 +326,7 @@ def _not_needed(
     if answer is not None and is_driver and not whose and not features & _ELSEWHERE and not latest.get(_REMOTE):
         return answer, "a program finds the GPU"
     built = next(iter(after(_BUILT)), None)
-    if built is not None and is_driver and not features & _GPU_SHOWN:
+    if built is not None and (is_driver or suspect.cause == "container_gpu_not_passed") and not features & _GPU_SHOWN:
         return built, "the image is built, for which no GPU is needed"
     work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
     done = min(work, key=lambda match: match.line, default=None)
