@@ -208,6 +208,8 @@ _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
 _MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed"
 """A warning that NumPy itself hides."""
+_COMPILED = r"(?i)No CUDA runtime is found|CUDA_HOME|without cuda|cpu[- ]only"
+"""Wording of a build whose result depends on the GPU that it finds."""
 _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "lib_not_on_path"}
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
 _PROGRAMS = tuple(
@@ -305,7 +307,7 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
         return passed, "all tests passed"
     work = [*after(_WORK), *after(_EPOCH)[1:], *after(_CARRIED_ON)] if not after(_DIED) else []
     works = min(work, key=lambda match: match.line, default=None)
-    if works is not None and all(re.search(_MERE_WARNING, match.text) for match in suspect.matches):
+    if works is not None and all(re.search(_MERE_WARNING, match.text) for match in (*suspect.matches, *suspect.effects)):
         return works, "the program continues, since this is only a warning"
     if works is not None and handled and suspect.cause == "out_of_memory":
         return works, "the program continues, since it handles this error"
@@ -317,7 +319,7 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
 def _not_needed(
     suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]
 ) -> tuple[Match, str] | None:
-    """The line showing that the GPU works, or that its absence is meant: on the CPU by choice, without an NVIDIA GPU, in an image's build."""
+    """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
     if any(match.line >= failed.line for match in latest.get(_DIED, ())):
         return None
     after = _after(failed, latest)
@@ -326,7 +328,9 @@ def _not_needed(
     if answer is not None and is_driver and not whose and not features & _ELSEWHERE and not latest.get(_REMOTE):
         return answer, "a program finds the GPU"
     built = next(iter(after(_BUILT)), None)
-    if built is not None and (is_driver or suspect.cause == "container_gpu_not_passed") and not features & _GPU_SHOWN:
+    is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
+    is_compiled = any(re.search(_COMPILED, match.text) for match in (*suspect.matches, *suspect.effects))
+    if built is not None and is_of_build and not is_compiled and not features & _GPU_SHOWN:
         return built, "the image is built, for which no GPU is needed"
     work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
     done = min(work, key=lambda match: match.line, default=None)
@@ -335,7 +339,7 @@ def _not_needed(
     if whose and suspect.cause in _AT_START and not features & _GPU_SHOWN and _is_chosen(suspect, latest):
         return done, "the program continues on the CPU, as it was told to"
     # A container that starts without the toolkit is asked for a GPU by `--gpus`.
-    is_absent = features & _OTHERS_CARD and not features & {"gpu-listed", "vga-alone"}
+    is_absent = features & _OTHERS_CARD and "gpu-listed" not in features
     asked = {"docker-gpus"} if suspect.cause == "container_toolkit_missing" else set()
     if is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
         return done, "the program continues without an NVIDIA GPU"
