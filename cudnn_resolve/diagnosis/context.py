@@ -291,6 +291,10 @@ def _add_implied(features: set[str]) -> None:
     for some, implied in _IMPLIED:
         if features & some:
             features.add(implied)
+    if features >= {"server-display", "all-listed"}:
+        features.add("other-gpu")
+    if "vga-alone" in features:  # in this list a second GPU, a 3D controller, would not appear
+        features.discard("other-gpu")
 
 
 def _is_tested(name: str, matches: Iterable[Match]) -> bool:

@@ -235,6 +235,8 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     noise |= _ignored(reader)
     over = max((over, *(match.line for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ()))))
     ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
+    again = max((match.line for match in reader.latest.get("context-epoch", ())), default=0)
+    ends = [match for match in ends if match.line > again or not match.text.startswith("KeyboardInterrupt")]
     if not ends:
         least = max((over, reader.lines - _AT_THE_END, *(match.line for match in reader.latest.get(_TESTS, ()))))
         last = [match for match in reader.latest.get(_ERROR_LINE, ()) if match.line > least]

@@ -17,7 +17,7 @@ QUOTED_LINE = re.compile(
     r"(?:feat|fix|docs|chore|refactor|revert)(?:\([\w ./-]{1,40}\))?!?: {1,2}(?!ERROR|FATAL)"
     r"|\[(?:[Bb]ug ?)?[Ff]ix\w{0,3}\]|(?:Fixe[sd] (?:an?|the|issues?|bugs?|where|when))\s)"
     r"|(?:[\w./\\-]{1,200}\.py::.{1,400}? (?:PASSED|SKIPPED|XFAIL)|test_\w{1,200} \([\w.]{1,200}\) \.\.\. (?:ok|skipped)"
-    r"|test [\w:]{1,300} \.\.\. (?:ok|ignored))\b|[\u2713\u2714\u221a] \S"
+    r"|test [\w:]{1,300} \.\.\. (?:ok|ignored))\b|[\u2713\u2714\u221a] (?!Container )\S"
     r"|(?:\[?INFO\]?:? {0,2})?[Ss]kipp(?:ing|ed)\b.{0,30}\btests?\b"
     r"|(?:[-*+\u2022] {0,3})?(?i:if|when) you (?:see|get|encounter|hit|receive|run into)\b"
     rf"|(?:- )?run: (?!{_FAILED})\S"

@@ -194,7 +194,22 @@ _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "c
 _CARRIED_ON = "context-carried-on"
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build", "container_gpu_not_passed"})
 """Causes that are normal on a machine without a GPU."""
-_GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened"})
+_GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened", "gpu-asked"})
+_START, _RESULT, _BUILT, _ANSWER, _REMOTE = (
+    "context-start",
+    "context-result",
+    "context-image-built",
+    "context-gpu-answer",
+    "context-remote-shell",
+)
+_ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "hosted-notebook"})
+"""Features of logs of more than one machine: an answer may be of another one than the failure."""
+_OTHERS_CARD = frozenset({"other-gpu", "macos"})
+_NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
+_MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed"
+"""A warning that NumPy itself hides."""
+_COMPILED = r"(?i)No CUDA runtime is found|CUDA_HOME|without cuda|cpu[- ]only"
+"""Wording of a build whose result depends on the GPU that it finds."""
 _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "lib_not_on_path"}
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
 _PROGRAMS = tuple(
@@ -257,7 +272,9 @@ def mark_survived(
         after = _after(failed, latest)
         started = next((match for match in after(_AT_WORK) if _found_after_all(suspect, match)), None)
         handled = any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
-        went_on = None if _failed_again(failed, latest) else _went_on(suspect, after, features, handled=handled)
+        went_on = None
+        if not _failed_again(failed, latest):
+            went_on = _went_on(suspect, after, features, handled=handled) or _not_needed(suspect, failed, latest, features)
         if (survived := (started, "the program has a GPU") if started else went_on) is not None:
             shown, how = survived
             summary = f"{summary_of(suspect, causes[suspect.cause])}; but afterwards {how} (line {shown.line})"
@@ -290,11 +307,50 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
         return passed, "all tests passed"
     work = [*after(_WORK), *after(_EPOCH)[1:], *after(_CARRIED_ON)] if not after(_DIED) else []
     works = min(work, key=lambda match: match.line, default=None)
+    if works is not None and all(re.search(_MERE_WARNING, match.text) for match in (*suspect.matches, *suspect.effects)):
+        return works, "the program continues, since this is only a warning"
     if works is not None and handled and suspect.cause == "out_of_memory":
         return works, "the program continues, since it handles this error"
     if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:
         return works, "the program continues on the CPU"
     return None
+
+
+def _not_needed(
+    suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]
+) -> tuple[Match, str] | None:
+    """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
+    if any(match.line >= failed.line for match in latest.get(_DIED, ())):
+        return None
+    after = _after(failed, latest)
+    whose, is_driver = _programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
+    answer = next(iter(after(_ANSWER)), None)
+    if answer is not None and is_driver and not whose and not features & _ELSEWHERE and not latest.get(_REMOTE):
+        return answer, "a program finds the GPU"
+    built = next(iter(after(_BUILT)), None)
+    is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
+    is_compiled = any(re.search(_COMPILED, match.text) for match in (*suspect.matches, *suspect.effects))
+    if built is not None and is_of_build and not is_compiled and not features & _GPU_SHOWN:
+        return built, "the image is built, for which no GPU is needed"
+    work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
+    done = min(work, key=lambda match: match.line, default=None)
+    if done is None:
+        return None
+    if whose and suspect.cause in _AT_START and not features & _GPU_SHOWN and _is_chosen(suspect, latest):
+        return done, "the program continues on the CPU, as it was told to"
+    # A container that starts without the toolkit is asked for a GPU by `--gpus`.
+    is_absent = features & _OTHERS_CARD and "gpu-listed" not in features
+    asked = {"docker-gpus"} if suspect.cause == "container_toolkit_missing" else set()
+    if is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
+        return done, "the program continues without an NVIDIA GPU"
+    return None
+
+
+def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:
+    """True if the failed program was told to use the CPU: by its command, or by its text, shown or printed before."""
+    first = min(match.line for match in (*suspect.matches, *suspect.effects))
+    starts = [match.fields for match in latest.get(_START, ()) if match.line < first][-2:]
+    return bool(starts) and ("other" not in starts[-1] or "code" in starts[0])
 
 
 def _found_after_all(suspect: Suspect, shown: Match) -> bool:

@@ -1,0 +1,54 @@
+"""The same words where nothing failed: the GPU works afterwards, or its absence is meant. Each log has a twin that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged, loud
+
+NO_SMI = "bash: nvidia-smi: command not found\n"
+SEEN = "True NVIDIA GeForce RTX 4070\n"
+NO_DEVICE = "2022-09-08 16:40:11.22: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE\n"
+NO_DRIVER = "/v/torch/cuda/__init__.py:107: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\n"
+NO_TOOLKIT = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+NO_PROVIDER = "UserWarning: Specified provider 'CUDAExecutionProvider' is not in available provider names.Available providers: "
+SMI = "    img: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+LESS = "I tensorflow/cuda_driver.cc:806] failed to allocate 7.42G (7972519936 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
+TRAINS = "".join(f"Epoch {epoch}/2\n938/938 [==============================] - 4s 3ms/step - loss: 0.3\n" for epoch in (1, 2))
+INTEL = "00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 620\n"
+DISPLAY = "00:02.0 VGA compatible controller: Cirrus Logic GD 5446\n"
+HIDDEN = 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'
+BUILT = "==> Builds finished. The artifacts of successful builds are:\n"
+SIZES = "RuntimeWarning: numpy.dtype size changed, may indicate binary incompatibility. Expected 96, got 88\n"
+REMOVED = "NVRM: Xid (PCI:0000:01:00): 45, pid=51934, name=python, Ch 00000010\n"
+STEPS = "step 8 loss 0.3\nstep 9 loss 0.2\n"
+
+
+@pytest.mark.parametrize(
+    ("harmless", "failed"),
+    [
+        (f"{NO_SMI}{SEEN}", f"{NO_SMI}False\n"),
+        (f"{NO_SMI}1.9.0 True Xavier\n", f"{NO_SMI}$ ssh me@gpu2\n{SEEN}"),
+        (f"{NO_SMI}[CudaDevice(id=0)]\n", f"root@3f2a91bc77de:/# nvidia-smi\n{NO_SMI}{SEEN}"),
+        (f"$ python a.py --cpu\n{NO_DEVICE}wrote a.csv\n", f"$ python a.py --gpu\n{NO_DEVICE}wrote a.csv\n"),
+        (f"$ python a.py --cpu\n{NO_DEVICE}wrote a.csv\n", f"$ python a.py --cpu\n$ python b.py\n{NO_DEVICE}wrote a.csv\n"),
+        (f"{HIDDEN}  # on the CPU\n$ python a.py\n{NO_DEVICE}wrote a.csv\n", f"{HIDDEN}\n$ python a.py\n{NO_DEVICE}wrote a.csv\n"),
+        (f"$ lspci\n{DISPLAY}{NO_DRIVER}wrote a.csv\n", f"$ lspci | grep VGA\n{DISPLAY}{NO_DRIVER}wrote a.csv\n"),
+        (f"{INTEL}{NO_TOOLKIT} ✔ Container app-cpu  Healthy\n", f"$ lspci | grep VGA\n{INTEL}{NO_TOOLKIT} ✔ Container app-cpu  Healthy\n"),
+        (f"{INTEL}{NO_DRIVER}wrote a.csv\n", f"{INTEL}01:00.0 3D controller: NVIDIA Corporation GP108M\n{NO_DRIVER}wrote a.csv\n"),
+        (f"{NO_PROVIDER}'CoreMLExecutionProvider'\nwrote a.txt\n", f"{NO_PROVIDER}'CPUExecutionProvider'\nwrote a.txt\n"),
+        (f"    img: m5.large\n{SMI}{BUILT}", f"    img: g4dn.xlarge\n{SMI}{BUILT}"),
+        (f"#8 0.5 {NO_DRIVER}#9 naming to a/b:1 done\n", "#8 0.5 No CUDA runtime is found, using CUDA_HOME=/a\n#9 naming to a/b:1 done\n"),
+        (f"{LESS}{TRAINS}", f"{LESS}Epoch 1/2\nResourceExhaustedError: OOM when allocating tensor with shape[64,512]\n"),
+        (f"{SIZES}{TRAINS}", f"{SIZES}ImportError: numpy.core.multiarray failed to import\n"),
+        (f"step 7 loss 0.4^C\nKeyboardInterrupt\n{REMOVED}{STEPS}", f"step 7 loss 0.4\n{REMOVED}"),
+        (f"step 7 loss 0.4^C\nKeyboardInterrupt\n{REMOVED}{STEPS}", f"KeyboardInterrupt\n{STEPS}ValueError: lr must not be negative\n"),
+    ],
+)
+def test_what_surrounds_a_message_decides(harmless: str, failed: str) -> None:
+    assert not loud(judged(harmless))
+    assert loud(judged(failed))
+
+
+def test_a_training_that_was_told_to_use_the_gpu_is_not_silently_on_the_cpu() -> None:
+    assert loud(judged(f"$ python fit.py --accelerator gpu\n{NO_DRIVER}{TRAINS}"))
