@@ -25,6 +25,7 @@ SAVED = "RuntimeError: Attempting to deserialize object on a CUDA device but tor
 LAYER = "F0912 14:07:35.655189  7723 roi_pooling_layer.cu:91] Check failed: error == cudaSuccess (8 vs. 0)  invalid device function\n"
 BESIDE = "$ docker compose up\nweb-1  | W cuda_driver.cc:269] failed call to cuInit: UNKNOWN ERROR (303)\n$ nvidia-smi -L\n"
 NO_FILE = "I cuda_diagnostics.cc:163] no NVIDIA GPU device is present: /dev/nvidia0 does not exist\n"
+NO_PLACE = 'File "E:\\d\\Python37\\lib\\site-packages\\paddle\\fluid\\framework.py", line 314, in f\nAssertionError: Not compiled with CUDA\n'
 OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and type float by allocator GPU_0_bfc\n"
 
 
@@ -63,6 +64,7 @@ OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and 
         (BESIDE + LISTED, "container_gpu_not_passed"),
         ("Intel(R) Core(TM) i7 CPU         920  @ 2.67GHz\n" + DLL, "cpu_without_avx"),
         ("Intel(R) Core(TM) i7-9700K CPU @ 3.60GHz\n" + DLL, "windows_runtime_missing"),
+        ("E cuda_blas.cc:9] libcublas.so.10: failed to run cuBLAS routine: CUBLAS_STATUS_NOT_SUPPORTED\n", "gpu_arch_too_new_for_build"),
         ("AttributeError: module 'google._upb._message' has no attribute 'Message'\n", "protobuf_abi"),
     ],
 )
@@ -87,6 +89,8 @@ def test_what_went_well_is_not_reported(log: str) -> None:
         ("E tensorflow/x/cuda_blas.cc:4] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\n", "nvidia-tensorflow"),
         (LAYER + "GPU 0: GeForce GTX 1080 (UUID: GPU-2d1c)\n", "sm_61"),
         (NO_FILE, "nvidia-modprobe"),
+        (NO_PLACE, 'install "paddlepaddle-gpu<3"'),
+        ("alloc_buffer: allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory\nllama_new_context_with_model: failed\n", "tensor_split"),
         ("    from adet import _C\nImportError: libc10_cuda.so: cannot open shared object file: No such file or directory\n", "build the extension"),
         ("EP Error Unknown Provider Type: cuda when using ['cuda']\n", "CUDAExecutionProvider"),
         ("ImportError: dlopen(/a/_C.cpython-36m-darwin.so, 10): Symbol not found: _PySlice_AdjustIndices\n", "update a Python 3.6.0"),
@@ -105,6 +109,7 @@ def test_what_stands_beside_it_is_what_the_step_is_for(log: str, step: str) -> N
         (FRAME.format("3.7") + NUMBA, "numba-cuda"),
         ("Limit:                  7226148352\n" + OOM, "the limit shows how little"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", "XGBoost"),
+        ("But your machine only has: []\n_pytorch_select           0.1                       cpu_0\n", "nvidia-smi -L"),
         (LISTED.join(("web-1  | ", "web-1  | torch.OutOfMemoryError: CUDA out of memory.\n")), "reserve the GPU"),
         ("ModuleNotFoundError: No module named 'keras_tuner'\n", "from tensorflow import keras"),
     ],
