@@ -104,6 +104,7 @@ def test_what_went_well_is_not_reported(log: str) -> None:
         ("EP Error Unknown Provider Type: cuda when using ['cuda']\n", "CUDAExecutionProvider"),
         ("ImportError: dlopen(/a/_C.cpython-36m-darwin.so, 10): Symbol not found: _PySlice_AdjustIndices\n", "update a Python 3.6.0"),
         ("- **PyTorch:** 2.9.1+cu130\n- **GPU:** NVIDIA GeForce GTX 1080 Ti\n" + NO_CODE[14:], "apply -f torch"),
+        ("OS: Windows-11-10.0.26200-SP0\nGPU: NVIDIA GeForce GTX 1080 Ti\nPyTorch: 2.9.1+cu130\n" + NO_CODE, "/whl/cu126"),
         ("xgboost.core.XGBoostError: [10:1] c.cuh:431: bad_alloc: cudaErrorMemoryAllocation: out of memory\n", "max_bin"),
         ("ValueError: Layer #3, weight k has shape (1024, 24), but the saved weight has shape (1024, 8).\n", "create the model"),
     ],
