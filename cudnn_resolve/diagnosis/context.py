@@ -304,9 +304,11 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
 
 
 def _is_of_host(matches: list[Match]) -> bool:
-    """True if every list of GPUs stands before the command that starts the container, so that it is that of the host."""
+    """True if every list of GPUs is that of the host: before the command that starts the container, or without the prefix of compose."""
     start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
-    return max((match.line for match in matches if match.symptom.feature in _SHOWN), default=start) < start
+    shown = [match for match in matches if match.symptom.feature in _SHOWN]
+    prefixed = [match for match in matches if re.match(_COMPOSED, match.text)]
+    return max((match.line for match in shown), default=start) < start or (bool(prefixed) and not any(map(prefixed.count, shown)))
 
 
 def _is_test_apart(matches: list[Match], features: Collection[str]) -> bool:

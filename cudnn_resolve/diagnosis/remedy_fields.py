@@ -237,6 +237,7 @@ class RemedyFields:
             "extension-named": bool(name),
             "extension-other-cuda": is_other,
             "extension-cuda-open": is_open,
+            "extension-cuda-asked": is_open and not self._is_of_another_cuda(matches),
             "mmcv": name == "mmcv" and (is_open or not any(missing(matches))),
             "flash-attn": "flash_attn" in " ".join(match.text for match in matches),
             "no-conda": self._is_without_conda(matches),

@@ -16,6 +16,18 @@ XLA = "Failed to determine best cudnn convolution algorithm for:\n%c = custom-ca
 DLL = "ImportError: DLL load failed: A dynamic link library (DLL) initialization routine failed.\n"
 LOADED = "    _mod = imp.load_module('_pywrap_tensorflow_internal', fp, pathname, description)\n"
 CUPY = '  File "/v/lib/python3.12/site-packages/cupy/cuda/compiler.py", line 731, in compile\n'
+NO_CODE = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+PRINTED = ">>> torch.cuda.get_device_capability()\n({})\n>>> torch.cuda.get_arch_list()\n[{}]\n" + NO_CODE
+FOUND = "UserWarning: Found GPU0 {} which is of compute capability (CC) {}.\nThe following list shows the CCs this version was built for\n"
+GEMM = "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm( handle, opa)`\n"
+LISTED = "GPU 0: NVIDIA RTX A4000 (UUID: GPU-b2b7)\n"
+SAVED = "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.\n"
+LAYER = "F0912 14:07:35.655189  7723 roi_pooling_layer.cu:91] Check failed: error == cudaSuccess (8 vs. 0)  invalid device function\n"
+BESIDE = "$ docker compose up\nweb-1  | W cuda_driver.cc:269] failed call to cuInit: UNKNOWN ERROR (303)\n$ nvidia-smi -L\n"
+NO_FILE = "I cuda_diagnostics.cc:163] no NVIDIA GPU device is present: /dev/nvidia0 does not exist\n"
+MMCV = '  File "/e/lib/python3.8/site-packages/mmcv/utils/ext_loader.py", line 13, in load_ext\nImportError: libcudart.so.10.2: cannot open'
+MMCV += " shared object file: No such file or directory\n"
+NO_PLACE = 'File "E:\\Python37\\lib\\site-packages\\paddle\\fluid\\framework.py", line 3, in f\nAssertionError: Not compiled with CUDA\n'
 OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and type float by allocator GPU_0_bfc\n"
 
 
@@ -40,13 +52,36 @@ OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and 
         (STUB + CUT + "1875/1875 [==============================] - 3s 2ms/step\n", "harmless"),
         ("reservations value Additional properties are not allowed ('devices' was unexpected)\n", "unrecognised"),
         ("/bin/sh: 1: apt-key: not found\nThe command '/bin/sh -c apt-key add developer.download.nvidia.com/a' returned 127\n", "apt_key"),
+        (PRINTED.format("8, 6", "'sm_37', 'sm_70', 'sm_75'"), "gpu_arch_too_new_for_build"),
+        (PRINTED.format("6, 1", "'sm_75', 'sm_80', 'sm_120'"), "gpu_arch_too_old_for_build"),
+        (FOUND.format("NVIDIA GeForce RTX 5060 Ti", "12.0"), "gpu_arch_too_new_for_build"),
+        (FOUND.format("Tesla V100-SXM2-16GB", "7.0"), "gpu_arch_too_old_for_build"),
+        ("PyTorch version: 1.6.0+cu101\nGPU 0: GeForce RTX 3090\n" + GEMM, "gpu_arch_too_new_for_build"),
+        ("CUDA used to build PyTorch: 10.2\n" + GEMM, "gpu_arch_too_new_for_build"),
+        ("PyTorch version: 2.1.0+cu121\nGPU 0: GeForce RTX 3090\n" + GEMM, "out_of_memory"),
+        (LAYER + "GPU 0: GeForce GTX 1080 (UUID: GPU-2d1c)\n", "gpu_arch_too_new_for_build"),
+        (LISTED + "export CUDA_VISIBLE_DEVICES=1\n" + SAVED, "gpu_hidden_by_env"),
+        (LISTED + LISTED.replace("0", "1") + "export CUDA_VISIBLE_DEVICES=1\n" + SAVED, "cpu_only_build"),
+        (NO_FILE, "container_gpu_not_passed"),
+        (BESIDE + LISTED, "container_gpu_not_passed"),
+        ("Intel(R) Core(TM) i7 CPU         920  @ 2.67GHz\n" + DLL, "cpu_without_avx"),
+        ("Intel(R) Core(TM) i7-9700K CPU @ 3.60GHz\n" + DLL, "windows_runtime_missing"),
+        ("E cuda_blas.cc:9] libcublas.so.10: failed to run cuBLAS routine: CUBLAS_STATUS_NOT_SUPPORTED\n", "gpu_arch_too_new_for_build"),
+        ("AttributeError: module 'google._upb._message' has no attribute 'Message'\n", "protobuf_abi"),
     ],
 )
 def test_what_stands_beside_it_decides(log: str, cause: str) -> None:
     assert judged(log).findings[0].cause == cause
 
 
-@pytest.mark.parametrize("log", ["Successfully configured all the available GPUs and NVSwitches to route NVLink traffic.\n", STUB])
+WELL = [
+    "Successfully configured all the available GPUs and NVSwitches to route NVLink traffic.\n",
+    STUB,
+    FOUND.format("Orin", "8.7"),
+]
+
+
+@pytest.mark.parametrize("log", WELL)
 def test_what_went_well_is_not_reported(log: str) -> None:
     assert not [one for one in judged(log).findings if one.severity != "info"]
 
@@ -61,6 +96,16 @@ def test_what_went_well_is_not_reported(log: str) -> None:
         ("Limit:                    39190528\n" + OOM, "the limit shows how little"),
         ("ModuleNotFoundError: No module named 'keras'\n", "from tensorflow import keras"),
         ("E tensorflow/x/cuda_blas.cc:4] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\n", "nvidia-tensorflow"),
+        (LAYER + "GPU 0: GeForce GTX 1080 (UUID: GPU-2d1c)\n", "sm_61"),
+        (NO_FILE, "nvidia-modprobe"),
+        (NO_PLACE, 'install "paddlepaddle-gpu<3"'),
+        ("allocating 144.00 MiB on device 4: cudaMalloc failed: out of memory\nllama_new_context_with_model: failed\n", "tensor_split"),
+        ("    from adet import _C\nImportError: libc10_cuda.so: cannot open shared object file: No such file\n", "build the extension"),
+        ("EP Error Unknown Provider Type: cuda when using ['cuda']\n", "CUDAExecutionProvider"),
+        ("ImportError: dlopen(/a/_C.cpython-36m-darwin.so, 10): Symbol not found: _PySlice_AdjustIndices\n", "update a Python 3.6.0"),
+        ("- **PyTorch:** 2.9.1+cu130\n- **GPU:** NVIDIA GeForce GTX 1080 Ti\n" + NO_CODE[14:], "apply -f torch"),
+        ("OS: Windows-11-10.0.26200-SP0\nGPU: NVIDIA GeForce GTX 1080 Ti\nPyTorch: 2.9.1+cu130\n" + NO_CODE, "/whl/cu126"),
+        ("xgboost.core.XGBoostError: [10:1] c.cuh:431: bad_alloc: cudaErrorMemoryAllocation: out of memory\n", "max_bin"),
         ("ValueError: Layer #3, weight k has shape (1024, 24), but the saved weight has shape (1024, 8).\n", "create the model"),
     ],
 )
@@ -73,6 +118,10 @@ def test_what_stands_beside_it_is_what_the_step_is_for(log: str, step: str) -> N
     [
         (FRAME.format("3.7") + NUMBA, "numba-cuda"),
         ("Limit:                  7226148352\n" + OOM, "the limit shows how little"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", "XGBoost"),
+        (MMCV + "torch                 1.9.0+cu111\n", "torch.version.cuda"),
+        ("But your machine only has: []\n_pytorch_select           0.1                       cpu_0\n", "nvidia-smi -L"),
+        (LISTED.join(("web-1  | ", "web-1  | torch.OutOfMemoryError: CUDA out of memory.\n")), "reserve the GPU"),
         ("ModuleNotFoundError: No module named 'keras_tuner'\n", "from tensorflow import keras"),
     ],
 )
