@@ -139,7 +139,7 @@ KINDS: dict[str, FieldKind] = {
     "lib": FieldKind(pattern=rf"(?:[\w+.-]{{1,60}}{_SO}|[\w+.-]{{1,60}}\.dll)", take=_library),
     "cudnnlib": FieldKind(pattern=rf"(?:libcudnn(?:_[a-z_]{{1,40}})?{_SO}|cudnn(?:_[a-z_]{{1,40}})?64(?:_\d{{1,2}})?\.dll)", take=_library),
     "cudalib": FieldKind(pattern=rf"(?:lib{_CUDA_STEMS}{_SO}|{_CUDA_STEMS}(?:64|32)(?:_\d{{1,3}}){{1,2}}\.dll)", take=_library),
-    "ptxlib": FieldKind(pattern=rf"(?:libnvidia-(?!ml)[a-z-]{{3,30}}{_SO}|libnvcuvid{_SO}|libnvoptix{_SO})", take=_library),
+    "ptxlib": FieldKind(pattern=rf"(?:libnvidia-(?!ml)[a-z][a-z0-9-]{{2,30}}{_SO}|libnvcuvid{_SO}|libnvoptix{_SO})", take=_library),
     "driverlib": FieldKind(pattern=rf"(?:libcuda{_SO}|libnvidia-ml{_SO}|nvcuda\.dll|nvml\.dll)", take=_library),
     "trtlib": FieldKind(pattern=r"(?:lib)?nv(?:infer|onnxparser|parsers)[\w]{0,30}(?:\.so(?:\.\d{1,3}){0,3}|\.dll)", take=_library),
     "cublasltlib": FieldKind(pattern=rf"libcublasLt{_SO}", take=_library),

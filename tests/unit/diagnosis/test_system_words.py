@@ -1,0 +1,110 @@
+"""Words that single programs of a system print: kernels, package managers, linkers, compilers and tests of hardware."""
+
+import pytest
+
+from tests.written_logs import judged
+
+EXCLUDED = "The dkms.conf for this module includes a BUILD_EXCLUSIVE directive which\ndoes not match this kernel/arch/config.\n"
+STRACE = "5.15.153.1-microsoft-standard-WSL2\n" + 'openat(AT_FDCWD, "/lib/x86_64-linux-gnu/libcuda.so.1", O_RDONLY|O_CLOEXEC) = {}\n'
+NARROW = "/usr/bin/ld: skipping incompatible {0}/lib{1}.so when searching for -l{1}\n"
+ROCM = "{}\nRuntimeError: No HIP GPUs are available\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "words"),
+    [
+        ("KLD nvidia.ko: depends on linux64 - not available or version mismatch\n", "driver_not_loaded", "FreeBSD"),
+        ("linker_load_file: /boot/modules/nvidia-drm.ko - unsupported file type\n", "driver_not_loaded", "FreeBSD"),
+        ("(kernel) Can't load kext com.nvidia.CUDA - link failed.\n", "driver_not_loaded", "Security & Privacy"),
+        (EXCLUDED + "This indicates that it should not be built.\nSkipped module nvidia/390.157\n", "driver_not_loaded", "newer driver"),
+        ("dkms autoinstall on 6.8.0-40-generic/x86_64 failed for nvidia(10)\n", "driver_not_loaded", ""),
+        ("Error! nvidia/535.129.03: Missing the module source directory or the symbolic link\n", "driver_not_loaded", ""),
+        ("systemd-modules-load[41]: Failed to insert module 'nvidia': No such device\n", "driver_not_loaded", ""),
+        ("This graphics driver could not find compatible graphics hardware.\n", "driver_not_loaded", ""),
+        ("nvidia-modeset: ERROR: GPU:0: Error while waiting for GPU progress: 0x0000c57d:0 2:0\n", "driver_wedged", "nvidia-suspend"),
+        ("[drm:f] *ERROR* [nvidia-drm] [GPU ID 0x00000100] Flip event timeout on head 0\n", "driver_wedged", "restart"),
+        ("Display driver nvlddmkm stopped responding and has successfully recovered.\n", "driver_wedged", "TdrDelay"),
+        ("NVRM: _kgspLogRpcSanityCheckFailure: GPU0 sanity check failed 0xf\n", "driver_wedged", "reset"),
+        ("nvidia 0000:01:00.0: not ready 65535ms after FLR; giving up\n", "hardware_fault", ""),
+        ("pcieport 0000:b0:02.0: DPC: unmasked uncorrectable error detected\n", "hardware_fault", ""),
+        ("Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: FAULTY\n", "hardware_fault", ""),
+        ("| Warning | GPU 2 Detected more than 8 PCIe replays per minute for GPU 2 : 31 |\n", "hardware_fault", ""),
+        ("thermal_sys: critical temperature reached(105 C),shutting down\n", "hardware_fault", ""),
+        ("MESA-LOADER: failed to open nvidia-drm: /usr/lib/dri/nvidia-drm_dri.so: cannot open\n", "driver_incomplete", ""),
+        ("Couldn't find any of the following libraries: [libnvidia-fbc.so.1, libnvidia-fbc.so]\n", "driver_incomplete", ""),
+        ("nvidia-settings: libnvidia-gtk3.so.535.54.03: cannot open shared object file\n", "driver_incomplete", ""),
+        ("ERROR: A problem occured when loading the GUI library. Please check your\n", "driver_incomplete", ""),
+        (
+            'OpenPGP check for package "x" (/var/cache/libdnf5/a.rpm) has failed: No corresponding key was found.\n',
+            "apt_key",
+            "rpm --import",
+        ),
+        ("E: The repository 'https://nvidia.github.io/a amd64  InRelease' is no longer signed.\n", "apt_key", ""),
+        ("Cannot enable multiple streams for module 'nvidia-driver'\n", "apt_conflict", "module reset"),
+        ("Problem: the installed nvidia-video-G06-550 conflicts with 'nvidia-video-G05' provided by\n", "apt_conflict", ""),
+        ("No provider of 'libcudnn8 = 8.9.7.29-1.cuda12.2' found.\n", "pip_pin_unavailable", "zypper search"),
+        (
+            "> winget install --id Nvidia.CUDA -e --version 11.8.0\nNo version found matching: 11.8.0\n",
+            "pip_pin_unavailable",
+            "winget show",
+        ),
+        ("error: jaxlib-0.4.30 not supported for interpreter python3.13\n", "pip_wheel_unavailable_for_python", "nixpkgs"),
+        ("Could not find requirements_lock.txt file matching specified Python version.\n", "pip_wheel_unavailable_for_python", "HERMETIC"),
+        ("configure: error: unable to find CUDA at /usr/local/cuda\n", "cuda_runtime_missing", ""),
+        ('error MSB4019: The imported project "C:\\v\\CUDA 11.8.props" was not found.\n', "cuda_runtime_missing", ""),
+        (NARROW.format("/usr/local/cuda/lib", "cudart") + "/usr/bin/ld: cannot find -lcudart\n", "lib_not_on_path", "lib64"),
+        ("Library not loaded: @rpath/libcublas.8.0.dylib\n", "lib_not_on_path", "/usr/local/cuda/lib"),
+        (
+            'CMake Error at a.cmake:1 (message):\n  Could NOT find CUDNN: Found unsuitable version "7.3.1"\n',
+            "cudnn_too_old_for_framework",
+            "",
+        ),
+        ("ERROR: Nothing RPROVIDES 'cudnn' (but /w/a.bb RDEPENDS on it)\n", "cudnn_missing", "meta-tegra"),
+        ("Found NCCL header version and library version do not match! (include: /a)\n", "nccl_mix", "headers"),
+        (
+            'static assertion failed with "error STL1002: Unexpected compiler version, expected CUDA 12.4 or newer."\n',
+            "unrecognised",
+            "toolset",
+        ),
+        ('torch/csrc/jit/argument_spec.h(190): error: member "torch::jit::A::B" may not be initialized\n', "other_bug", "after 1.6"),
+        ("Bad or missing usercopy whitelist? SLUB object 'nvidia_stack_cache' (offset 1)!\n", "other_bug", "upgrade the driver"),
+        ("The accelerator does not match the profile for which this program was compiled\n", "gpu_arch_too_new_for_build", ""),
+        (
+            "rocBLAS error: Cannot read /opt/rocm/TensileLibrary.dat: Illegal seek for GPU arch : gfx1032\n",
+            "gpu_arch_too_new_for_build",
+            "HSA_",
+        ),
+        (ROCM.format("GPU 0: NVIDIA GeForce RTX 3060 (UUID: GPU-0d4b7e52)"), "cpu_only_build", ""),
+        ("./llama-cli: CPU ISA level is lower than required\n", "cpu_without_avx", ""),
+        ("verify that both the operating system and the processor support Intel(R) AVX\n", "cpu_without_avx", ""),
+        ('Activation context generation failed for "a.pyd". Dependent Assembly Microsoft.VC90.CRT\n', "windows_runtime_missing", "2008"),
+        (STRACE.format(3), "wsl_driver_shadowed", ""),
+        ("/a/cuda_utils.so: undefined symbol: cuTensorMapEncodeTiled\n", "driver_too_old", ""),
+        ("*ERROR* [nvidia-drm] Failed to allocate NVKMS memory for GEM object\n", "out_of_memory", ""),
+    ],
+)
+def test_the_words_of_one_program_name_the_cause(log: str, cause: str, words: str) -> None:
+    first = judged(log).findings[0]
+    assert first.cause == cause
+    assert words in " ".join(f"{step.text} {step.command}" for step in first.remedy)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "KLD i915kms.ko: depends on drmn - not available or version mismatch\n",
+        EXCLUDED + "Skipped module zfs/2.1.5\nSkipped module nvidia/550.90 (already installed)\n",
+        STRACE.format("-1 ENOENT (No such file or directory)"),
+        NARROW.format("/usr/lib32", "cudart") + "[100%] Built target app\n",
+        ROCM.format("2.4.1+rocm6.1").split("Runtime", maxsplit=1)[0] + "True\nAMD Radeon RX 7900 XTX\n",
+        "Tested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n",
+        "pcieport 0000:00:1c.0: DPC: error containment capabilities: Int Msg #0\n",
+        "configure: WARNING: CUDA not found, building without GPU support\n",
+        'Kext rejected due to system policy: <OSKext> { ID = "org.virtualbox.kext.VBoxDrv" }\n',
+        "The operation would result in switching of module 'php' stream '7.4' to stream '8.0'\n",
+        "Library not loaded: @rpath/libcurl.4.dylib\n",
+        "No version found matching: 1.2.3\n",
+    ],
+)
+def test_the_words_of_another_program_stay_quiet(log: str) -> None:
+    assert not [found for found in judged(log).findings if found.severity != "info"]
