@@ -170,8 +170,12 @@ def _arm(wanted: Wanted, book: Book) -> str | None:
 def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:
     """Fields for a wheel file: the requirement with which pip itself takes a file of that release.
 
-    If the tables do not know the release, it may be of no index, or of another one than the file.
+    If the tables do not know the release, it may be of no index, or of another one than the file. Indexes have no `linux_aarch64`
+    files (theirs are `manylinux`): such a file, as NVIDIA's for JetPack, fits the Python in its name alone.
     """
+    if wanted.platform == "linux_aarch64":
+        line = re.match(r"cp3(\d{1,2})-", wanted.tag)
+        return {"file_python": f"3.{line[1]}"} if line is not None else {}
     index, public = _index(wanted, book), (wanted.version or "").partition("+")[0]
     asked = replace(wanted, version=public)
     if index is not None:
