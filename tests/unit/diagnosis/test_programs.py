@@ -432,6 +432,8 @@ WEBUI = (
         ("NVML: cannot get current temperature, error 15\n", "hardware_fault"),
         ("NVML: can't get fan speed for GPU #2, error code 999\n", "driver_wedged"),
         ("CUDA_ERROR_LAUNCH_FAILED, try to reduce overclock to stabilize GPU state\n", "hardware_fault"),
+        ("[F glutil.cpp:338] eglInitialize() failed\n", "driver_incomplete"),
+        ("[LightGBM] [Fatal] No OpenCL device found\n", "driver_incomplete"),
         (DYNAMIC, "driver_not_loaded"),
         ("me@DESKTOP-1A2B3C4:~$ ./tts\n" + DYNAMIC, "lib_not_on_path"),
         (SYSTEM + "ERROR: CUBLASError: the library was not initialized (CUBLAS_STATUS_NOT_INITIALIZED)\n", "ld_path_shadowing"),
