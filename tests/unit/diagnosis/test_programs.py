@@ -423,7 +423,7 @@ WEBUI = (
         ("ValueError: unresolved issues with devices with GPU compute capability less than 6.0.\n", "gpu_arch_too_old_for_build"),
         ("[AVFilterGraph @ 0x5] No such filter: 'scale_npp'\nError opening filters!\n", "cpu_only_build"),
         ("ImageCloneCalculator: GPU processing is disabled in build flags\n", "cpu_only_build"),
-        ("ERROR: Unrecognized pair style 'x/kk' is part of the KOKKOS package which is not enabled in this LAMMPS binary.\n", "cpu_only_build"),
+        ("ERROR: pair style 'x/kk' is part of the KOKKOS package which is not enabled in this LAMMPS binary.\n", "cpu_only_build"),
         ("skcuda.cufft.cufftAllocFailed\n", "out_of_memory"),
         ("OPTIX_ERROR_DEVICE_OUT_OF_MEMORY in optixAccelBuild\n", "out_of_memory"),
         (" *** caught illegal operation ***\naddress 0x7f, cause 'illegal operand'\n", "cpu_without_avx"),
