@@ -282,6 +282,7 @@ def test_a_remedy_is_for_what_is_at_fault(log: str, has: str, lacks: str) -> Non
         "9: calling init: /usr/lib/x86_64-linux-gnu/libcuda.so.1\nTrue\n",
         SYSTEM + "Training finished.\n",
         "CUEW initialization failed: Error opening the library\nHIPEW initialization succeeded\n",
+        "00:00.47  cycles | WARNING CUEW initialization failed: Error opening the library\nSaved: '/tmp/0001.png'\n",
         "NVML: cannot get fan speed, error 3 (not supported)\n",
         "20210406 22:10:44 Tip: reduce overclock if the share rate drops\n",
         "#0: GTX 1080, compute cap.: 6.1, ECC:  no, stat: compatible\n",
