@@ -14,6 +14,7 @@ OUTDATED = "Outdated cuBLAS installation found.\n"
 PROGRAMS = [one for one in book().symptoms() if one.cause and one.source == ("words",) and not one.needs and one.role != "effect"]
 
 
+SYSTEM = "Warning: CUDA runtime library `libcublasLt.so.11` was loaded from a system path, `/sw/lib64/libcublasLt.so.11`.\n"
 SHM = "node08:106:302 [0] misc/shmutils.cc:85 NCCL WARN "
 SEGMENT = "Error while creating shared memory segment"
 NVVM = "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`:\n"
@@ -286,6 +287,12 @@ def test_a_remedy_is_for_what_is_at_fault(log: str, has: str, lacks: str) -> Non
         "chmod: changing permissions of '/dev/nvidia0': Operation not permitted\n",
         "env: CUDA_VISIBLE_DEVICES=None\nepoch 1 done\n",
         "9: calling init: /usr/lib/x86_64-linux-gnu/libcuda.so.1\nTrue\n",
+        SYSTEM + "Training finished.\n",
+        "CUEW initialization failed: Error opening the library\nHIPEW initialization succeeded\n",
+        "00:00.47  cycles | WARNING CUEW initialization failed: Error opening the library\nSaved: '/tmp/0001.png'\n",
+        "NVML: cannot get fan speed, error 3 (not supported)\n",
+        "20210406 22:10:44 Tip: reduce overclock if the share rate drops\n",
+        "#0: GTX 1080, compute cap.: 6.1, ECC:  no, stat: compatible\n",
     ],
 )
 def test_a_neighbour_without_a_failure_stays_quiet(log: str) -> None:
@@ -377,6 +384,16 @@ NO_GPUS = 'level=INFO source=gpu.go:386 msg="no compatible GPUs were discovered"
 LIBMAMBA = "    └─ python 3.12**  is not installable because it conflicts with any "
 
 
+IRAY = "rend warn : CUDA device 0"
+CYCLES = "CUDA binary kernel for this graphics card compute capability ({}) not found.\n"
+DYNAMIC = 'Unable to dynamically load the "cuda" shared library - searched for library names: ["cuda", "nvcuda"].\n'
+WEBUI = (
+    "This program is tested with 3.10.6 Python, but you have 3.12.0.\n"
+    'If you encounter an error with "RuntimeError: Couldn\'t install torch." message,\n'
+    "Launching Web UI\nRuntimeError: Couldn't install torch.\n"
+)
+
+
 @pytest.mark.parametrize(
     ("log", "cause"),
     [
@@ -402,6 +419,32 @@ LIBMAMBA = "    └─ python 3.12**  is not installable because it conflicts wi
         (NO_GPUS, "driver_not_loaded"),
         (LIBMAMBA + "installable versions previously reported.\n", "pip_wheel_unavailable_for_python"),
         ("Failed to create CUDA context (No CUDA-capable device is detected)\n", "driver_not_loaded"),
+        ("CUEW initialization failed: Error opening the library\n", "driver_not_loaded"),
+        ("OptiX initialization failed because driver does not support ABI version 41\n", "driver_too_old"),
+        ("OptiX initialization failed with error code 7804\n", "driver_incomplete"),
+        ("CUDADriverVersion::nodriver: CUDALink was not able to locate the NVIDIA driver binary.\n", "driver_not_loaded"),
+        (f"{IRAY} (RTX 5090): compute capability 12.0: unsupported by this version of iray\n", "gpu_arch_too_new_for_build"),
+        (f"{IRAY} (Quadro K2000): compute capability 3.0: unsupported by this version of iray\n", "gpu_arch_too_old_for_build"),
+        (CYCLES.format("3.0"), "gpu_arch_too_old_for_build"),
+        (CYCLES.format("8.6"), "gpu_arch_too_new_for_build"),
+        ("#0: Quadro 4000, compute cap.: 2.0, ECC:  no, stat: incompatible\nno GPU is detected.\n", "gpu_arch_too_old_for_build"),
+        ("ValueError: unresolved issues with devices with GPU compute capability less than 6.0.\n", "gpu_arch_too_old_for_build"),
+        ("[AVFilterGraph @ 0x5] No such filter: 'scale_npp'\nError opening filters!\n", "cpu_only_build"),
+        ("ImageCloneCalculator: GPU processing is disabled in build flags\n", "cpu_only_build"),
+        ("ERROR: pair style 'x/kk' is part of the KOKKOS package which is not enabled in this LAMMPS binary.\n", "cpu_only_build"),
+        ("skcuda.cufft.cufftAllocFailed\n", "out_of_memory"),
+        ("OPTIX_ERROR_DEVICE_OUT_OF_MEMORY in optixAccelBuild\n", "out_of_memory"),
+        (" *** caught illegal operation ***\naddress 0x7f, cause 'illegal operand'\n", "cpu_without_avx"),
+        (" *** caught segfault ***\naddress 0x7f, cause 'memory not mapped'\n", "unrecognised"),
+        ("  C:\\R\\torch\\lib\\lantern.dll - The specified module could not be found.\n", "windows_runtime_missing"),
+        ("NVML: cannot get current temperature, error 15\n", "hardware_fault"),
+        ("NVML: can't get fan speed for GPU #2, error code 999\n", "driver_wedged"),
+        ("CUDA_ERROR_LAUNCH_FAILED, try to reduce overclock to stabilize GPU state\n", "hardware_fault"),
+        ("[F glutil.cpp:338] eglInitialize() failed\n", "driver_incomplete"),
+        ("[LightGBM] [Fatal] No OpenCL device found\n", "driver_incomplete"),
+        (DYNAMIC, "driver_not_loaded"),
+        ("me@DESKTOP-1A2B3C4:~$ ./tts\n" + DYNAMIC, "lib_not_on_path"),
+        (SYSTEM + "ERROR: CUBLASError: the library was not initialized (CUBLAS_STATUS_NOT_INITIALIZED)\n", "ld_path_shadowing"),
     ],
 )
 def test_a_program_s_own_words_name_the_cause(log: str, cause: str) -> None:
@@ -415,6 +458,10 @@ def test_a_program_s_own_words_name_the_cause(log: str, cause: str) -> None:
         ("#error This file was generated by a newer version of protoc which is\n", "type -a protoc", "pip install"),
         ("CMake Error\n  Found two conflicting CUDA installs:\n", "CPATH", "wheel"),
         ("pycuda._driver.LogicError: cuModuleGetFunction failed: named symbol not found\n", 'extern "C"', "compute_cap"),
+        ("Error: this tch version expects PyTorch 2.1.0, got 1.13.1, this check can\n", "LIBTORCH", "cudnn-resolve apply"),
+        ("Unknown encoder 'h264_nvenc'\n", "CUDA build of this program", "doctor LOG"),
+        ("CUDA_ERROR_LAUNCH_FAILED, try to reduce overclock to stabilize GPU state\n", "clocks back", "unset"),
+        (WEBUI, "3.10 for web UIs", "index"),
     ],
 )
 def test_a_remedy_of_a_build_is_for_that_build(log: str, has: str, lacks: str) -> None:
