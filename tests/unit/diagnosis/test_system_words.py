@@ -90,6 +90,24 @@ def test_the_words_of_one_program_name_the_cause(log: str, cause: str, words: st
 
 
 @pytest.mark.parametrize(
+    ("log", "has", "lacks"),
+    [
+        # The kernel of WSL 1 takes no modules.
+        ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/4.4.0-18362-Microsoft\n", "wsl --set-version", "apt-get"),
+        ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.153.1-microsoft-standard-WSL2\n", "--shutdown", "--set-"),
+        # An image is mended where it is built.
+        ("llm-1  | /server: error while loading shared libraries: libgomp.so.1: cannot open shared object file\n", "RUN apt-get", "sudo"),
+        # No index has a file that is tagged for the Linux of one machine.
+        ("ERROR: torch-1.8.0-cp36-cp36m-linux_aarch64.whl is not a supported wheel on this platform.\n", "python3.6 -m pip", "torch=="),
+    ],
+)
+def test_the_step_is_one_for_the_system_that_the_words_show(log: str, has: str, lacks: str) -> None:
+    steps = " ".join(f"{step.text} {step.command}" for step in judged(log).findings[0].remedy)
+    assert has in steps
+    assert lacks not in steps
+
+
+@pytest.mark.parametrize(
     "log",
     [
         "KLD i915kms.ko: depends on drmn - not available or version mismatch\n",
