@@ -1,0 +1,80 @@
+"""Rare words of kernels, installers, package managers, compilers and profilers, and neighbours that mean nothing."""
+
+import pytest
+
+from tests.written_logs import judged
+
+WINDOWS = "Device PCI\\VEN_{}&DEV_1EB8\nDevice status: The drivers for this device are not installed. (Code {})\n"
+BAR = "pci 0000:0b:00.0: BAR {}: {} [mem {} 64bit pref]\n"
+LINKED = "a.o: undefined reference to `__cudaRegisterFatBinaryEnd'\n"
+MAPPED = "5.15.90.1-microsoft-standard-WSL2\n7f0b8a400000-7f0b8a567000 r--p 00000000 08:20 118822   /usr/lib/{}\n"
+COLLISION = "error: collision between `/nix/store/0g-{0}-12.2/lib/a.so' and `/nix/store/5m-{0}-11.8/lib/a.so'\n"
+OPENMPI = "mca:mpi:base:param:mpi_built_with_cuda_support:value:false\n"
+MKNOD = "{0}: Process '/usr/bin/bash -c '/usr/bin/mknod -Z -m 666 /dev/{0} c $(grep {0} /proc/devices) 0'' failed with exit code 1.\n"
+WHEA = "A {} hardware error has occurred.\n\nComponent: PCI Express Endpoint\nPrimary Device Name:PCI\\VEN_10DE&DEV_2204\n"
+GSP = "NVRM: _kgspLogVersionMismatch: GSP firmware image version mismatch: expected version 550.54.14, got version 535.183.01\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "words"),
+    [
+        (WINDOWS.format("10DE", 31), "driver_not_loaded", "driver for Windows"),
+        ("FriendlyName : NVIDIA RTX A2000\nProblem : CM_PROB_FAILED_INSTALL\n", "driver_not_loaded", "driver for Windows"),
+        (" * Currently loaded NVIDIA modules do not match the newly installed\n", "driver_library_mismatch", "reboot"),
+        (GSP, "driver_library_mismatch", "firmware"),
+        ("   Compiler version check failed:\n", "driver_not_loaded", ""),
+        (BAR.format(1, "failed to assign", "size 0x400000000"), "hardware_fault", "Above 4G"),
+        ("pci 0000:0b:00.0: BAR 1 [mem size 0x800000000 64bit pref]: can't assign; no space\n", "hardware_fault", "Above 4G"),
+        ('panic: "GPU Panic: [<None>] 3 3 7f : NVRM[0/1:0:0]: Read Error 0x00000100: CFG 0xffffffff"\n', "hardware_fault", ""),
+        (WHEA.format("fatal"), "hardware_fault", ""),
+        ("==ERROR== Cuda driver is not compatible with Nvidia Nsight Compute.\n", "driver_too_old", "update"),
+        ("==ERROR== Profiling is not supported on device 0. See --list-chips option.\n", "gpu_arch_too_old_for_build", "nvprof"),
+        ("== Warning: nvprof is not supported on devices with compute capability 8.0 and higher.\n", "gpu_arch_too_new_for_build", "ncu"),
+        ("nvc-Error-Switch -gpu with unknown keyword cc90\n", "gpu_arch_too_new_for_build", ""),
+        ("pgfortran-Error-Switch -ta with unknown keyword cc35\n", "gpu_arch_too_old_for_build", ""),
+        ("Could not get 'vkCreateInstance' via 'vk_icdGetInstanceProcAddr' for ICD libGLX_nvidia.so.0\n", "driver_incomplete", ""),
+        ('NVRM version: NVIDIA UNIX 367.44\nXlib:  extension "GLX" missing on display ":0".\n', "driver_incomplete", "GLX"),
+        (MAPPED.format("x86_64-linux-gnu/libcuda.so.525.125.06"), "wsl_driver_shadowed", ""),
+        ("+ export CUDA_VISIBLE_DEVICES=\ncall to cuInit returned error 100: No device\n", "gpu_hidden_by_env", ""),
+        ("gpg: keyserver receive failed: No dirmngr\n", "apt_key", "dirmngr"),
+        (COLLISION.format("cuda_cudart"), "apt_conflict", "cudaPackages"),
+        ('[blocks B      ] <dev-libs/cudnn-8 ("<dev-libs/cudnn-8" is soft blocking a)\n', "apt_conflict", "emerge"),
+        ("the to be installed nvidia-open-G06 conflicts with 'nvidia-G06' provided by the installed x\n", "apt_conflict", "Turing"),
+        ('!!! All ebuilds that could satisfy "=dev-libs/cudnn-8.0*" have been masked.\n', "pip_pin_unavailable", ""),
+        ('The supported CUDA versions are ["12.3.2"]. Please provide a supported version in HERMETIC_A\n', "pip_pin_unavailable", "Bazel"),
+        ("cudatoolkit 10.3** does not exist (perhaps a typo or a missing channel).\n", "pip_pin_unavailable", "mamba"),
+        ("Version was specified as '9.0'. It does not exist for 'cuda' at the source specified.\n", "pip_pin_unavailable", "choco"),
+        (LINKED, "toolkit_build_mismatch", "compile"),
+        (LINKED + "a.o: undefined reference to `cudaMalloc'\n", "cuda_runtime_missing", ""),
+        ("/usr/lib/libcudnn.so.7: version `libcudnn.so.7' not found (required by a)\n", "cudnn_major_mismatch", "cuDNN 7"),
+        ("/usr/local/cuda-10.2/bin/nvcc\nCommand 'nvcc' not found, but can be installed with:\n", "lib_not_on_path", "PATH"),
+        ("of the Protocol Buffer runtime library, but the installed version is 2.6.1.\n", "protobuf_abi", ""),
+        (OPENMPI + "[gn03:11840] Signal: Segmentation fault (11)\n", "cpu_only_build", "--with-cuda"),
+        ('a.h(36): error: identifier "__builtin_ia32_monitorx" is undefined\n', "other_bug", "-ccbin"),
+        ("nvcc error   : 'ptxas' died due to signal 11 (Invalid memory reference)\n", "other_bug", ""),
+        ("a/__clang_cuda_runtime_wrapper.h:365:10: fatal error: 'texture_fetch.h' file not found\n", "other_bug", "Clang"),
+    ],
+)
+def test_a_rare_word_names_the_cause(log: str, cause: str, words: str) -> None:
+    first = judged(log).findings[0]
+    assert first.cause == cause
+    assert words in " ".join(f"{step.text} {step.command}" for step in first.remedy)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        WINDOWS.format("8086", 28),
+        "FriendlyName : NVIDIA RTX A2000\nFriendlyName : Ethernet\nProblem : CM_PROB_FAILED_INSTALL\n",
+        BAR.format(7, "failed to assign", "size 0x00200000"),
+        BAR.format(1, "no space for", "size 0x400000000") + BAR.format(1, "assigned", "0x4000000000-0x43ffffffff"),
+        WHEA.format("corrected"),
+        MAPPED.format("wsl/lib/libcuda.so.1"),
+        COLLISION.format("numpy").replace("error", "warning"),
+        OPENMPI,
+        MKNOD.format("nvidiactl"),
+        MKNOD.format("nvidia-uvm"),
+    ],
+)
+def test_a_neighbour_of_a_rare_word_stays_quiet(log: str) -> None:
+    assert not [found for found in judged(log).findings if found.severity != "info"]
