@@ -32,8 +32,11 @@ FILES_LISTED = "files-listed"
 _PLACE = "context-place"
 """Symptom whose fields are named like the features that they show."""
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
-_LONG_LISTING = r"\s{0,8}[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
-"""Start of a line of `ls -l` for a file or link."""
+_LONG_LISTING = (
+    r"\s{0,8}(?:[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
+    r"|(?:-[a-z-]{4,5} {1,20})?\d{1,4}[/.-]\d\d?[/.-]\d{2,4} {1,9}\d\d?:\d\d(?: [AP]M)? {1,20}[\d,.]{1,20} )"
+)
+"""Start of a line of `ls -l`, or of `dir` of Windows, for a file or link."""
 _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
 """Wording for a file that the user should provide."""
 _BUILT_IMAGE = r"#\d{1,4} \d{1,6}\.\d{1,4} "

@@ -53,7 +53,7 @@ def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
 def _shown_in(match: Match, library: Library, case: Case) -> str | None:
     """Wording for where a log line shows a CUDA library; None if it does not."""
     shown = match.fields.get("present")
-    if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and isinstance(shown, Library):
+    if match.symptom.id in ("context-cuda-listed", "context-cuda-names", "context-tensorrt-names") and isinstance(shown, Library):
         if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
             return None
         place = str(match.fields.get("place") or shown_at(match, case.matches))

@@ -53,7 +53,8 @@ _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 _BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release")
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
-    {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "compiler-new", "compiled-here", "profiler"}
+    {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "dnn-limit"}
+    | {"compiler-new", "compiled-here", "profiler"}
 )
 """What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""
 _NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-other-cuda", "toolkit-wanted", "bare-name", "own-module"})

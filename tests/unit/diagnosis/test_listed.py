@@ -8,6 +8,8 @@ from tests.written_logs import judged
 
 NO_CUBLAS = "OSError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
 NO_CUDNN = "ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
+NO_NVINFER = "ImportError: libnvinfer.so.8: cannot open shared object file: No such file or directory\n"
+NO_NVINFER_10 = "FileNotFoundError: Could not find: nvinfer_10.dll. Is it on your PATH?\n"
 
 
 SEARCHED = 'globs="[/usr/lib/wsl/lib/libcuda.so* /usr/lib/wsl/drivers/*/libcuda.so* /opt/cuda/lib*/libcuda.so*]"\n'
@@ -25,6 +27,10 @@ SEARCHED = 'globs="[/usr/lib/wsl/lib/libcuda.so* /usr/lib/wsl/drivers/*/libcuda.
         ("$ ls | grep cudnn\nlibcudnn.so.9\n", NO_CUDNN, "cudnn_major_mismatch"),
         ("nvidia-cublas-cu11        11.10.3.66\n", NO_CUBLAS, "cuda_runtime_missing"),
         ("Collecting nvidia-cublas-cu12==12.1.3.1\n", NO_CUBLAS, "cuda_runtime_missing"),
+        ("$ ls /opt/TensorRT-8.6.1.6/lib\nlibnvinfer.so.8\n", NO_NVINFER, "lib_not_on_path"),
+        ("$ ls /opt/TensorRT-10/lib\nlibnvinfer.so.10\n", NO_NVINFER, "cuda_runtime_missing"),
+        ("PS C:\\> dir C:\\TRT\\lib\n-a----   26/04/2023   02:30   493764096 nvinfer_10.dll\n", NO_NVINFER_10, "lib_not_on_path"),
+        ("C:\\> dir C:\\TRT\\lib\n26/04/2023  02:30       493,764,096 nvinfer.dll\n", NO_NVINFER_10, "cuda_runtime_missing"),
         ("missing:\nlibcublas.so.12\n", NO_CUBLAS, "cuda_runtime_missing"),
         ("missing:\nlibcudnn.so.8\n", NO_CUDNN, "cudnn_missing"),
     ],

@@ -221,7 +221,7 @@ UNSHOWN = "kernel 5.15.90.1-microsoft-standard-WSL2\n/usr/lib/x86_64-linux-gnu/l
         ("Error: /paddle/operators/cross_entropy.cu:88 Assertion `label >= 0 && label < n`\nCuda error(719)\n", "bad_input"),
         ('toolkit is not ready\nlevel=info msg="Error: error validating toolkit installation: exit status 12"\n', "lib_not_on_path"),
         ("dd: failed to open '/dev/nvidia0': Operation not permitted\n", "container_gpu_detached"),
-        ("LightGBMError: No OpenCL device found\n", "unrecognised"),
+        ("LightGBMError: No OpenCL device found\n", "driver_incomplete"),
         ("[0] misc/nvmlwrap.cc:48 NCCL WARN Failed to open libnvidia-ml.so.1\n", "driver_incomplete"),
         (f"{OUTDATED}LD_LIBRARY_PATH=/usr/local/cuda/lib64\nnvidia-cublas-cu12 12.5.3.2\n", "ld_path_shadowing"),
         (f"{OUTDATED}LD_LIBRARY_PATH=/usr/local/cuda/lib64\n", "cuda_runtime_missing"),

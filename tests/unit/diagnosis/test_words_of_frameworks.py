@@ -1,0 +1,63 @@
+"""Rare words of frameworks and of programs beside them lead to a cause and to a step of their own; neighbours stay quiet."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.diagnosis.test_rows import advice
+from tests.written_logs import judged
+
+TCNN = "OSError: Unknown compute capability. Specify the target compute capabilities in the TCNN_CUDA_ARCHITECTURES environment variable\n"
+METAL = "errors_impl.NotFoundError: dlopen(/Users/u/lib/python3.10/site-packages/tensorflow-plugins/libmetal_plugin.dylib, 0x0006): "
+PROTOBUF = "[libprotobuf FATAL google/protobuf/common.cc:61] This program requires version 3.0.0 of the Protocol Buffer runtime library"
+DUPLICATE = "ncclInvalidUsage: This usually reflects invalid usage\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000\n"
+NO_TPU = "XlaRuntimeError: ABORTED: The TPU is already in use by process with pid 7. Not attempting to load libtpu.so in this process.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "step"),
+    [
+        ("[LightGBM] [Info] This is the GPU trainer!!\n[LightGBM] [Fatal] No OpenCL device found\n", "driver_incomplete", "OpenCL"),
+        ("LightGBMError: Check failed: best_split_info.left_count > 0 at /s/serial_tree_learner.cpp, line 7 .\n", "other_bug", "lightgbm"),
+        ("ERROR (t:SelectGpuId():cu-device.cc:121) Failed to create CUDA context, no more unused GPUs\n", "gpu_exclusive_mode", "mode"),
+        ("ERROR (t:AllocateNewRegion():cu-allocator.cc:5) Failed to allocate a memory region of 82 bytes.\n", "out_of_memory", "memory"),
+        ("XGBoostError: Memory allocation error on worker 0: bad allocation\n- Free memory: 1\n", "out_of_memory", "memory"),
+        ("RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes.\n", "out_of_memory", "memory"),
+        ("#17 21.44   " + TCNN, "container_gpu_not_passed", "TCNN_CUDA_ARCHITECTURES="),
+        ("  CUDA backend for DNN module requires CC 5.3 or higher.  Please remove\n", "gpu_arch_too_old_for_build", "OPENCV_DNN_CUDA"),
+        ("AssertionError: fp8e4nv data type is not supported on CUDA arch < 89\n", "gpu_arch_too_old_for_build", "newer GPU"),
+        ("NotImplementedError: ImageCloneCalculator: ; GPU processing is disabled in build flags\n", "cpu_only_build", "Delegate.CPU"),
+        ("ImportError: cannot import name 'gpu_rnnt' from 'warp_rnnt'\n", "cpu_only_build", "CUDA_HOME"),
+        ("op. Cannot create operator of type 'MSRAFill' on the device 'CUDA'. Verify that\n", "cpu_only_build", "CUDA build"),
+        ("ModuleNotFoundError: No module named 'amp_C'\n", "cpu_only_build", "APEX_CUDA_EXT"),
+        ("RuntimeError: Unsupported device target GPU. This process only supports one of the ['CPU'].\n", "cpu_only_build", ""),
+        (METAL + "Symbol not found: __ZN3tsl8internal10LogMessageC1EPKcii\n", "framework_pkg_mismatch", "tensorflow-metal"),
+        (METAL + "symbol not found in flat namespace '_TF_GetInputPropertiesList'\n", "framework_pkg_mismatch", "tensorflow-metal"),
+        ("ImportError: cannot import name 'silu_and_mul' from 'sgl_kernel'\n", "framework_pkg_mismatch", ""),
+        ("ImportError: k2 was built using PyTorch 1.13.1\nBut you are using PyTorch 2.0.1 to run it\n", "framework_pkg_mismatch", ""),
+        (PROTOBUF + ", but the installed version is 2.6.1.\n", "protobuf_abi", "ldd PROGRAM"),
+        ("[libprotobuf] CHECK failed: GeneratedDatabase()->Add(encoded_file_descriptor, size):\n", "protobuf_abi", "ldd PROGRAM"),
+        (DUPLICATE, "unrecognised", "LOCAL_RANK"),
+        ("RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: open(/dev/a)\n", "unrecognised", "lsof"),
+        (NO_TPU, "unrecognised", "lsof"),
+    ],
+)
+def test_rare_words_lead_to_a_step_of_their_own(log: str, cause: str, step: str) -> None:
+    assert judged(log).findings[0].cause == cause
+    assert step in advice(log)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "For CUDNN, the CUDA backend for DNN module requires CC 5.3 or higher.\n",
+        "WARNING: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. min_per_gpu_memory=18\n",
+        "WARNING (t[5.5]:SelectGpuId():cu-device.cc:220) Will try again to get a GPU after 20 seconds.\n",
+        "LOG (t:AllocateNewRegion():cu-allocator.cc:478) About to allocate new memory region of 612 bytes; free:11679M\n",
+        TCNN.removeprefix("OSError: ") + "Successfully installed tinycudann-1.7\n",
+        "INFO:jax._src.xla_bridge:Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so\n",
+        "Warning: apex was installed without --cuda_ext. Original ImportError was: ModuleNotFoundError(\"No module named 'amp_C'\",)\n",
+    ],
+)
+def test_neighbours_of_rare_words_stay_quiet(log: str) -> None:
+    assert not [one for one in judged(log).findings if one.severity != "info"]
