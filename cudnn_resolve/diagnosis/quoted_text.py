@@ -30,7 +30,8 @@ QUOTED_LINE = re.compile(
     r"|ok \d{1,5} - |[\w$.]{1,80} > .{1,300} (?:PASSED|SKIPPED)$|TASK \[[^\]]{1,200}\] \*{3,200}(?:(?:ok|skipping|changed): |$))"
 )
 """Single lines of source code, compilation, passed tests, and fixes in changelogs."""
-
+EXECUTED_LINE = re.compile(r"\s{0,8}-{1,6}> {0,3}(?P<at>\d{1,6})(?: |$)")
+"""Line of source code that a traceback of IPython marks as executed."""
 MESSAGE_START = re.compile(
     r"\s|Traceback \(most|During handling|The above exception|[\w.]{0,80}(?:Error|Exception|Warning): |File \"|\S{1,40} exited with"
     r"|\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|[EWIF]\d{4} |[EWIF] (?:external|tensorflow|/)"
@@ -89,13 +90,15 @@ _HEX, _BRACKETS = frozenset("0123456789abcdef"), frozenset("([{")
 _IN_SOURCE = ('"', "'", "`", "<<", "except", "catch")
 """Strings one of which is in every line of source code: a cheap pre-check."""
 _LONGEST_TEST = 5_000
+_NUMBERED = re.compile(r"\s{0,12}(?P<at>\d{1,6})(?: |$)")
+"""Line of source code beside an executed one."""
 _RAISED = re.compile(r"\s{0,8}(?:\| {0,2})?E {2,}\S")
 """Exception of a failed test, as marked by pytest in the source code."""
 
 
 def quoted_lines(messages: Sequence[str]) -> set[int]:
     """Lines that are not messages of a failed program."""
-    return {*_changed(messages), *_committed(messages), *_passed(messages), *_helped(messages), *_written(messages)}
+    return {*_changed(messages), *_committed(messages), *_passed(messages), *_helped(messages), *_written(messages), *_numbered(messages)}
 
 
 def _changed(messages: Sequence[str]) -> set[int]:
@@ -169,6 +172,19 @@ def _helped(messages: Sequence[str]) -> Iterator[int]:
         within = not is_failure and (is_head or (within and (not message.strip() or message[:1].isspace())))
         if within:
             yield at
+
+
+def _numbered(messages: Sequence[str]) -> Iterator[int]:
+    """Source code around the executed lines in tracebacks of IPython."""
+    block: list[tuple[int, int, bool]] = []
+    for at, message in enumerate((*messages, "")):
+        line = EXECUTED_LINE.match(message) or _NUMBERED.match(message)
+        if block and (line is None or int(line["at"]) != block[-1][1] + 1):
+            if any(executed for _, _, executed in block):
+                yield from (place for place, _, executed in block if not executed)
+            block = []
+        if line is not None:
+            block.append((at, int(line["at"]), line.re is EXECUTED_LINE))
 
 
 def _written(messages: Sequence[str]) -> Iterator[int]:
