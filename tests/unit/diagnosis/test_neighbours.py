@@ -30,17 +30,23 @@ MMCV += " shared object file: No such file or directory\n"
 NO_PLACE = 'File "E:\\Python37\\lib\\site-packages\\paddle\\fluid\\framework.py", line 3, in f\nAssertionError: Not compiled with CUDA\n'
 OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and type float by allocator GPU_0_bfc\n"
 ON_HOST = "OOM when allocating tensor with shape[3,512] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu\n"
-PTXAS = "E0103 16:41:38.4 22 ptx_compiler_helpers.cc:87] *** WARNING *** Invoking ptxas with version 12.1.66, which corresponds to a CUDA version"
-PTXAS += " <=12.6.2. CUDA versions 12.x.y up to and including 12.6.2 miscompile certain edge cases around clamping.\n"
+PTXAS = "E0103 16:41:38.4 22 a.cc:87] *** WARNING *** Invoking ptxas with version 12.1.66, which corresponds to a CUDA version"
+PTXAS += " <=12.6.2. CUDA versions 12.x.y up to and including 12.6.2 miscompile certain edge cases around clamping.\nPlease upgrade to CUDA 12.6.3 or newer.\n"
 IPYTHON = "/v/lib/python3.9/site-packages/cudf/utils/gpu_utils.py in f()\n     18     from cuda.cudart import cudaError_t\n"
 CONFLICT = "Additionally, some packages in these conflicts have no matching distributions available for your environment:\n    {}\n\n"
 CONFLICT += "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io\n"
-PINNED = "ERROR: Cannot install torch==2.5.1 and nvidia-cublas-cu12==12.1.3.1 because these package versions have conflicting dependencies.\n\n"
+PINNED = (
+    "ERROR: Cannot install torch==2.5.1 and nvidia-cublas-cu12==12.1.3.1 because these package versions have conflicting dependencies.\n\n"
+)
 PINNED += "The conflict is caused by:\n    torch 2.5.1 depends on nvidia-cublas-cu12==12.4.5.8\n\n" + CONFLICT.format("nvidia-cublas-cu12")
 PADDLE = "ERROR: Could not find a version that satisfies the requirement paddlepaddle-gpu==2.3.2.post112 (from versions: 2.3.1, 2.3.2)\n"
 PADDLE += "ERROR: No matching distribution found for paddlepaddle-gpu==2.3.2.post112\n"
-NO_SWITCH = "nv-fabricmanager[1]: request to query NVSwitch device information from NVSwitch driver failed with error:[NV_WARN_NOTHING_TO_DO]\n"
-SECCOMP = "OCI runtime create failed: starting container process caused: error adding seccomp filter rule for syscall clone3: permission denied\n"
+NO_SWITCH = (
+    "nv-fabricmanager[1]: request to query NVSwitch device information from NVSwitch driver failed with error:[NV_WARN_NOTHING_TO_DO]\n"
+)
+SECCOMP = (
+    "OCI runtime create failed: starting container process caused: error adding seccomp filter rule for syscall clone3: permission denied\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +71,10 @@ SECCOMP = "OCI runtime create failed: starting container process caused: error a
         ("h:1:2 [0] ibvwrap.c:130 NCCL WARN Call to ibv_create_qp failed\n", "unrecognised", "ulimit -l"),
         (PADDLE, "pip_pin_unavailable", "-f https://www.paddle"),
         ("a/horovod/torch/mpi_lib_v2.so: undefined symbol: _ZN2at6detail20dynamicCUDAHooksE\n", "framework_pkg_mismatch", "Horovod"),
+        ("PermissionError: [WinError 32] The process cannot access the file: 'a.exe'\n", "unrecognised", "virus scanner"),
         ("storage.cc:118: Compile with USE_CUDA=1 to enable GPU usage\n", "cpu_only_build", "mxnet-cu"),
         (
-            'File "/v/vllm/config/device.py", line 78, in f\n    self.device = torch.device(a)\nRuntimeError: Device string must not be empty\n',
+            'File "/v/vllm/config/device.py", line 78, in f\n    self.device = f(a)\nRuntimeError: Device string must not be empty\n',
             "driver_not_loaded",
             "libcuda.so",
         ),
