@@ -90,8 +90,8 @@ _HEX, _BRACKETS = frozenset("0123456789abcdef"), frozenset("([{")
 _IN_SOURCE = ('"', "'", "`", "<<", "except", "catch")
 """Strings one of which is in every line of source code: a cheap pre-check."""
 _LONGEST_TEST = 5_000
-_NUMBERED = re.compile(r"\s{0,12}(?P<at>\d{1,6})(?: |$)")
-"""Line of source code beside an executed one."""
+_NUMBERED = re.compile(r" {2,12}(?P<at>\d{1,6})(?: |$)")
+"""Line of source code beside an executed one, whose number ends in the same column."""
 _RAISED = re.compile(r"\s{0,8}(?:\| {0,2})?E {2,}\S")
 """Exception of a failed test, as marked by pytest in the source code."""
 
@@ -176,15 +176,16 @@ def _helped(messages: Sequence[str]) -> Iterator[int]:
 
 def _numbered(messages: Sequence[str]) -> Iterator[int]:
     """Source code around the executed lines in tracebacks of IPython."""
-    block: list[tuple[int, int, bool]] = []
+    block: list[tuple[int, re.Match[str]]] = []
     for at, message in enumerate((*messages, "")):
         line = EXECUTED_LINE.match(message) or _NUMBERED.match(message)
-        if block and (line is None or int(line["at"]) != block[-1][1] + 1):
-            if any(executed for _, _, executed in block):
-                yield from (place for place, _, executed in block if not executed)
+        before = block[-1][1] if block else None
+        if before and (line is None or int(line["at"]) != int(before["at"]) + 1 or line.end("at") != before.end("at")):
+            if any(each.re is EXECUTED_LINE for _, each in block):
+                yield from (place for place, each in block if each.re is _NUMBERED)
             block = []
         if line is not None:
-            block.append((at, int(line["at"]), line.re is EXECUTED_LINE))
+            block.append((at, line))
 
 
 def _written(messages: Sequence[str]) -> Iterator[int]:

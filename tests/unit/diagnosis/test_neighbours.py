@@ -31,7 +31,7 @@ NO_PLACE = 'File "E:\\Python37\\lib\\site-packages\\paddle\\fluid\\framework.py"
 OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and type float by allocator GPU_0_bfc\n"
 ON_HOST = "OOM when allocating tensor with shape[3,512] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu\n"
 PTXAS = "E0103 16:41:38.4 22 a.cc:87] *** WARNING *** Invoking ptxas with version 12.1.66, which corresponds to a CUDA version"
-PTXAS += " <=12.6.2. CUDA versions 12.x.y up to and including 12.6.2 miscompile certain edge cases around clamping.\nPlease upgrade to CUDA 12.6.3 or newer.\n"
+PTXAS += " <=12.6.2. CUDA versions 12.x.y up to 12.6.2 miscompile.\nPlease upgrade to CUDA 12.6.3 or newer.\n"
 IPYTHON = "/v/lib/python3.9/site-packages/cudf/utils/gpu_utils.py in f()\n     18     from cuda.cudart import cudaError_t\n"
 CONFLICT = "Additionally, some packages in these conflicts have no matching distributions available for your environment:\n    {}\n\n"
 CONFLICT += "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io\n"
@@ -61,6 +61,7 @@ SECCOMP = (
         ("NvRmMemInitNvmap failed: error Permission denied\n", "unrecognised", "usermod -aG video"),
         ("ImportError: /a/libgomp.so.1: cannot allocate memory in static TLS block\n", "unrecognised", "LD_PRELOAD=/a/libgomp.so.1"),
         (f"{IPYTHON}---> 19     from rmm import (\n\nValueError: x\n", "unrecognised", "cudf raised"),
+        ("1 GPU\n2 RuntimeError: CUDA error: out of memory\n--> 3 done\n", "out_of_memory", "GPU"),
         (CONFLICT.format("nvidia-cudnn-cu11"), "pip_pin_unavailable", "nvidia-cudnn-cu11"),
         (CONFLICT.format("transformers"), "unrecognised", ""),
         (PINNED, "apt_conflict", "torch==2.5.1"),
