@@ -198,7 +198,7 @@ def _by_range(wanted: Wanted, requirement: str, versions: list[_Key]) -> tuple[s
     """Cause, weight and summary by where a requested version is among those of a list."""
     low, high = versions[0][1], versions[-1][1]
     least, most = _bounds(wanted)
-    posts = [text for numbers, text in versions if least is not None and numbers == least[0] and ".post" in text]
+    posts = [text for numbers, text in versions if least is not None and numbers == least[0] and ".post" in f"{text}{requirement}"]
     if wanted.is_pin and posts:
         return _PIN, 86, f"the configured index has {posts[-1]} in place of {requirement}"
     what = f"{requirement} is" if wanted.is_pin else f"{requirement} asks for a release"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.normalize_log import decoded, formed, whole
-from cudnn_resolve.diagnosis.quoted_text import QUOTED_LINE
+from cudnn_resolve.diagnosis.quoted_text import EXECUTED_LINE, QUOTED_LINE
 from cudnn_resolve.matrix.anchor import literals_of, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
@@ -121,13 +121,14 @@ class Reader:
             return False, False, False
         low = text.lower()
         found = begun = is_specific = False
+        is_source = "-> " in low[:16] and EXECUTED_LINE.match(low) is not None
         tried: set[int] = set()
         near = dict.fromkeys(anchor for word in words_of(low.encode("utf-8", "replace")) for anchor in self._index.anchors(word))
         for anchor in (*near, *self._index.always):
             if anchor not in low:
                 continue
             for form in self._anchors[anchor]:
-                if id(form) in tried:
+                if id(form) in tried or (is_source and form.symptom.last):
                     continue
                 tried.add(id(form))
                 if self.counts.get(form.symptom.id, 0) > _ENOUGH and form.symptom.role == "context" and not line.is_late:

@@ -30,7 +30,8 @@ QUOTED_LINE = re.compile(
     r"|ok \d{1,5} - |[\w$.]{1,80} > .{1,300} (?:PASSED|SKIPPED)$|TASK \[[^\]]{1,200}\] \*{3,200}(?:(?:ok|skipping|changed): |$))"
 )
 """Single lines of source code, compilation, passed tests, and fixes in changelogs."""
-
+EXECUTED_LINE = re.compile(r"\s{0,8}-{1,6}> {0,3}(?P<at>\d{1,6})(?: |$)")
+"""Line of source code that a traceback of IPython marks as executed."""
 MESSAGE_START = re.compile(
     r"\s|Traceback \(most|During handling|The above exception|[\w.]{0,80}(?:Error|Exception|Warning): |File \"|\S{1,40} exited with"
     r"|\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|[EWIF]\d{4} |[EWIF] (?:external|tensorflow|/)"
@@ -89,13 +90,15 @@ _HEX, _BRACKETS = frozenset("0123456789abcdef"), frozenset("([{")
 _IN_SOURCE = ('"', "'", "`", "<<", "except", "catch")
 """Strings one of which is in every line of source code: a cheap pre-check."""
 _LONGEST_TEST = 5_000
+_NUMBERED = re.compile(r" {2,12}(?P<at>\d{1,6})(?: |$)")
+"""Line of source code beside an executed one, whose number ends in the same column."""
 _RAISED = re.compile(r"\s{0,8}(?:\| {0,2})?E {2,}\S")
 """Exception of a failed test, as marked by pytest in the source code."""
 
 
 def quoted_lines(messages: Sequence[str]) -> set[int]:
     """Lines that are not messages of a failed program."""
-    return {*_changed(messages), *_committed(messages), *_passed(messages), *_helped(messages), *_written(messages)}
+    return {*_changed(messages), *_committed(messages), *_passed(messages), *_helped(messages), *_written(messages), *_numbered(messages)}
 
 
 def _changed(messages: Sequence[str]) -> set[int]:
@@ -169,6 +172,20 @@ def _helped(messages: Sequence[str]) -> Iterator[int]:
         within = not is_failure and (is_head or (within and (not message.strip() or message[:1].isspace())))
         if within:
             yield at
+
+
+def _numbered(messages: Sequence[str]) -> Iterator[int]:
+    """Source code around the executed lines in tracebacks of IPython."""
+    block: list[tuple[int, re.Match[str]]] = []
+    for at, message in enumerate((*messages, "")):
+        line = EXECUTED_LINE.match(message) or _NUMBERED.match(message)
+        before = block[-1][1] if block else None
+        if before and (line is None or int(line["at"]) != int(before["at"]) + 1 or line.end("at") != before.end("at")):
+            if any(each.re is EXECUTED_LINE for _, each in block):
+                yield from (place for place, each in block if each.re is _NUMBERED)
+            block = []
+        if line is not None:
+            block.append((at, line))
 
 
 def _written(messages: Sequence[str]) -> Iterator[int]:

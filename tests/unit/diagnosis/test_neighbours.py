@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudnn_resolve.diagnosis.remedy_machine import in_shell
-from tests.written_logs import judged
+from tests.written_logs import judged, loud
 
 NVRTC = "nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
 NUMBA = "numba.cuda.cudadrv.driver.CudaAPIError: [222] Call to cuLinkAddData results in UNKNOWN_CUDA_ERROR\n"
@@ -29,6 +29,74 @@ MMCV = '  File "/e/lib/python3.8/site-packages/mmcv/utils/ext_loader.py", line 1
 MMCV += " shared object file: No such file or directory\n"
 NO_PLACE = 'File "E:\\Python37\\lib\\site-packages\\paddle\\fluid\\framework.py", line 3, in f\nAssertionError: Not compiled with CUDA\n'
 OOM = "ResourceExhaustedError: OOM when allocating tensor with shape[3,512] and type float by allocator GPU_0_bfc\n"
+ON_HOST = "OOM when allocating tensor with shape[3,512] and type float on /job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu\n"
+PTXAS = "E0103 16:41:38.4 22 a.cc:87] *** WARNING *** Invoking ptxas with version 12.1.66, which corresponds to a CUDA version"
+PTXAS += " <=12.6.2. CUDA versions 12.x.y up to 12.6.2 miscompile.\nPlease upgrade to CUDA 12.6.3 or newer.\n"
+IPYTHON = "/v/lib/python3.9/site-packages/cudf/utils/gpu_utils.py in f()\n     18     from cuda.cudart import cudaError_t\n"
+CONFLICT = "Additionally, some packages in these conflicts have no matching distributions available for your environment:\n    {}\n\n"
+CONFLICT += "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io\n"
+PINNED = (
+    "ERROR: Cannot install torch==2.5.1 and nvidia-cublas-cu12==12.1.3.1 because these package versions have conflicting dependencies.\n\n"
+)
+PINNED += "The conflict is caused by:\n    torch 2.5.1 depends on nvidia-cublas-cu12==12.4.5.8\n\n" + CONFLICT.format("nvidia-cublas-cu12")
+PADDLE = "ERROR: Could not find a version that satisfies the requirement paddlepaddle-gpu==2.3.2.post112 (from versions: 2.3.1, 2.3.2)\n"
+PADDLE += "ERROR: No matching distribution found for paddlepaddle-gpu==2.3.2.post112\n"
+NO_SWITCH = (
+    "nv-fabricmanager[1]: request to query NVSwitch device information from NVSwitch driver failed with error:[NV_WARN_NOTHING_TO_DO]\n"
+)
+SECCOMP = (
+    "OCI runtime create failed: starting container process caused: error adding seccomp filter rule for syscall clone3: permission denied\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "step"),
+    [
+        (f"ResourceExhaustedError: {ON_HOST}", "unrecognised", "system memory"),
+        (f"W op_kernel.cc:993] Resource exhausted: {ON_HOST}{OOM}", "out_of_memory", "GPU"),
+        ("INTERNAL: Failed to update CUDA graph: CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE\n", "other_bug", "command_buffer="),
+        (f"Step 1/20 : FROM nvcr.io/nvidia/l4t-base:r32.5.0\n{SECCOMP}", "other_bug", "nvidia-docker2=2.8.0-1"),
+        (f"docker: Error response from daemon: {SECCOMP}", "other_bug", "libseccomp2"),
+        ("NvRmMemInitNvmap failed with No such file or directory\n", "container_gpu_not_passed", "--runtime nvidia"),
+        ("NvRmMemInitNvmap failed: error Permission denied\n", "unrecognised", "usermod -aG video"),
+        ("ImportError: /a/libgomp.so.1: cannot allocate memory in static TLS block\n", "unrecognised", "LD_PRELOAD=/a/libgomp.so.1"),
+        (f"{IPYTHON}---> 19     from rmm import (\n\nValueError: x\n", "unrecognised", "cudf raised"),
+        ("1 GPU\n2 RuntimeError: CUDA error: out of memory\n--> 3 done\n", "out_of_memory", "GPU"),
+        (CONFLICT.format("nvidia-cudnn-cu11"), "pip_pin_unavailable", "nvidia-cudnn-cu11"),
+        (CONFLICT.format("transformers"), "unrecognised", ""),
+        (PINNED, "apt_conflict", "torch==2.5.1"),
+        (f"{PTXAS}{CUT[:74]}", "ptxas_or_libdevice_missing", "which -a ptxas"),
+        (f"{PTXAS}{CUT}KeyError: 'x'\n", "unrecognised", ""),
+        ("ImportError: libtorch_cuda.so: failed to map segment from shared object\n", "unrecognised", "findmnt"),
+        ("OSError: libcudnn.so.8: failed to map segment from shared object: Cannot allocate memory\n", "unrecognised", "findmnt"),
+        ("h:1:2 [0] ibvwrap.c:130 NCCL WARN Call to ibv_create_qp failed\n", "unrecognised", "ulimit -l"),
+        (PADDLE, "pip_pin_unavailable", "-f https://www.paddle"),
+        ("a/horovod/torch/mpi_lib_v2.so: undefined symbol: _ZN2at6detail20dynamicCUDAHooksE\n", "framework_pkg_mismatch", "Horovod"),
+        ("PermissionError: [WinError 32] The process cannot access the file: 'a.exe'\n", "unrecognised", "virus scanner"),
+        ("storage.cc:118: Compile with USE_CUDA=1 to enable GPU usage\n", "cpu_only_build", "mxnet-cu"),
+        (
+            'File "/v/vllm/config/device.py", line 78, in f\n    self.device = f(a)\nRuntimeError: Device string must not be empty\n',
+            "driver_not_loaded",
+            "libcuda.so",
+        ),
+    ],
+)
+def test_the_first_step_is_of_this_failure(log: str, cause: str, step: str) -> None:
+    first = judged(log).findings[0]
+    assert first.cause == cause
+    assert step in " ".join(f"{one.text} {one.command}" for one in first.remedy[:2])
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"{NO_SWITCH}nvidia-fabricmanager.service: Failed with result 'exit-code'.\n",
+        f"{PTXAS}step 100 loss 0.3\n",
+        "* fix: cudaErrorGraphExecUpdateFailure is handled by instantiating the graph again\n",
+    ],
+)
+def test_a_warning_that_stops_nothing_stays_quiet(log: str) -> None:
+    assert not loud(judged(log))
 
 
 @pytest.mark.parametrize(
