@@ -95,10 +95,6 @@ def compare_index(found: Suspects, case: Case) -> Suspects:
     other = other_index(wanted, done, case.book)
     if other is None:
         return found
-    of_python, is_sure = _of_releases(matches, case) or (None, False)
-    if is_sure and not other.is_known:  # the index may well have the release, for another Python
-        rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
-        return rest | {_PYTHON: Suspect(cause=_PYTHON, weight=_DECIDED, matches=matches, summary=of_python)}
     first = f"the index for {other.asked} does not have it" if other.is_known else f"no index for {other.asked} is known"
     summary = f"{first}: the builds of {wanted.text} are for {_listed(other.variants)}"
     return rest | {_PIN: Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)}
