@@ -17,12 +17,14 @@ PTXAS = 'W asm_compiler.cc:234] Used ptxas at ptxas\nE cuda_driver.cc:628] faile
 PTXAS += "CUDA_ERROR_NOT_FOUND: named symbol not found\n"
 CUFFT = "E cuda_fft.cc:261] failed to make cuFFT batched plan:{}\nF cuda_fft.cc:444] failed to initialize batched cufft plan with"
 CUFFT += " customized allocator: Failed to make cuFFT batched plan.\n"
-LOADED_STUB = "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1 (0x00007f9d)\nE cuda_driver.cc:406] failed call to cuInit: CUresult(-1)\n"
+LOADED_STUB = (
+    "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1 (0x00007f9d)\nE cuda_driver.cc:406] failed call to cuInit: CUresult(-1)\n"
+)
 NONE = (
     "Python 3.11.0 (main, Oct 24 2022, 18:26:48) [MSC v.1933 64 bit (AMD64)]\nCommand: python -m pip install torch==1.12.1+cu113"
-    " --extra-index-url https://download.pytorch.org/whl/cu113\nstdout: Looking in indexes: https://pypi.org/simple,"
-    " https://download.pytorch.org/whl/cu113\nERROR: Could not find a version that satisfies the requirement torch==1.12.1+cu113"
-    " (from versions: none)\n"
+    " --extra-index-url https://download.pytorch.org/whl/cu113\nError code: 1\nstdout: Looking in indexes:"
+    " https://download.pytorch.org/whl/cu113\n\nstderr: ERROR: Could not find a version that satisfies the requirement"
+    " torch==1.12.1+cu113 (from versions: none)\n"
 )
 ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is not supported with cudnn version below 9.0.0\n"
 
