@@ -225,6 +225,8 @@ def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | 
         return None
     older = [variant for variant in variants if int(variant[2:]) <= int(asked[0][2:])]
     is_known = any(row.url.rstrip("/").endswith(f"/{asked[0]}") for row in book.indexes())
+    if not is_known and wanted.local in asked:  # an index of old builds, which may well have it
+        return None
     return OtherIndex(asked=asked[0], is_known=is_known, variants=variants, url=urls[older[-1] if older else variants[0]])
 
 

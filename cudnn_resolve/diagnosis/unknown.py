@@ -39,7 +39,7 @@ _HEAD = (
     r"|(?:#\d{1,4} )?\d{1,6}\.\d{1,4}(?= )) {0,4}"
 )
 """Writer before the message of a line."""
-_EXCEPTION = r"(?:E {1,4})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
+_EXCEPTION = r"(?:E {1,24})?(?P<name>[\w.]{1,80}(?:Error|Exception|Exit|Interrupt|Failed|Failure|NotFound))(?::|$)"
 _OF_CODE = r"(?:^|: )(?:Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error: "
 """Errors of Python code, also where a server that runs the code repeats them."""
 _OF_GPU = r"(?i)\b(?:cuda|cudnn|cublas|nccl|nvml|gpu|nvidia|tensorrt|hip|rocm|xla|pjrt|ptxas|nvrtc)\b|cu(?:dnn|blas|da)[A-Z_]"

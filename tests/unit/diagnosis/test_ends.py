@@ -148,6 +148,10 @@ def test_what_only_tells_of_an_error_is_none_and_a_failure_beside_it_is(told: st
     [
         ("[10:05:09 - Predict] Processing 2 long region(s) with batching.\n", False),
         ("INFO:     Application startup complete.\n", False),
+        ("{'pair_1': {'distance': 0.23476946353912354,\n            'verified': True}}\n", False),
+        ("[{'label': 'POSITIVE', 'score': 0.9998656511306763}]\n", False),
+        ("{'score_threshold': 0.5, 'confidence': 0.25}\n", True),
+        ("{'score': 0.98765}\nValueError: x\n", True),
         ("Processing failed\n", True),
         ("| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2 |\nProcessing 3 files\n", True),
         ("Processing 3 files\nValueError: x\n", True),

@@ -13,6 +13,20 @@ OPENMPI = "mca:mpi:base:param:mpi_built_with_cuda_support:value:false\n"
 MKNOD = "{0}: Process '/usr/bin/bash -c '/usr/bin/mknod -Z -m 666 /dev/{0} c $(grep {0} /proc/devices) 0'' failed with exit code 1.\n"
 WHEA = "A {} hardware error has occurred.\n\nComponent: PCI Express Endpoint\nPrimary Device Name:PCI\\VEN_10DE&DEV_2204\n"
 GSP = "NVRM: _kgspLogVersionMismatch: GSP firmware image version mismatch: expected version 550.54.14, got version 535.183.01\n"
+PTXAS = 'W asm_compiler.cc:234] Used ptxas at ptxas\nE cuda_driver.cc:628] failed to get PTX kernel "add" from module: '
+PTXAS += "CUDA_ERROR_NOT_FOUND: named symbol not found\n"
+CUFFT = "E cuda_fft.cc:261] failed to make cuFFT batched plan:{}\nF cuda_fft.cc:444] failed to initialize batched cufft plan with"
+CUFFT += " customized allocator: Failed to make cuFFT batched plan.\n"
+LOADED_STUB = (
+    "libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1 (0x00007f9d)\nE cuda_driver.cc:406] failed call to cuInit: CUresult(-1)\n"
+)
+NONE = (
+    "Python 3.11.0 (main, Oct 24 2022, 18:26:48) [MSC v.1933 64 bit (AMD64)]\nCommand: python -m pip install torch==1.12.1+cu113"
+    " --extra-index-url https://download.pytorch.org/whl/cu113\nError code: 1\nstdout: Looking in indexes:"
+    " https://download.pytorch.org/whl/cu113\n\nstderr: ERROR: Could not find a version that satisfies the requirement"
+    " torch==1.12.1+cu113 (from versions: none)\n"
+)
+ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is not supported with cudnn version below 9.0.0\n"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +66,21 @@ GSP = "NVRM: _kgspLogVersionMismatch: GSP firmware image version mismatch: expec
         (OPENMPI + "[gn03:11840] Signal: Segmentation fault (11)\n", "cpu_only_build", "--with-cuda"),
         ('a.h(36): error: identifier "__builtin_ia32_monitorx" is undefined\n', "other_bug", "-ccbin"),
         ("nvcc error   : 'ptxas' died due to signal 11 (Invalid memory reference)\n", "other_bug", ""),
+        (PTXAS, "gpu_arch_too_new_for_build", "which -a ptxas"),
+        (CUFFT.format(5), "gpu_arch_too_new_for_build", "TF_FORCE_GPU_ALLOW_GROWTH"),
+        ("Check failed: (cufftPlanMany(&p, 1, &n)) == CUFFT_SUCCESS (5 vs. 0)\n", "gpu_arch_too_new_for_build", ""),
+        (CUFFT.format(2), "out_of_memory", ""),
+        ("XlaRuntimeError: INTERNAL: Failed to make cuFFT batched plan.\n", "out_of_memory", ""),
+        (LOADED_STUB, "ld_path_shadowing", "ld.so.conf.d"),
+        ("  1234:\tcalling init: /opt/cuda/lib64/stubs/libnvidia-ml.so.1\n", "ld_path_shadowing", "stubs"),
+        ("7f1b2c000-7f1b2c00a r-xp 00000000 08:02 1311 /usr/local/cuda/lib64/stubs/libcuda.so\n", "ld_path_shadowing", "stubs"),
+        ("skcuda.cufft.cufftInternalError\n", "gpu_arch_too_new_for_build", ""),
+        ("InternalError: cuSolverDN call failed with status =7\n", "out_of_memory", ""),
+        (NONE.replace("3.11", "3.8"), "pip_wheel_unavailable_for_python", "64-bit"),
+        (NONE, "pip_wheel_unavailable_for_python", "Python 3.10"),
+        (ATTENTION, "other_bug", "enable_cudnn_sdp"),
+        ("E           AttributeError: module 'pandas' has no attribute 'Panel'\n", "unrecognised", "pandas"),
+        ("AttributeError: `a.b` was deprecated in v1.6 and is no longer accessible. Use `c`.\n", "unrecognised", "in place of"),
         ("a/__clang_cuda_runtime_wrapper.h:365:10: fatal error: 'texture_fetch.h' file not found\n", "other_bug", "Clang"),
     ],
 )
@@ -69,6 +98,9 @@ def test_a_rare_word_names_the_cause(log: str, cause: str, words: str) -> None:
         BAR.format(7, "failed to assign", "size 0x00200000"),
         BAR.format(1, "no space for", "size 0x400000000") + BAR.format(1, "assigned", "0x4000000000-0x43ffffffff"),
         WHEA.format("corrected"),
+        "g++ a.o -L/usr/local/cuda/lib64/stubs -lcuda\n-- Found CUDA driver: /usr/local/cuda/lib64/stubs/libcuda.so\n",
+        'openat(AT_FDCWD, "/usr/local/cuda/lib64/stubs/libcuda.so.1", O_RDONLY) = -1 ENOENT (No such file or directory)\n',
+        "/usr/local/cuda/include/cufft.h:88:  CUFFT_INTERNAL_ERROR = 0x5,\n",
         MAPPED.format("wsl/lib/libcuda.so.1"),
         COLLISION.format("numpy").replace("error", "warning"),
         OPENMPI,
