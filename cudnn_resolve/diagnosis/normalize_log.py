@@ -124,7 +124,7 @@ _WORD = re.compile(r"\S{0,200}?(?:[A-Za-z]-(?=[A-Za-z])|(?=\s)|$)")
 _TABLE = re.compile(r"[|+│╮╯]\s*$|^\S{1,100} {3,99}\S{1,60} {3,99}\S{1,60} {3,99}\S|\S {9,200}\S{1,16}\s*$")
 """A table row, whose length is not due to wrapping: its end, columns (kubectl, docker), or a last word at the right edge (compose)."""
 _PADDED = re.compile(r"(?<![A-Za-z])([A-Za-z]{1,13}) {5,99}([A-Za-z]{1,13})(?![A-Za-z])")
-_SPLIT = frozenset("cannot compatible cuda device driver error failed failure found initialization initialized library mismatch missing".split())
+_SPLIT = frozenset({"cannot", "cuda", "device", "driver", "error", "failed", "failure", "found", "initialized", "library", "mismatch"})
 """Words that a terminal may have broken, the rest of the line with it; padding remains in between."""
 _MOST_JOINED = 40
 _FEW = 8
