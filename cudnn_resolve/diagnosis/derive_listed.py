@@ -27,7 +27,8 @@ def find_listed(found: Suspects, case: Case) -> Suspects:
         listed = None if lacking is None else _listed(lacking, case)
         if lacking is not None and listed is not None:
             library, place, match = listed
-            text = f"{library.file} is needed but not found, although the log shows it{place}: the loader does not search there"
+            told = "that the program uses does not search there" if " (libc6" in match.text else "does not search there"
+            text = f"{library.file} is needed but not found, although the log shows it{place}: the loader {told}"
             return strengthened(found, "lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
     return found
 

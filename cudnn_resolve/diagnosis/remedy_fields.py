@@ -96,6 +96,7 @@ class RemedyFields:
             "log-alone": self.case.facts is None,
             "index-known": "index" in values,
             "arch-asked": "arch_first" in values and not self.is_windows,
+            "gpu-told": "gpu_cuda" in values,
             "ptx-before-12": "ptx_cuda" in values,
             "system-known": bool({"system_package", "python_library"} & values.keys()),
             "name-removed": "removed_name" in values,

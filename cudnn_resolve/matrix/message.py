@@ -23,7 +23,10 @@ _CUDA_FAILED = (
     r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cudaError(?:_t)?|cuda(?:Get|Set)\w{2,20}"
     r"|(?:nvidia|gpu) (?:device|driver)(?=.{0,60}\b(?:err|fail)))\b"
     rf"(?:(?!{_MEASURED}).){{0,60}}?\b(?:err(?:or)?|failure|failed|fails|returned|returns)"
-    r"(?: with)?(?: err(?:or)?)?(?:[: ]{0,2}(?:code|status|number))?[ :=(#]{1,4}|THCudaCheck FAIL .{0,160}error=|== cudaSuccess\)? {0,2}\("
+    r"(?: with)?(?: err(?:or)?)?(?:[:, ]{0,2}(?:code|status|number))?(?: -> |[ :=(#!]{1,4})"
+    r"|(?<!\) )\b(?:cuInit(?:\(0?\))?(?: result)?|CUresult|cuda_?Error(?:_?Code)?)(?: ?-> |[ :=(]{1,3})"
+    r"|\bfail\w{0,4} (?:to )?init\w{0,10} (?:the )?cuda(?: \w{2,10})?[ :(,]{1,3}(?:err(?:or)? )?"
+    r"|THCudaCheck FAIL .{0,160}error=|== cudaSuccess\)? {0,2}\("
     r"|CudaAPIError: \[)"
 )
 """Text before a CUDA error number."""

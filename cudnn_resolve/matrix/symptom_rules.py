@@ -22,7 +22,7 @@ DERIVED = frozenset(
     ptx-before-12 cuda-library not-in-wheels one-nccl python-found cupy conda-cuda uv-project uv-pip poetry pdm torch-pair extension-release
     torch-pair-done torch-told extension-named mmcv conda-named conda-torch extension-told other-index only-index file-of-extension
     versions-listed old-cuda old-listed cuda-11 cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure
-    build-failure crash plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated
+    build-failure crash gpu-told plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated
     importer calls-untold python-2 build-of-cuda build-unnamed build-untold bits-open extension-other-cuda extension-cuda-open flash-attn
     pin-of-linux no-conda toolkit-found arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch

@@ -12,6 +12,12 @@ COLLISION = "error: collision between `/nix/store/0g-{0}-12.2/lib/a.so' and `/ni
 OPENMPI = "mca:mpi:base:param:mpi_built_with_cuda_support:value:false\n"
 MKNOD = "{0}: Process '/usr/bin/bash -c '/usr/bin/mknod -Z -m 666 /dev/{0} c $(grep {0} /proc/devices) 0'' failed with exit code 1.\n"
 WHEA = "A {} hardware error has occurred.\n\nComponent: PCI Express Endpoint\nPrimary Device Name:PCI\\VEN_10DE&DEV_2204\n"
+PLUGIN = "unable to create plugin manager: {}\n"
+NOT_LOADED = "Cannot load onnxruntime.capi. Error: 'DLL load failed: The specified module could not be found.'\n"
+LISTED = "Library libcublas.so.12 is not found or cannot be loaded\n\tlibcublas.so.12 (libc6,x86-64) => /opt/cuda/lib64/libcublas.so.12\n"
+OLLAMA = "gpu management search paths: [/usr/lib/aarch64-linux-gnu/nvidia/current/libnvidia-ml.so*]\nDiscovered GPU libraries: []\n"
+BOUND = "wb_command: version `GLIBC_2.38' not found (required by /.singularity.d/libs/libGLX.so.0)\n"
+NVRTC = "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
 GSP = "NVRM: _kgspLogVersionMismatch: GSP firmware image version mismatch: expected version 550.54.14, got version 535.183.01\n"
 PTXAS = 'W asm_compiler.cc:234] Used ptxas at ptxas\nE cuda_driver.cc:628] failed to get PTX kernel "add" from module: '
 PTXAS += "CUDA_ERROR_NOT_FOUND: named symbol not found\n"
@@ -81,6 +87,31 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         (ATTENTION, "other_bug", "enable_cudnn_sdp"),
         ("E           AttributeError: module 'pandas' has no attribute 'Panel'\n", "unrecognised", "pandas"),
         ("AttributeError: `a.b` was deprecated in v1.6 and is no longer accessible. Use `c`.\n", "unrecognised", "in place of"),
+        ("Illegal Instruction (core dumped)\n", "cpu_without_avx", "avx"),
+        ("command terminated by signal: 4 (Illegal Instruction)\n", "cpu_without_avx", ""),
+        ("    Exit Code:    132\n", "cpu_without_avx", ""),
+        ("cuInit(0) = 802\n", "fabric_manager_missing", ""),
+        ("[hashcat] cuInit(): 999\n", "driver_wedged", ""),
+        ("CUresult: 804\n", "forward_compat_hw", ""),
+        ("Cannot init CUDA driver, err 803\n", "driver_library_mismatch", ""),
+        ("Failed to initialize CUDA driver: 222\n", "ptx_too_new", ""),
+        ('error="cuda driver library init failur             e: 802"\n', "fabric_manager_missing", ""),
+        (PLUGIN.format("platform detection failed"), "container_gpu_not_passed", "set-as-default"),
+        (PLUGIN.format("invalid device discovery strategy"), "container_gpu_not_passed", "set-as-default"),
+        (NOT_LOADED + "ImportError: cannot import name 'a' from 'onnxruntime.capi._pybind_state'\n", "windows_runtime_missing", "VCRedist"),
+        ("cuBLAS failed with status : CUBLAS_STATUS_NOT_SUPPORTED\n", "other_bug", "float16"),
+        ("No module named 'paddle.utils'\n", "unrecognised", "import paddle"),
+        ("No module named 'torch.utils.flop_counter'\n", "framework_pkg_mismatch", ""),
+        ("built for NVIDIA Driver Release 545.23 or later, butversion 535.104.05 was detected\n", "driver_too_old", "host"),
+        ("libcudf.so: undefined symbol: _ZN3rmm\n", "framework_pkg_mismatch", "RAPIDS"),
+        ("library=/usr/lib/aarch64-linux-gnu/tegra\nCUDA error: PTX JIT compiler library not found\n", "driver_incomplete", "l4t"),
+        ("nvidia: Unknown symbol drm_ioctl (err 0)\n", "driver_not_loaded", "linux-modules-extra"),
+        ("unable to connect to broker library\n", "unrecognised", "msg-broker-conn-str"),
+        (LISTED, "lib_not_on_path", "runs elsewhere"),
+        (OLLAMA, "driver_not_loaded", "--gpus all"),
+        (BOUND, "glibc_too_old", "nvliblist"),
+        (NVRTC, "gpu_arch_too_new_for_build", "7.5 10.0"),
+        (f"NVIDIA GeForce RTX 4090\n{NVRTC}", "gpu_arch_too_new_for_build", "use CUDA 11.8"),
         ("a/__clang_cuda_runtime_wrapper.h:365:10: fatal error: 'texture_fetch.h' file not found\n", "other_bug", "Clang"),
     ],
 )
@@ -104,6 +135,12 @@ def test_a_rare_word_names_the_cause(log: str, cause: str, words: str) -> None:
         MAPPED.format("wsl/lib/libcuda.so.1"),
         COLLISION.format("numpy").replace("error", "warning"),
         OPENMPI,
+        "cuInit(0): 100 ms\n",
+        "cuInit(0) = 0\nCUresult: 0\n",
+        "[[(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH) cuInit()=803]]\n",
+        "an illegal instruction is a bug of old processors\n",
+        "NAME      fail      ure\n",
+        LISTED.partition("\n")[2],
         MKNOD.format("nvidiactl"),
         MKNOD.format("nvidia-uvm"),
     ],
