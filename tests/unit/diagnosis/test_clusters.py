@@ -59,6 +59,7 @@ DECODE = "    n = nvmlDeviceGetName(h).decode()\nAttributeError: 'str' object ha
         (NCCL.replace("NCCL", "CUDA", 1), "toolkit_build_mismatch", "wheel"),
         ("version 3.7.0 of the Protocol Buffer runtime library, but the installed version is 2.6.1\n", "protobuf_abi", "libprotobuf"),
         (DECODE, "other_bug", "remove .decode()"),
+        ("ERROR:105: Unable to locate a modulefile for 'cuda/9.0'\n$ python a.py\nKeyError: 'lr'\n", "unrecognised", ""),
         ("docker run --gpus all a/b:1 python a.py --gpus 2\n" + ERROR_35, "driver_too_old", "driver"),
         ("docker run --runtime=nvidia a/b:1 serve --gpus 2\n" + ERROR_35, "driver_too_old", "driver"),
         ("docker run a/b:1 --gpus all\n" + ERROR_35, "container_gpu_not_passed", "before the name of the image"),
