@@ -93,7 +93,11 @@ def test_a_healthy_message_beside_it_stays_quiet(log: str) -> None:
         (YUM, "yum list", "apt-cache"),
         (METAL, "pip uninstall tensorflow-metal", "cudnn-resolve apply"),
         (NVPROF, "nsys profile", "up to capability"),
-        ("OCI runtime create failed: error adding seccomp rule for syscall clone3: denied\n", "$(dpkg-query -Wf '${Package} ' docker-ce", "{{"),
+        (
+            "OCI runtime create failed: error adding seccomp rule for syscall clone3: denied\n",
+            "$(dpkg-query -Wf '${Package} ' docker-ce",
+            "{{",
+        ),
         ("NvRmMemInitNvmap failed with Permission denied\n", "usermod -aG video $USER;", "video,render"),
         ("AssertionError: mxnet: Compile with USE_CUDA=1 to enable GPU usage\n", "nvcc --version", "install mxnet-cu"),
     ],
