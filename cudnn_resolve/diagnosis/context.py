@@ -309,9 +309,9 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
 def _is_of_host(matches: list[Match]) -> bool:
     """True if every list of GPUs is that of the host: before the command that starts the container, or without the prefix of compose."""
     start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
-    shown = [match for match in matches if match.symptom.feature in _SHOWN]
-    prefixed = [match for match in matches if re.match(_COMPOSED, match.text)]
-    return max((match.line for match in shown), default=start) < start or (bool(prefixed) and not any(map(prefixed.count, shown)))
+    shown = [match.line for match in matches if match.symptom.feature in _SHOWN]
+    prefixed = {match.line for match in matches if re.match(_COMPOSED, match.text)}
+    return max(shown, default=start) < start or (bool(prefixed) and prefixed.isdisjoint(shown))
 
 
 def _is_test_apart(matches: list[Match], features: Collection[str]) -> bool:

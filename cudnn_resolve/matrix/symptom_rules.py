@@ -18,7 +18,7 @@ DERIVED = frozenset(
     cpu-machine tf-cpu-on-windows other-framework-works gpu-newer gpu-older gpu-ampere gpu-named build-drops-old build-lacks-new docker
     wsl docker-or-wsl composed windows no-driver no-card driver-seen driver-idle hosted-notebook numpy-too-new other-system no-cudnn-wheel
     tensorflow jax torch ctranslate2 onnxruntime driver-told driver-branch driver-of-windows capability-told unnamed numba paddlepaddle
-    gpu-served gpu-untold growth-in-code module-branch old-branch arm-cpu guest memory-beyond memory-own memory-fragments own-limit
+    gpu-served gpu-untold growth-in-code module-branch arm-cpu guest memory-beyond memory-own memory-fragments own-limit
     ptx-before-12 cuda-library not-in-wheels one-nccl python-found cupy conda-cuda uv-project uv-pip poetry pdm torch-pair extension-release
     torch-pair-done torch-told extension-named mmcv conda-named conda-torch extension-told other-index only-index file-of-extension
     versions-listed old-cuda old-listed cuda-11 cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure

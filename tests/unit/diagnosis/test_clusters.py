@@ -17,7 +17,8 @@ UCX = "[1.2] [a:1:0]  ucp_context.c:690  UCX  WARN  transports 'cuda_copy','cuda
 NCCL = 'Could NOT find NCCL: Found unsuitable version "2.4.8", but required is at\n  least "2.7.0" (found /usr/lib/libnccl.so)\n'
 YUM = "Error: Package: nvidia-docker2-2.0.3-1.docker18.noarch (nvidia-docker)\n           Requires: docker-ce = 18.06\n"
 IGNORED = "unable to open mca_accelerator_cuda: libcuda.so.1: cannot open shared object file: No such file or directory (ignored)\n"
-
+METAL = "dlopen(/v/tensorflow-plugins/libmetal_plugin.dylib, 0x0006): Symbol not found: __ZN3tsl8internal10LogMessageC1EPKcii\n"
+NVPROF = "Warning: nvprof is not supported on devices with compute capability 8.0 and higher.\n"
 DECODE = "    n = nvmlDeviceGetName(h).decode()\nAttributeError: 'str' object has no attribute 'decode'\n"
 
 
@@ -47,7 +48,7 @@ DECODE = "    n = nvmlDeviceGetName(h).decode()\nAttributeError: 'str' object ha
         ("IllegalArgumentException: Could not find Spark Shim Loader for 3.1.2\n", "framework_pkg_mismatch", "rapids-4-spark"),
         ("Device architecture 60 is unsupported. Minimum supported architecture: 70.\n", "gpu_arch_too_old_for_build", "rapids-4-spark"),
         ("nvidia-container-cli: device error: unknown device id: no-gpu-has-8MiB-to-run\n", "out_of_memory", "nvidia-smi"),
-        ("Warning: nvprof is not supported on devices with compute capability 8.0 and higher.\n", "gpu_arch_too_new_for_build", "ncu"),
+        (NVPROF, "gpu_arch_too_new_for_build", "ncu"),
         ("==ERROR== Cuda driver is not compatible with Nsight Compute\n", "driver_too_old", "driver"),
         ("vfio-pci 0000:01:00.0: not ready 65535ms after FLR; giving up\n", "hardware_fault", "power the machine off"),
         ("GPU 5 is running at PCI link width 8X, which is below the minimum allowed\n", "hardware_fault", "slot"),
@@ -58,6 +59,10 @@ DECODE = "    n = nvmlDeviceGetName(h).decode()\nAttributeError: 'str' object ha
         (NCCL.replace("NCCL", "CUDA", 1), "toolkit_build_mismatch", "wheel"),
         ("version 3.7.0 of the Protocol Buffer runtime library, but the installed version is 2.6.1\n", "protobuf_abi", "libprotobuf"),
         (DECODE, "other_bug", "remove .decode()"),
+        ("ERROR:105: Unable to locate a modulefile for 'cuda/9.0'\n$ python a.py\nKeyError: 'lr'\n", "unrecognised", ""),
+        ("docker run --gpus all a/b:1 python a.py --gpus 2\n" + ERROR_35, "driver_too_old", "driver"),
+        ("docker run --runtime=nvidia a/b:1 serve --gpus 2\n" + ERROR_35, "driver_too_old", "driver"),
+        ("docker run a/b:1 --gpus all\n" + ERROR_35, "container_gpu_not_passed", "before the name of the image"),
     ],
 )
 def test_a_message_of_a_cluster_names_its_cause(log: str, cause: str, step: str) -> None:
@@ -80,6 +85,26 @@ def test_a_message_of_a_cluster_names_its_cause(log: str, cause: str, step: str)
 )
 def test_a_healthy_message_beside_it_stays_quiet(log: str) -> None:
     assert not loud(judged(log))
+
+
+@pytest.mark.parametrize(
+    ("log", "step", "unwanted"),
+    [
+        (YUM, "yum list", "apt-cache"),
+        (METAL, "pip uninstall tensorflow-metal", "cudnn-resolve apply"),
+        (NVPROF, "nsys profile", "up to capability"),
+        (
+            "OCI runtime create failed: error adding seccomp rule for syscall clone3: denied\n",
+            "$(dpkg-query -Wf '${Package} ' docker-ce",
+            "{{",
+        ),
+        ("NvRmMemInitNvmap failed with Permission denied\n", "usermod -aG video $USER;", "video,render"),
+        ("AssertionError: mxnet: Compile with USE_CUDA=1 to enable GPU usage\n", "nvcc --version", "install mxnet-cu"),
+    ],
+)
+def test_a_step_is_for_the_system_of_the_log(log: str, step: str, unwanted: str) -> None:
+    assert step in advice(log)
+    assert unwanted not in advice(log)
 
 
 def test_a_driver_that_a_notebook_shows_is_too_old() -> None:

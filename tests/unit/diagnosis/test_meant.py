@@ -21,6 +21,7 @@ HIDDEN = 'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"'
 BUILT = "==> Builds finished. The artifacts of successful builds are:\n"
 SIZES = "RuntimeWarning: numpy.dtype size changed, may indicate binary incompatibility. Expected 96, got 88\n"
 REMOVED = "NVRM: Xid (PCI:0000:01:00): 45, pid=51934, name=python, Ch 00000010\n"
+NO_MODULE = "ERROR:105: Unable to locate a modulefile for 'cuda/9.0'\n"
 STEPS = "step 8 loss 0.3\nstep 9 loss 0.2\n"
 
 
@@ -33,6 +34,11 @@ STEPS = "step 8 loss 0.3\nstep 9 loss 0.2\n"
         (f"$ python a.py --cpu\n{NO_DEVICE}wrote a.csv\n", f"$ python a.py --gpu\n{NO_DEVICE}wrote a.csv\n"),
         (f"$ python a.py --cpu\n{NO_DEVICE}wrote a.csv\n", f"$ python a.py --cpu\n$ python b.py\n{NO_DEVICE}wrote a.csv\n"),
         (f"{HIDDEN}  # on the CPU\n$ python a.py\n{NO_DEVICE}wrote a.csv\n", f"{HIDDEN}\n$ python a.py\n{NO_DEVICE}wrote a.csv\n"),
+        (f"{HIDDEN}  # on the CPU\n{NO_DEVICE}wrote a.csv\n", f"# {HIDDEN}  # on the CPU\n{NO_DEVICE}wrote a.csv\n"),
+        (f"$ python a.py --cpu\n{NO_DEVICE}wrote a.csv\n", f"$ python a.py --cpu\n$ make train\n{NO_DEVICE}wrote a.csv\n"),
+        (f"$ python a.py --cpu\n{NO_DEVICE}wrote a.csv\n", f"$ python a.py --cpu\n$ uv run train\n{NO_DEVICE}wrote a.csv\n"),
+        (f"{NO_MODULE}Using cuda:0\n{TRAINS}", NO_MODULE),
+        (f"$ kill -9 51934\n{REMOVED}", REMOVED),
         (f"$ lspci\n{DISPLAY}{NO_DRIVER}wrote a.csv\n", f"$ lspci | grep VGA\n{DISPLAY}{NO_DRIVER}wrote a.csv\n"),
         (f"{INTEL}{NO_TOOLKIT} ✔ Container app-cpu  Healthy\n", f"$ lspci | grep VGA\n{INTEL}{NO_TOOLKIT} ✔ Container app-cpu  Healthy\n"),
         (f"{INTEL}{NO_DRIVER}wrote a.csv\n", f"{INTEL}01:00.0 3D controller: NVIDIA Corporation GP108M\n{NO_DRIVER}wrote a.csv\n"),
