@@ -19,6 +19,8 @@ _NEWEST = Capability(10, 0)
 _OLDEST = Capability(7, 5)
 """Capability below which the newest builds have no code for a GPU."""
 _AMPERE = Capability(8, 0)
+_DROPPED = {"11": Capability(3, 5), "12": Capability(5, 0), "13": _OLDEST}
+"""Least capability that the compilers of a CUDA major know."""
 _FIRST_NUMBER, _LAST_NUMBER = 20, 199
 """Capabilities that programs print as one number: 86 for 8.6."""
 _PASCAL = Capability(6, 0)
@@ -374,6 +376,9 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
         yield from (name for name, first in (("gpu-turing", _OLDEST), ("gpu-ampere", _AMPERE)) if capability >= first)
     if context.capabilities or context.cards:
         yield "gpu-named"
+    major = max((match.fields["of"] for match in matches if match.symptom.id == "context-cuda-major"), default="")
+    if any(capability < _DROPPED.get(major, capability) for capability in context.capabilities):
+        yield "arch-asked-old"
     is_served = all(any(target.runs_on(capability) for target in built) for capability in context.capabilities)
     if context.capabilities and built and is_served and context.version("torch"):
         yield "gpu-served"

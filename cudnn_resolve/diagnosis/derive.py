@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.derive_gpu import (
     compare_driver_parts,
     compare_driver_with_builds,
+    compare_listed_driver,
     compare_reported_driver,
     confirm_missing_driver,
     consider_setting,
@@ -20,7 +21,13 @@ from cudnn_resolve.diagnosis.derive_gpu import (
     find_hidden_gpu,
 )
 from cudnn_resolve.diagnosis.derive_listed import find_listed
-from cudnn_resolve.diagnosis.derive_pip import compare_index, dismiss_unrelated_pins, interpret_pip_versions, interpret_wheel_tags
+from cudnn_resolve.diagnosis.derive_pip import (
+    compare_index,
+    dismiss_unrelated_pins,
+    interpret_pip_versions,
+    interpret_wheel_tags,
+    name_misspelt,
+)
 from cudnn_resolve.diagnosis.library_path import (
     command_of,
     is_searched,
@@ -160,6 +167,8 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
 def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked_for: bool) -> tuple[str, float, str, list[Present]] | None:
     """The same if no cuDNN is shown: judge by the message and the program that prints it."""
     printed_by = {match.symptom.id for match in absent.matches}
+    if "cudnn-nowhere" in case.features:
+        return "cudnn_missing", 8, "is needed but not found, and the log shows a search that finds no cuDNN on the disk", []
     if "hosted-notebook" in case.features and wanted:
         text = f"(cuDNN {wanted}) is needed; hosted notebooks come with cuDNN, so the installed one is of another major version"
         return "cudnn_major_mismatch", 2, text, []
@@ -184,7 +193,7 @@ def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked
 def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
     """The same for libcudnn.so, a name without a major version, by the copies in log or facts."""
     built = {build.cudnn.major for build in case.context.builds if build.cudnn is not None}
-    copies = [(copy, place) for copy in case.context.cudnn if (place := copy.path or shown_at(copy.match, case.matches))]
+    copies = [(copy, place) for copy in case.context.cudnn if (place := copy.path or shown_at(copy.match, case.matches) or _unnamed(copy))]
     fit, place = next(((copy, place) for copy, place in copies if not built or copy.major in built), (None, ""))
     if fit is not None:
         is_found = case.facts is not None and is_searched(place, case.facts)
@@ -196,6 +205,11 @@ def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
         text = f"(cuDNN {wanted}) is needed, but cuDNN {found.version or found.major} is in {place}"
         return "cudnn_major_mismatch", 8, text, [found]
     return None
+
+
+def _unnamed(copy: Present) -> str:
+    """Wording for the directory of a file in a list that does not name it; empty for a version that is not of a file."""
+    return "a directory that the log lists" if copy.match is not None and copy.match.symptom.id == "context-cudnn-listed" else ""
 
 
 def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
@@ -213,14 +227,21 @@ def _explain_provider(found: Suspects, case: Case) -> Suspects:
     )
     if base is None or any(missing(base.matches)) or not any(_PROVIDER in match.text for match in base.matches):
         return found
-    own = [build_of("onnxruntime-gpu", version, case.book) for name, version in case.context.frameworks if name.startswith(_PROVIDER)]
+    rest = {cause: suspect for cause, suspect in found.items() if suspect is not base}
+    if "cudnn-nowhere" in case.features:
+        text = "ONNX Runtime's CUDA provider needs cuDNN, and the log shows a search that finds none on the disk"
+        return strengthened(rest, "cudnn_missing", base, 10, text)
+    releases = [version for name, version in case.context.frameworks if name.startswith(_PROVIDER)]
+    # A release that the tables lack needs the cuDNN of the first one of its line.
+    lines = [".".join((*version.split(".")[:2], "0")) for version in releases]
+    own = [build_of("onnxruntime-gpu", version, case.book) for version in (*releases, *lines)]
     others = [build for build in case.context.builds if build.package not in _BARE and not build.package.startswith(_PROVIDER)]
     needed = {build.cudnn.major for build in own if build is not None and build.cudnn is not None}
     there = {copy.major for copy in case.context.cudnn} | {build.cudnn.major for build in others if build.cudnn is not None}
     if not needed or not there or needed & there:
         return found
     text = f"ONNX Runtime's CUDA provider needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
-    return strengthened({cause: suspect for cause, suspect in found.items() if suspect is not base}, "cudnn_major_mismatch", base, 10, text)
+    return strengthened(rest, "cudnn_major_mismatch", base, 10, text)
 
 
 def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
@@ -340,6 +361,8 @@ def _find_toolkit(found: Suspects, case: Case) -> Suspects:
 def _check_jax_library(found: Suspects, case: Case) -> Suspects:
     """A library that JAX cannot load is itself missing, rather than nvJitLink, if nothing installed contains it."""
     mix, facts = found.get("nvjitlink_mix"), case.facts
+    if mix is not None and facts is None and "wheels-listed" in case.features and "ld-library-path" not in case.features:
+        return _check_listed_wheels(found, mix, case)
     match = next((match for match in mix.matches if "component" in match.fields), None) if mix else None
     pip = or_none(facts.packages.pip) if facts is not None else None
     if mix is None or match is None or facts is None or pip is None or or_none(facts.loader) is None:
@@ -355,6 +378,16 @@ def _check_jax_library(found: Suspects, case: Case) -> Suspects:
     ):
         return found
     text = f"JAX cannot load {component}, and no installed wheel or toolkit contains it"
+    return strengthened({name: suspect for name, suspect in found.items() if suspect is not mix}, "cuda_runtime_missing", mix, 9, text)
+
+
+def _check_listed_wheels(found: Suspects, mix: Suspect, case: Case) -> Suspects:
+    """The same for a log that lists NVIDIA's wheels."""
+    component = next((str(match.fields["component"]) for match in mix.matches if "component" in match.fields), "")
+    listed = {name for name, _, _ in _wheels(case)}
+    if not component or not listed or component.lower() in listed:
+        return found
+    text = f"JAX cannot load {component}, and its wheel is not among those that the log lists"
     return strengthened({name: suspect for name, suspect in found.items() if suspect is not mix}, "cuda_runtime_missing", mix, 9, text)
 
 
@@ -445,6 +478,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _find_toolkit,
     _check_jax_library,
     compare_driver_parts,
+    compare_listed_driver,
     doubt_cpu_build,
     consider_setting,
     compare_reported_driver,
@@ -459,4 +493,5 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     interpret_wheel_tags,
     compare_index,
     dismiss_unrelated_pins,
+    name_misspelt,
 )

@@ -42,6 +42,7 @@ _NOT_GIVEN = {
     "container-start": "the program sees no GPU, and the command that started its container does not request one",
 }
 """Features that show why a container has no GPU, and the sentences for them."""
+_DRIVER_VERSION = r"[1-9]\d{2}\.\d{1,3}(?:\.\d{1,3})?"
 _CODE_35 = r"(?i)insufficient for CUDA runtime version|cudaErrorInsufficientDriver|\b35\b"
 """Wording of a program that calls the driver too old, or does not see it, without saying which."""
 _NO_GPU_HERE = "so that it is not the driver: the program's container or pod got no GPU, or another libcuda is found first"
@@ -75,6 +76,34 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
             found = strengthened(found, "ld_path_shadowing", mismatch, 0, text)
             del found["driver_library_mismatch"]
     return found
+
+
+def compare_listed_driver(found: Suspects, case: Case) -> Suspects:
+    """The log shows the loaded kernel module, and driver libraries of another version only: NVML and CUDA fail for that reason."""
+    module = next((match for match in case.matches if "driver2" in match.fields and "Kernel Module" in match.text), None)
+    unseen = next((found[cause] for cause in (*_ABSENT, "forward_compat_hw") if cause in found), None)
+    if module is None or unseen is None:
+        return found
+    listed = {
+        DriverVersion(match.fields["present"].version): match
+        for match in case.matches
+        if match.symptom.id in ("context-cuda-listed", "context-cuda-names") and not is_compat(str(match.fields.get("place", "")))
+        if match.fields["present"].family == "driver" and re.fullmatch(_DRIVER_VERSION, match.fields["present"].version or "")
+    }
+    loaded = module.fields["driver2"]
+    if not listed or loaded in listed:
+        return found
+    library, match = next(iter(listed.items()))
+    text = f"the driver's libraries are version {library}, but the loaded kernel module is {loaded}, as after an upgrade without a reboot"
+    base = replace(unseen, weight=max(unseen.weight, _OPEN))
+    return strengthened(
+        {name: suspect for name, suspect in found.items() if suspect is not unseen},
+        "driver_library_mismatch",
+        base,
+        20,
+        text,
+        [module, match],
+    )
 
 
 def consider_setting(found: Suspects, case: Case) -> Suspects:

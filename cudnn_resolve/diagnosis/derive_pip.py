@@ -39,6 +39,8 @@ _VAGUE = ("pip-no-matching", _ANOTHER)
 """Symptoms that say less than a list of versions."""
 _NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
 _OTHERS, _NOT_OURS = "unrecognised", 60
+_SHORT = 5
+"""Length up to which another name that differs by a letter is no slip."""
 _OF_STACK = (
     r"nvidia|cuda|cudnn|cu1[0-9]|torch|tensor|jax|paddle|mxnet|cupy|gpu|onnx|triton|nccl|rapids|cudf|vllm|xformers|flash|deepspeed|python$"
 )
@@ -110,6 +112,30 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
     rest = {cause: suspect for cause, suspect in found.items() if cause != _PIN}
     summary = f"unrelated to the GPU: the configured index does not have {asked[0].rstrip(',.:')}"
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=min(pin.weight, _NOT_OURS), matches=pin.matches, summary=summary)}
+
+
+def name_misspelt(found: Suspects, case: Case) -> Suspects:
+    """A package that the index does not have at all is a known one with a slip of the pen in its name."""
+    python = found.get(_PYTHON)
+    match = next((match for match in (python.matches if python else ()) if match.symptom.id == "pip-versions-none"), None)
+    if python is None or match is None:
+        return found
+    name = re.split(r"[^\w.-]", str(match.fields["requirement"]))[0].lower().replace("_", "-")
+    names = {*case.book.packages(), *(each for one in case.book.frameworks() for each in case.book.distributions(one))}
+    meant = next((known for known in sorted(names) if _is_slip(name, known)), None)
+    if meant is None or name in names or case.book.companion_of(name):
+        return found
+    summary = f"the index has no {name}: correct the name, probably to {meant}, in the command or the file of requirements"
+    rest = {cause: suspect for cause, suspect in found.items() if suspect is not python}
+    return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=python.weight, matches=python.matches, summary=summary)}
+
+
+def _is_slip(name: str, known: str) -> bool:
+    """True if names differ by one letter, or by two that changed places."""
+    at = next((at for at, (one, other) in enumerate(zip(name, known, strict=False)) if one != other), min(len(name), len(known)))
+    one, other = name[at:], known[at:]
+    differ = one[1:] == other[1:] or one[1:] == other or one == other[1:] or (one[:2] == other[1::-1] and one[2:] == other[2:])
+    return name != known and len(known) > _SHORT and differ and (one[:1] + other[:1]).isalpha()
 
 
 def _of_glibc(match: Match, case: Case) -> tuple[str, float, str] | None:

@@ -35,7 +35,8 @@ EXECUTED_LINE = re.compile(r"\s{0,8}-{1,6}> {0,3}(?P<at>\d{1,6})(?: |$)")
 MESSAGE_START = re.compile(
     r"\s|Traceback \(most|During handling|The above exception|[\w.]{0,80}(?:Error|Exception|Warning): |File \"|\S{1,40} exited with"
     r"|\d{4}[-/]\d\d[-/]\d\d[T ]|\d\d:\d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d|[EWIF]\d{4} |[EWIF] (?:external|tensorflow|/)"
-    r"|(?:W|E|Err|Get|Hit|Ign):(?:\d| )|>>>|\.\.\. |\$ |[#+|=*-]{2}|[│╭╰|] |(?:ERROR|WARNING|INFO|FATAL|DEBUG)\b"
+    r"|(?:W|E|Err|Get|Hit|Ign):(?:\d| )|>>>|\.\.\. |(?:\([\w.-]{1,40}\) )?(?:~?[$%] |[A-Z]:\\[^>\"<|]{0,80}>)"
+    r"|[#+|=*-]{2}|[│╭╰|] |(?:ERROR|WARNING|INFO|FATAL|DEBUG)\b"
     r"|\[(?:ERROR|WARN|INFO|W:|E:)|(?:fatal |nvcc )?(?:error|warning)\s?:|In \[\d|Out\[\d|time=|\S{1,60}@\S{1,60}:"
     r"|[Ee]poch\b|kernel: |NVRM: "
     r"|[\w./-]{1,200}\.py::|test_\w{1,200} \(|(?:curl|wget|g?make|bash|sh|docker|git|ld|collect2)(?:\[\d{1,2}\])?: "

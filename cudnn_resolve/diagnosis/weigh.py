@@ -206,8 +206,13 @@ _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "
 """Features of logs of more than one machine: an answer may be of another one than the failure."""
 _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
-_MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed"
-"""A warning that NumPy itself hides."""
+_MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
+"""A warning that NumPy itself hides, and an error that TensorFlow's import prints and ignores."""
+_LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
+_PATH_DROPPED, _INSTALLS = "context-path-dropped", "context-install-command"
+_PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
+_BY_PATH = frozenset({"out_of_memory", "cudnn_too_old_for_framework", "cudnn_too_new_for_framework", "cudnn_missing", "unrecognised"})
+"""Causes that a library of LD_LIBRARY_PATH, found first, may look like."""
 _COMPILED = r"(?i)No CUDA runtime is found|CUDA_HOME|without cuda|cpu[- ]only"
 """Wording of a build whose result depends on the GPU that it finds."""
 _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "lib_not_on_path"}
@@ -216,7 +221,7 @@ _PROGRAMS = tuple(
     map(
         re.compile,
         (
-            r"tensorflow|Created device ",
+            r"tensorflow|Created device |local_xla",
             r"[Tt]orch\b",
             r"\bjax|Device\(id=",
             r"onnxruntime|ExecutionProvider",
@@ -230,6 +235,8 @@ _HANDLED, _NEAR = "context-handled", 3
 """A line of a program that handles out-of-memory errors, and its distance from the failure."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
 """Failures of a GPU in use: a program that continues after them has not merely fallen back to the CPU."""
+_CURED = 84
+"""Weight of a cause that a change in the log itself has removed."""
 _EPOCHS = 3
 """Lines of further epochs that show a training continues; a single one may be of another rank, or about to fail."""
 _SURE = 0.6
@@ -275,6 +282,9 @@ def mark_survived(
         went_on = None
         if not _failed_again(failed, latest):
             went_on = _went_on(suspect, after, features, handled=handled) or _not_needed(suspect, failed, latest, features)
+        if (cured := _cured(suspect, failed, latest)) is not None:
+            out.append(cured)
+            continue
         if (survived := (started, "the program has a GPU") if started else went_on) is not None:
             shown, how = survived
             summary = f"{summary_of(suspect, causes[suspect.cause])}; but afterwards {how} (line {shown.line})"
@@ -305,15 +315,56 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     passed = next(iter(after(_TESTS)), None)
     if passed is not None:
         return passed, "all tests passed"
-    work = [*after(_WORK), *after(_EPOCH)[1:], *after(_CARRIED_ON)] if not after(_DIED) else []
+    is_left_out = suspect.cause in _LEFT_OUT  # another GPU may do the work
+    work = [*after(_WORK), *after(_EPOCH)[not is_left_out :], *after(_CARRIED_ON)] if not after(_DIED) else []
     works = min(work, key=lambda match: match.line, default=None)
     if works is not None and all(re.search(_MERE_WARNING, match.text) for match in (*suspect.matches, *suspect.effects)):
         return works, "the program continues, since this is only a warning"
+    if works is not None and (other := _other_card(suspect, after)) is not None:
+        return other, "the program works with another GPU"
     if works is not None and handled and suspect.cause == "out_of_memory":
         return works, "the program continues, since it handles this error"
     if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:
         return works, "the program continues on the CPU"
     return None
+
+
+def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> Suspect | None:
+    """The cause that a change in the log itself shows by removing it: the program works without the path, or in another release."""
+    dropped = next((match for match in latest.get(_PATH_DROPPED, ()) if match.line > failed.line), None)
+    if dropped is not None and suspect.cause in _BY_PATH and _works_after(dropped, latest):
+        cause, shown = "ld_path_shadowing", dropped
+        text = f"the program works without LD_LIBRARY_PATH (line {shown.line}): a library in it was found first"
+    elif suspect.cause == "unrecognised" and (other := _other_release(failed, latest)) is not None and _works_after(other[0], latest):
+        cause, shown = "other_bug", other[0]
+        text = f"the program fails with {other[1]} and works with {other[2]} (line {shown.line}): use that release"
+    else:
+        return None
+    return replace(suspect, cause=cause, summary=text, weight=max(suspect.weight, _CURED), matches=(*suspect.matches, shown))
+
+
+def _other_release(failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str, str] | None:
+    """The last command that installs another release of a package than the one that failed, and both requirements."""
+    commands = [(match, dict(_PINNED.findall(str(match.fields["command"])))) for match in latest.get(_INSTALLS, ())]
+    before = {name: version for match, pins in commands if match.line <= failed.line for name, version in pins.items()}
+    later = ((match, name, version) for match, pins in reversed(commands) if match.line > failed.line for name, version in pins.items())
+    changed = ((match, name, version) for match, name, version in later if before.get(name, version) != version)
+    return next(((match, f"{name} {before[name]}", f"{name} {version}") for match, name, version in changed), None)
+
+
+def _works_after(changed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
+    """True if what runs after a change works, and nothing fails any more."""
+    after = {name: [match for match in found if match.line > changed.line] for name, found in latest.items()}
+    works = any(after.get(name) for name in (_WORK, _RESULT, _EPOCH, _CARRIED_ON, _AT_WORK, _TESTS))
+    return works and not any(after.get(name) for name in (_DIED, _BAD_END, "context-error-line"))
+
+
+def _other_card(suspect: Suspect, after: Callable[[str], list[Match]]) -> Match | None:
+    """The line that shows a GPU at work by name, where the messages say only of others that the build leaves them out."""
+    if suspect.cause not in _LEFT_OUT:
+        return None
+    left, at_work = "\n".join(match.own or match.text for match in suspect.matches), {match.line for match in after(_AT_WORK)}
+    return next((match for match in after(_CARD) if match.line in at_work and match.fields["card"] not in left), None)
 
 
 def _not_needed(

@@ -159,11 +159,6 @@ KINDS: dict[str, FieldKind] = {
         ),
     ),
     "numpyversion": FieldKind(pattern=r"\d{1,2}(?:\.(?:\d{1,3}|x)){1,2}"),
-    "numpyalias": FieldKind(
-        pattern=r"(?:bool|object|int|float|complex|str|typeDict|long|unicode|bool8|float_|complex_|unicode_|string_|product|cumproduct|"
-        r"sometrue|alltrue|in1d|asscalar|Inf|Infinity|NaN|infty|PINF|NINF|cast|asfarray|issctype|trapz|row_stack|sctypes|find_common_type|obj2sctype)",
-    ),
-    "numpyname": FieldKind(pattern=r"\w{1,40}"),
     "nvidiarequirement": FieldKind(
         pattern=r"(?:nvidia-[\w.-]{1,60}|tensorrt[\w.-]{0,40})(?:\[[\w,.-]{1,60}\])?(?:[=<>!~]{1,3}[^\s();=<>!~][^\s();]{0,60})?",
     ),

@@ -100,7 +100,7 @@ WRONG = [
     ("Tags", [3], "entry 0"),
     ("AptText", "cuda-{major:>99999999}", "{major}, {minor} and {release}"),
     ("AptText", "cuda-{0.__class__}", "{major}, {minor} and {release}"),
-    ("Pattern", "a" * 3900 + "{found:numpyalias}" * 30, "longer than"),
+    ("Pattern", "a" * 3900 + "{found:gpulib}" * 30, "longer than"),
     ("Pattern", "found {found:nothing}", "not a kind of field"),
     ("Pattern", "(a", "missing )"),
     ("Pattern", "a+b", "without an upper bound"),

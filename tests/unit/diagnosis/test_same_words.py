@@ -1,0 +1,109 @@
+"""One message with several causes: versions, cards, listings, and what follows decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged
+
+ENGINE = "$ python detect.py\nRuntimeError: GET was unable to find an engine to execute this computation\n"
+DETECTED = "image 1/1 bus.jpg: 640x480 4 persons, 1 bus, 9.1ms\n"
+ILLEGAL = "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+VLLM = "$ pip install vllm=={0} && python bench.py\n"
+DONE = "Throughput: 12.03 requests/s\n"
+NVRTC = "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
+NONE = "ERROR: Could not find a version that satisfies the requirement {0} (from versions: none)\n"
+NONE += "ERROR: No matching distribution found for {0}\n"
+NVML = "UserWarning: Can't initialize NVML\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  535.171.04  Tue Mar 19 20:30:00 UTC 2024\n"
+PADDLE = "PreconditionNotMetError: (libcudnn.so) (error code is libcudnn.so: cannot open shared object file: No such file or directory)\n"
+LISTED = "(pd) $ ls $CONDA_PREFIX/lib | grep cudnn\nlibcudnn.so\nlibcudnn.so.8\nlibcudnn.so.8.2.1\n(pd) $ python a.py\n"
+ORT = 'LoadLibrary failed with error 126 "" when trying to load "C:\\v\\onnxruntime\\capi\\onnxruntime_providers_cuda.dll"\n'
+WHEELS = "$ pip list | grep nvidia\nnvidia-cublas-cu12        12.5.3.2\nnvidia-cuda-runtime-cu12  12.5.82\n"
+CUSPARSE = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
+BUSY = "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"
+FACTORY = "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'\n"
+EPOCH = "Epoch 1/10\n98/98 - 9s - 92ms/step - accuracy: 0.5120 - loss: 1.3741\n"
+TOO_OLD = "UserWarning:\n    Found GPU{0} GeForce GT 710 which is of cuda capability 3.5.\n"
+TOO_OLD += "    PyTorch no longer supports this GPU because it is too old.\n"
+STEP = "Epoch 0: 100%|####| 1407/1407 [05:11<00:00,  4.52it/s, loss=0.412]\n"
+IGNORED = "Ignoring visible gpu device (device: 1, name: Quadro K600, compute capability: 3.0) with Cuda compute capability 3.0. "
+IGNORED += "The minimum required Cuda capability is 3.5.\n"
+CREATED = (
+    "Created TensorFlow device (/job:localhost/replica:0/task:0/device:GPU:0 with 8792 MB memory) -> physical GPU (device: 0, name: {0})\n"
+)
+ACCEPTED = "Installed CUDA version 11.6 does not match the version torch was compiled with 11.7{0}\n"
+COMPATIBLE = " but since the APIs are compatible, accepting this combination"
+HIDDEN = "INFO:jax._src.xla_bridge:Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.\n"
+NO_GPU = "UserWarning: The installed version of bitsandbytes was compiled without GPU support.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (ENGINE + "$ env -u LD_LIBRARY_PATH python detect.py\n" + DETECTED, "ld_path_shadowing"),
+        (ENGINE + "$ LD_LIBRARY_PATH= python detect.py\n" + DETECTED, "ld_path_shadowing"),
+        (ENGINE + "$ unset LD_LIBRARY_PATH\n" + ENGINE, "out_of_memory"),
+        (ENGINE + "$ unset LD_LIBRARY_PATH\n", "out_of_memory"),
+        (VLLM.format("0.5.4") + ILLEGAL + VLLM.format("0.5.5") + DONE, "other_bug"),
+        (VLLM.format("0.5.4") + ILLEGAL + VLLM.format("0.5.5") + ILLEGAL, "unrecognised"),
+        (VLLM.format("0.5.4") + ILLEGAL + VLLM.format("0.5.4") + DONE, "unrecognised"),
+        (ILLEGAL + "$ python gnn.py --device cpu\nIndexError: index 20133 is out of bounds for dimension 0 with size 19717\n", "bad_input"),
+        (ILLEGAL + "$ python gnn.py --device cpu\nIndexError: index out of range in self\n", "bad_input"),
+        (ILLEGAL + "IndexError: list index out of range\n", "unrecognised"),
+        ("cupy-cuda13x        13.6.0\nb'Tesla P40' 61\n" + NVRTC, "gpu_arch_too_old_for_build"),
+        ("cupy-cuda12x        13.3.0\nb'Tesla P40' 61\n" + NVRTC, "gpu_arch_too_new_for_build"),
+        ("cupy-cuda11x        11.6.0\nNVIDIA GeForce RTX 5090\n" + NVRTC, "gpu_arch_too_new_for_build"),
+        (NONE.format("trochvision==0.15.2"), "unrecognised"),
+        (NONE.format("tensorlfow"), "unrecognised"),
+        (NONE.format("torchvision==0.15.2"), "pip_wheel_unavailable_for_python"),
+        (NONE.format("tensorflow-io"), "pip_wheel_unavailable_for_python"),
+        (NVML + "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.183.01\n", "driver_library_mismatch"),
+        (NVML + "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.171.04\n", "driver_not_loaded"),
+        ('$ find / -name "libcudnn*" 2>/dev/null | wc -l\n0\n' + PADDLE, "cudnn_missing"),
+        (LISTED + PADDLE, "lib_not_on_path"),
+        ("C:\\>where /R C:\\ cudnn*.dll\nINFO: Could not find files for the given pattern(s).\n" + ORT, "cudnn_missing"),
+        ("onnxruntime-gpu    1.20.1\nC:\\cuda\\bin\\cudnn64_8.dll\n" + ORT, "cudnn_major_mismatch"),
+        (ORT, "cuda_runtime_missing"),
+        (WHEELS + CUSPARSE, "cuda_runtime_missing"),
+        (WHEELS + "nvidia-cusparse-cu12      12.5.1.3\n" + CUSPARSE, "nvjitlink_mix"),
+        ("C:\\> wsl -d Ubuntu-20.04\n" + BUSY, "other_bug"),
+        (BUSY, "gpu_exclusive_mode"),
+        ("AttributeError: module 'numpy' has no attribute 'bool'.\n", "unrecognised"),
+    ],
+)
+def test_what_else_the_log_shows_decides(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        FACTORY + EPOCH,
+        TOO_OLD.format(1) + "using cuda:0 GeForce RTX 3090\n" + STEP,
+        IGNORED + CREATED.format("GeForce GTX 1080 Ti") + "Step 100: loss = 2.14 (0.052 sec)\n",
+        ACCEPTED.format(COMPATIBLE) + "Loading extension module fused_adam...\n",
+        '4:CUDA_VISIBLE_DEVICES="" python make.py   # cpu only\n$ bash run.sh\n' + HIDDEN + "wrote 512/512 shards\n",
+        '$ CUDA_VISIBLE_DEVICES="" python make.py\n' + HIDDEN + "wrote 512/512 shards\n",
+        "% python generate.py --device mps\n" + NO_GPU + "41 tokens in 3.9 s\n",
+    ],
+)
+def test_is_quiet_where_what_follows_shows_that_it_does_not_matter(log: str) -> None:
+    assert all(finding.severity == "info" for finding in judged(log).findings)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Traceback (most recent call last):\n" + FACTORY,
+        TOO_OLD.format(1) + "using cuda:0 GeForce GT 710\n" + STEP,
+        TOO_OLD.format(1) + "using cuda:0 GeForce RTX 3090\n",
+        TOO_OLD.format(1) + "using cuda:0 GeForce RTX 3090\n" + STEP + "RuntimeError: CUDA error: no kernel image is available\n",
+        IGNORED + "Step 100: loss = 2.14 (0.052 sec)\n",
+        ACCEPTED.format(", unable to compile cuda/cpp extensions without a matching cuda version."),
+        '$ CUDA_VISIBLE_DEVICES="" python make.py\n' + HIDDEN + "RuntimeError: no GPU\n",
+        "$ python make.py\n" + HIDDEN + "wrote 512/512 shards\n",
+        "$ python generate.py\n" + NO_GPU + "41 tokens in 3.9 s\n",
+    ],
+)
+def test_stays_loud_where_nothing_shows_that(log: str) -> None:
+    assert judged(log).findings[0].severity != "info"
