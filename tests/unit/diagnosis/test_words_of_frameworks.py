@@ -61,3 +61,18 @@ def test_rare_words_lead_to_a_step_of_their_own(log: str, cause: str, step: str)
 )
 def test_neighbours_of_rare_words_stay_quiet(log: str) -> None:
     assert not [one for one in judged(log).findings if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "    #1: NVIDIA GeForce GT 710, compute cap.: 3.5, ECC:  no, stat: incompatible\n",
+        "    NVJPEG_STATUS_ARCH_MISMATCH                 = 7,\n",
+        "UCX  WARN  transport 'cuda_copy' is not available, please use one or more of: cma, self, tcp\n",
+        "MESA-LOADER: failed to open nvidia-drm: /usr/lib/dri/nvidia-drm_dri.so: cannot open\n",
+        "CUDA_VISIBLE_DEVICES=10000\n",
+    ],
+)
+def test_what_a_program_lists_yields_to_its_failure(listed: str) -> None:
+    log = f"{listed}RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    assert "illegal memory" in judged(log).findings[0].evidence[0].text
