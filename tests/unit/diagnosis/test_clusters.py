@@ -39,7 +39,7 @@ DECODE = "    n = nvmlDeviceGetName(h).decode()\nAttributeError: 'str' object ha
         (LOADED + "535.104.05\n", "driver_library_mismatch", "reboot"),
         (FABRIC + "inactive (dead)\n", "fabric_manager_missing", "systemctl enable"),
         ("CUDA_VISIBLE_DEVICES set incorrectly. Got 1, expected to include 0.\n", "gpu_hidden_by_env", "remove the line"),
-        ("_CONDOR_AssignedGPUs=10000\n", "gpu_hidden_by_env", "request_gpus = 1"),
+        ("_CONDOR_AssignedGPUs=10000\nRuntimeError: No CUDA GPUs are available\n", "gpu_hidden_by_env", "request_gpus = 1"),
         ("You have exceeded your Pro GPU quota (60s requested vs. 4s left).\n", "no_gpu_runtime", "larger quota"),
         ("Accelerator: None\n" + ERROR_35, "no_gpu_runtime", "Kaggle"),
         (UCX + "cma, self, tcp\n", "cpu_only_build", "ucx_info"),

@@ -61,3 +61,38 @@ def test_rare_words_lead_to_a_step_of_their_own(log: str, cause: str, step: str)
 )
 def test_neighbours_of_rare_words_stay_quiet(log: str) -> None:
     assert not [one for one in judged(log).findings if one.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "    #1: NVIDIA GeForce GT 710, compute cap.: 3.5, ECC:  no, stat: incompatible\n",
+        "    NVJPEG_STATUS_ARCH_MISMATCH                 = 7,\n",
+        "UCX  WARN  transport 'cuda_copy' is not available, please use one or more of: cma, self, tcp\n",
+        "MESA-LOADER: failed to open nvidia-drm: /usr/lib/dri/nvidia-drm_dri.so: cannot open\n",
+        "CUDA_VISIBLE_DEVICES=10000\n",
+    ],
+)
+def test_what_a_program_lists_yields_to_its_failure(listed: str) -> None:
+    log = f"{listed}RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    assert "illegal memory" in judged(log).findings[0].evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("log", "lacks"),
+    [
+        ("storage.cc:118: Compile with USE_CUDA=1 to enable GPU usage\n", "install mxnet-cu101"),  # which CUDA is installed is not known
+        ("CUDA_ERROR_OPERATING_SYSTEM: OS call failed or operation not supported on this OS\n", "docker run"),
+        ("OCI runtime create failed: error adding seccomp filter rule for syscall clone3: permission denied\n", "docker-ce docker.io"),
+        ("Warning: nvprof is not supported on devices with compute capability 8.0 and higher.\n", "ncu from 7.0 on"),
+    ],
+)
+def test_no_step_guesses_what_the_machine_has(log: str, lacks: str) -> None:
+    assert lacks not in advice(log)
+
+
+def test_a_build_of_paddle_comes_from_its_own_page() -> None:
+    pin = "paddlepaddle-gpu==2.3.2.post112"
+    log = f"ERROR: Could not find a version that satisfies the requirement {pin} (from versions: 2.4.1, 2.5.0)\n"
+    log += f"ERROR: No matching distribution found for {pin}\n"
+    assert "paddlepaddle.org.cn" in str(judged(log).findings[0].remedy[0].command)
