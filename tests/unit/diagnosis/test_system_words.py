@@ -100,7 +100,9 @@ def test_the_words_of_one_program_name_the_cause(log: str, cause: str, words: st
         ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.153.1-microsoft-standard-WSL2\n", "--shutdown", "--set-"),
         # An image is mended where it is built.
         ("llm-1  | /server: error while loading shared libraries: libgomp.so.1: cannot open shared object file\n", "RUN apt-get", "sudo"),
-        # Neither has apt.
+        # A driver that was downgraded waits for a reboot; its packages are not leftovers.
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14\n$ modinfo -F version nvidia\n535.129.03\n", "reboot", "purge"),
+        # These systems have no apt.
         ('kext rejected due to system policy: <OSKext> { ID = "com.nvidia.NVDAEGPUSupport" }\n', "macOS", "apt-get"),
         ("This graphics driver could not find compatible graphics hardware.\n", "for Windows", "apt-get"),
         ("nvidia-550.54.14_1: broken, unresolvable shlib `libssl.so.3'\n", "xbps-install -Su", "doctor LOG"),
