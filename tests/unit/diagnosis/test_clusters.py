@@ -38,6 +38,8 @@ DECODE = "    n = nvmlDeviceGetName(h).decode()\nAttributeError: 'str' object ha
         ('exec: "nvidia-cuda-mps-control": executable file not found in $PATH\n', "driver_incomplete", "nvidia-compute-utils"),
         (LOADED + "535.104.05\n", "driver_library_mismatch", "reboot"),
         (FABRIC + "inactive (dead)\n", "fabric_manager_missing", "systemctl enable"),
+        (FABRIC + "failed (Result: exit-code)\n", "fabric_manager_missing", "systemctl enable"),
+        ("GPU 0: row remapping failed, 2 uncorrectable memory errors\n", "hardware_fault", "return the GPU"),
         ("CUDA_VISIBLE_DEVICES set incorrectly. Got 1, expected to include 0.\n", "gpu_hidden_by_env", "remove the line"),
         ("_CONDOR_AssignedGPUs=10000\nRuntimeError: No CUDA GPUs are available\n", "gpu_hidden_by_env", "request_gpus = 1"),
         ("You have exceeded your Pro GPU quota (60s requested vs. 4s left).\n", "no_gpu_runtime", "larger quota"),
@@ -105,6 +107,11 @@ def test_a_healthy_message_beside_it_stays_quiet(log: str) -> None:
 def test_a_step_is_for_the_system_of_the_log(log: str, step: str, unwanted: str) -> None:
     assert step in advice(log)
     assert unwanted not in advice(log)
+
+
+def test_a_stopped_service_is_not_why_memory_runs_out() -> None:
+    findings = judged(FABRIC + "inactive (dead)\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n").findings
+    assert [found.cause for found in findings if found.severity != "info"] == ["out_of_memory"]
 
 
 def test_a_driver_that_a_notebook_shows_is_too_old() -> None:

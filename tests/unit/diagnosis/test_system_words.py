@@ -7,6 +7,7 @@ from tests.written_logs import judged
 EXCLUDED = "The dkms.conf for this module includes a BUILD_EXCLUSIVE directive which\ndoes not match this kernel/arch/config.\n"
 STRACE = "5.15.153.1-microsoft-standard-WSL2\n" + 'openat(AT_FDCWD, "/lib/x86_64-linux-gnu/libcuda.so.1", O_RDONLY|O_CLOEXEC) = {}\n'
 NARROW = "/usr/bin/ld: skipping incompatible {0}/lib{1}.so when searching for -l{1}\n"
+YUM = "Error: Package: nvidia-docker2-2.0.3-1.docker18.noarch (nvidia-docker)\n           Requires: docker-ce = 18.06\n"
 ROCM = "{}\nRuntimeError: No HIP GPUs are available\n"
 
 
@@ -48,6 +49,7 @@ ROCM = "{}\nRuntimeError: No HIP GPUs are available\n"
             "pip_pin_unavailable",
             "winget show",
         ),
+        ("Found NVIDIA CUDA Toolkit [Nvidia.CUDA]\nNo version found matching: 11.3\n", "pip_pin_unavailable", "winget show"),
         ("error: jaxlib-0.4.30 not supported for interpreter python3.13\n", "pip_wheel_unavailable_for_python", "nixpkgs"),
         ("Could not find requirements_lock.txt file matching specified Python version.\n", "pip_wheel_unavailable_for_python", "HERMETIC"),
         ("configure: error: unable to find CUDA at /usr/local/cuda\n", "cuda_runtime_missing", ""),
@@ -97,6 +99,14 @@ def test_the_words_of_one_program_name_the_cause(log: str, cause: str, words: st
         ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.153.1-microsoft-standard-WSL2\n", "--shutdown", "--set-"),
         # An image is mended where it is built.
         ("llm-1  | /server: error while loading shared libraries: libgomp.so.1: cannot open shared object file\n", "RUN apt-get", "sudo"),
+        # A driver that was downgraded waits for a reboot; its packages are not leftovers.
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14\n$ modinfo -F version nvidia\n535.129.03\n", "reboot", "purge"),
+        # These systems have no apt.
+        ('kext rejected due to system policy: <OSKext> { ID = "com.nvidia.NVDAEGPUSupport" }\n', "macOS", "apt-get"),
+        ("This graphics driver could not find compatible graphics hardware.\n", "for Windows", "apt-get"),
+        ("nvidia-550.54.14_1: broken, unresolvable shlib `libssl.so.3'\n", "xbps-install -Su", "doctor LOG"),
+        (YUM, "yum list", "apt-"),
+        ("Warning: nvprof is not supported on devices with compute capability 8.0 and higher.\n", "ncu", "profile with nvprof"),
         # No index has a file that is tagged for the Linux of one machine.
         ("ERROR: torch-1.8.0-cp36-cp36m-linux_aarch64.whl is not a supported wheel on this platform.\n", "python3.6 -m pip", "torch=="),
     ],
