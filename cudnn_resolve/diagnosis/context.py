@@ -278,6 +278,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
         features -= _SHOWN
     if _is_test_apart(matches, features):
         features -= {"docker-gpus", "smi-table"} | ({"container-start"} if _is_tested(_STARTS, matches) else set())
+    if "devices-void" in features:
+        features.discard("docker-gpus")
     _add_implied(features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
