@@ -278,8 +278,6 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
         features -= _SHOWN
     if _is_test_apart(matches, features):
         features -= {"docker-gpus", "smi-table"} | ({"container-start"} if _is_tested(_STARTS, matches) else set())
-    if "devices-void" in features:
-        features.discard("docker-gpus")
     _add_implied(features)
     if _is_cpu_machine(matches, features):
         features.add("cpu-machine")
@@ -293,6 +291,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
 
 
 def _add_implied(features: set[str]) -> None:
+    if "devices-void" in features:  # asked for somewhere, but this container got none
+        features.discard("docker-gpus")
     for some, implied in _IMPLIED:
         if features & some:
             features.add(implied)

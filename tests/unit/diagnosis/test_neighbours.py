@@ -237,13 +237,17 @@ NO_NVCC = "CMake Error at CMakeLists.txt:4 (project):\n  No CMAKE_CUDA_COMPILER 
 NO_HEADER = "csrc/ops.cu:3:10: fatal error: cudnn.h: No such file or directory\n    3 | #include <cudnn.h>\ncompilation terminated.\n"
 VLLM = "RuntimeError: Failed to infer device type\n$ pip list | grep torch\ntorch      {}\n"
 IS_STUB = "Failed to allocate device vector A (error code CUDA driver is a stub library)!\n$ ls /dev/nvidia*\n"
-NO_DEVICE = "$ kubectl logs a\nRuntimeError: No CUDA GPUs are available\n$ kubectl exec a -- env\nNVIDIA_VISIBLE_DEVICES={}\n  nvidia.com/gpu:  4\n"
+NO_DEVICE = (
+    "$ kubectl logs a\nRuntimeError: No CUDA GPUs are available\n$ kubectl exec a -- env\nNVIDIA_VISIBLE_DEVICES={}\n  nvidia.com/gpu:  4\n"
+)
 IN_LXC = "failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\nlxc.mount.entry: /dev/nvidia{0} dev/nvidia{0} none bind\n"
 HANDLE = "$ nvidia-smi\nUnable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n"
 GLIBC = "UnsatisfiableError: The following specifications were found to be incompatible with your system:\n\n"
 GLIBC += "  - feature:/linux-64::__glibc=={}=0\n  - pytorch=2.6 -> __glibc[version='>=2.28,<3.0.a0']\n"
 NOT_FOUND = "CMake Error: The following variables are used in this project, but they are set to NOTFOUND.\nCUDA_{}_LIBRARY (ADVANCED)\n"
-PROBED = "AutoBatch: Computing optimal batch size for --imgsz 640\nCUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 7.79 GiB total)\n"
+PROBED = (
+    "AutoBatch: Computing optimal batch size for --imgsz 640\nCUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 7.79 GiB total)\n"
+)
 CHOSEN = "AutoBatch: Using batch-size 22 for CUDA:0 6.9G/7.8G (88%)\n"
 
 
@@ -258,7 +262,10 @@ CHOSEN = "AutoBatch: Using batch-size 22 for CUDA:0 6.9G/7.8G (88%)\n"
         (NO_HEADER + "$ find / -name cudnn.h\n", "cudnn_missing"),
         (VLLM.format("2.7.0+cpu"), "cpu_only_build"),
         (VLLM.format("2.7.0+cu126"), "driver_not_loaded"),
-        ("root@0a1b2c3d4e5f:/# ./a\n" + IS_STUB + "ls: cannot access '/dev/nvidia*': No such file or directory\n", "container_gpu_not_passed"),
+        (
+            "root@0a1b2c3d4e5f:/# ./a\n" + IS_STUB + "ls: cannot access '/dev/nvidia*': No such file or directory\n",
+            "container_gpu_not_passed",
+        ),
         ("root@0a1b2c3d4e5f:/# ./a\n" + IS_STUB + "/dev/nvidia0\n", "ld_path_shadowing"),
         (NO_DEVICE.format("void"), "container_gpu_not_passed"),
         (IN_LXC.format("0"), "container_gpu_not_passed"),
