@@ -293,6 +293,8 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
 
 
 def _add_implied(features: set[str]) -> None:
+    if "devices-void" in features:  # asked for somewhere, but this container got none
+        features.discard("docker-gpus")
     for some, implied in _IMPLIED:
         if features & some:
             features.add(implied)

@@ -231,3 +231,62 @@ def test_no_step_is_of_another_failure(log: str, step: str) -> None:
 )
 def test_a_command_for_cmd_is_written_for_powershell(command: str, shown: str) -> None:
     assert in_shell(command, ("powershell",), windows=True) == shown
+
+
+NO_NVCC = "CMake Error at CMakeLists.txt:4 (project):\n  No CMAKE_CUDA_COMPILER could be found.\n"
+NO_HEADER = "csrc/ops.cu:3:10: fatal error: cudnn.h: No such file or directory\n    3 | #include <cudnn.h>\ncompilation terminated.\n"
+VLLM = "RuntimeError: Failed to infer device type\n$ pip list | grep torch\ntorch      {}\n"
+IS_STUB = "Failed to allocate device vector A (error code CUDA driver is a stub library)!\n$ ls /dev/nvidia*\n"
+NO_DEVICE = (
+    "$ kubectl logs a\nRuntimeError: No CUDA GPUs are available\n$ kubectl exec a -- env\nNVIDIA_VISIBLE_DEVICES={}\n  nvidia.com/gpu:  4\n"
+)
+IN_LXC = "failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\nlxc.mount.entry: /dev/nvidia{0} dev/nvidia{0} none bind\n"
+HANDLE = "$ nvidia-smi\nUnable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error\n"
+GLIBC = "UnsatisfiableError: The following specifications were found to be incompatible with your system:\n\n"
+GLIBC += "  - feature:/linux-64::__glibc=={}=0\n  - pytorch=2.6 -> __glibc[version='>=2.28,<3.0.a0']\n"
+NOT_FOUND = "CMake Error: The following variables are used in this project, but they are set to NOTFOUND.\nCUDA_{}_LIBRARY (ADVANCED)\n"
+PROBED = (
+    "AutoBatch: Computing optimal batch size for --imgsz 640\nCUDA out of memory. Tried to allocate 50.00 MiB (GPU 0; 7.79 GiB total)\n"
+)
+CHOSEN = "AutoBatch: Using batch-size 22 for CUDA:0 6.9G/7.8G (88%)\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (NO_NVCC + "$ find / -name nvcc\n/usr/local/cuda-11.8/bin/nvcc\n", "lib_not_on_path"),
+        (NO_NVCC + "$ ls /opt/cuda/bin | grep nvcc\nnvcc\n", "lib_not_on_path"),
+        (NO_NVCC + "$ ls /opt/cuda/bin/nvcc\nls: cannot access '/opt/cuda/bin/nvcc': No such file or directory\n", "cuda_runtime_missing"),
+        (NO_HEADER + "$ find / -name cudnn.h\n/e/nvidia/cudnn/include/cudnn.h\n", "lib_not_on_path"),
+        (NO_HEADER + "$ cp a/cudnn.h /opt/include/cudnn.h\ncp: cannot stat 'a/cudnn.h': No such file or directory\n", "cudnn_missing"),
+        (NO_HEADER + "$ find / -name cudnn.h\n", "cudnn_missing"),
+        (VLLM.format("2.7.0+cpu"), "cpu_only_build"),
+        (VLLM.format("2.7.0+cu126"), "driver_not_loaded"),
+        (
+            "root@0a1b2c3d4e5f:/# ./a\n" + IS_STUB + "ls: cannot access '/dev/nvidia*': No such file or directory\n",
+            "container_gpu_not_passed",
+        ),
+        ("root@0a1b2c3d4e5f:/# ./a\n" + IS_STUB + "/dev/nvidia0\n", "ld_path_shadowing"),
+        (NO_DEVICE.format("void"), "container_gpu_not_passed"),
+        (IN_LXC.format("0"), "container_gpu_not_passed"),
+        (IN_LXC.partition("lxc")[0], "driver_wedged"),
+        ("[ 9130.1] PM: suspend exit\n" + HANDLE, "driver_wedged"),
+        ("[ 9130.1] PM: suspend exit\nNVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n" + HANDLE, "hardware_fault"),
+        (HANDLE, "hardware_fault"),
+        (GLIBC.format("2.17"), "glibc_too_old"),
+        (GLIBC.format("2.31"), "apt_conflict"),
+        (NOT_FOUND.format("cublas_device"), "other_bug"),
+        (NOT_FOUND.format("nppi"), "other_bug"),
+        ("E: Unable to locate package nvidia-container-toolkit\n", "container_toolkit_missing"),
+        ("E: Unable to locate package libcudnn9-cuda-12\n", "apt_conflict"),
+        (PROBED + "Killed\n", "out_of_memory"),
+        (PROBED + CHOSEN + PROBED.splitlines()[-1] + "\n", "out_of_memory"),
+    ],
+)
+def test_what_a_log_lists_and_reports_later_parts_the_causes_of_one_message(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+def test_a_batch_size_that_is_found_by_trying_needs_no_repair() -> None:
+    assert not loud(judged(PROBED + CHOSEN))
+    assert loud(judged(PROBED + CHOSEN + PROBED.splitlines()[-1] + "\n"))

@@ -55,6 +55,17 @@ def test_a_sure_finding_keeps_all_its_steps() -> None:
     assert len(steps("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")) > 1
 
 
+@pytest.mark.parametrize("stated", ["CUDA available: False", "torch.cuda.is_available() -> False", ">>> torch.cuda.device_count()\n0"])
+def test_a_statement_that_there_is_no_gpu_is_told_but_is_no_failure(stated: str) -> None:
+    [found] = judged(f"{stated}\n").findings
+    assert (found.cause, found.severity) == ("cpu_only_build", "info")
+
+
+@pytest.mark.parametrize("stated", ["CUDA available: True", "torch.cuda.device_count() -> 2", "torch.cuda.device_count() -> 0.5"])
+def test_another_statement_tells_nothing(stated: str) -> None:
+    assert not judged(f"{stated}\n").findings
+
+
 @pytest.mark.parametrize(
     ("cause", "features", "command"),
     [
