@@ -12,6 +12,7 @@ COLLISION = "error: collision between `/nix/store/0g-{0}-12.2/lib/a.so' and `/ni
 OPENMPI = "mca:mpi:base:param:mpi_built_with_cuda_support:value:false\n"
 MKNOD = "{0}: Process '/usr/bin/bash -c '/usr/bin/mknod -Z -m 666 /dev/{0} c $(grep {0} /proc/devices) 0'' failed with exit code 1.\n"
 WHEA = "A {} hardware error has occurred.\n\nComponent: PCI Express Endpoint\nPrimary Device Name:PCI\\VEN_10DE&DEV_2204\n"
+MISSING_DLL = "OSError: [WinError 126] The specified module could not be found\n"
 PLUGIN = "unable to create plugin manager: {}\n"
 NOT_LOADED = "Cannot load onnxruntime.capi. Error: 'DLL load failed: The specified module could not be found.'\n"
 LISTED = "Library libcublas.so.12 is not found or cannot be loaded\n\tlibcublas.so.12 (libc6,x86-64) => /opt/cuda/lib64/libcublas.so.12\n"
@@ -101,6 +102,20 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         (NOT_LOADED + "ImportError: cannot import name 'a' from 'onnxruntime.capi._pybind_state'\n", "windows_runtime_missing", "VCRedist"),
         ("cuBLAS failed with status : CUBLAS_STATUS_NOT_SUPPORTED\n", "other_bug", "float16"),
         ("No module named 'paddle.utils'\n", "unrecognised", "import paddle"),
+        ("No module named 'torch.nn'\n", "unrecognised", "import torch"),
+        ("AttributeError: module 'torch' has no attribute 'no_grad'\n", "unrecognised", "import torch"),
+        ("Received a label value of -2147483648 which is outside the valid range of [0, 256).\n", "bad_input", "label"),
+        (
+            "cuDNN version incompatibility: PyTorchwas compiled  against (8, 7, 0) but found runtime version (8, 6, 0).\n",
+            "ld_path_shadowing",
+            "",
+        ),
+        (f"    ctypes.CDLL(dll)\n    self._handle = _dlopen(self._name, mode)\n{MISSING_DLL}", "windows_runtime_missing", "VCRedist"),
+        (
+            "Using CUDA toolkit version (12, 3) with CUDA driver version (12, 2) requires minor version compatibility, which\n",
+            "driver_too_old",
+            "",
+        ),
         ("No module named 'torch.utils.flop_counter'\n", "framework_pkg_mismatch", ""),
         ("built for NVIDIA Driver Release 545.23 or later, butversion 535.104.05 was detected\n", "driver_too_old", "host"),
         ("libcudf.so: undefined symbol: _ZN3rmm\n", "framework_pkg_mismatch", "RAPIDS"),

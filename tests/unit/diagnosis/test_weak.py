@@ -55,13 +55,32 @@ def test_a_sure_finding_keeps_all_its_steps() -> None:
     assert len(steps("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")) > 1
 
 
-@pytest.mark.parametrize("stated", ["CUDA available: False", "torch.cuda.is_available() -> False", ">>> torch.cuda.device_count()\n0"])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "CUDA available: False",
+        "torch.cuda.is_available() -> False",
+        ">>> torch.cuda.device_count()\n0",
+        "  libtorch           conda-forge/linux-64::libtorch-2.6.0-cpu_mkl_hf6ddc5a_104",
+        'level=INFO source=routes.go:1339 msg="Dynamic LLM libraries" runners=[cpu]',
+        'level=INFO source=routes.go:1339 msg="Dynamic LLM libraries" runners="[cpu cpu_avx cpu_avx2]"',
+    ],
+)
 def test_a_statement_that_there_is_no_gpu_is_told_but_is_no_failure(stated: str) -> None:
     [found] = judged(f"{stated}\n").findings
     assert (found.cause, found.severity) == ("cpu_only_build", "info")
 
 
-@pytest.mark.parametrize("stated", ["CUDA available: True", "torch.cuda.device_count() -> 2", "torch.cuda.device_count() -> 0.5"])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "CUDA available: True",
+        "torch.cuda.device_count() -> 2",
+        "torch.cuda.device_count() -> 0.5",
+        "  libtorch           conda-forge/linux-64::libtorch-2.6.0-cuda126_mkl_h99b69db_304",
+        'level=INFO source=routes.go:1339 msg="Dynamic LLM libraries" runners="[cpu cpu_avx cuda_v11]"',
+    ],
+)
 def test_another_statement_tells_nothing(stated: str) -> None:
     assert not judged(f"{stated}\n").findings
 
