@@ -137,7 +137,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     # If there is none at all for this Python, requesting it again is in vain.
     if wanted.version is None and not has_only_stubs(matches) and not any(re.search(_NONE_AT_ALL, match.text) for match in matches):
         values["same"] = values["wanted"]
-    line = None if is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
+    line = None if wanted.platform == "linux_aarch64" or is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line" if line >= _OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
     if known := sorted(_known(wanted, book)):
@@ -174,8 +174,8 @@ def _file_values(wanted: Wanted, book: Book) -> dict[str, str]:
     files (theirs are `manylinux`): such a file, as NVIDIA's for JetPack, fits the Python in its name alone.
     """
     if wanted.platform == "linux_aarch64":
-        line = re.match(r"cp3(\d{1,2})-", wanted.tag)
-        return {"file_python": f"3.{line[1]}"} if line is not None else {}
+        line = re.match(r"cp([23])(\d{1,2})-", wanted.tag)
+        return {"file_python": f"{line[1]}.{line[2]}"} if line is not None else {}
     index, public = _index(wanted, book), (wanted.version or "").partition("+")[0]
     asked = replace(wanted, version=public)
     if index is not None:

@@ -103,6 +103,8 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         ("cuBLAS failed with status : CUBLAS_STATUS_NOT_SUPPORTED\n", "other_bug", "float16"),
         ("No module named 'paddle.utils'\n", "unrecognised", "import paddle"),
         ("No module named 'torch.nn'\n", "unrecognised", "import torch"),
+        ('OSError: [WinError 127] x. Error loading "C:\\v\\torch\\lib\\caffe2_ops.dll" or one\n', "ld_path_shadowing", "PATH"),
+        ('OSError: [WinError 126] x. Error loading "C:\\v\\torch\\lib\\caffe2_ops.dll" or one\n', "cuda_runtime_missing", ""),
         ("AttributeError: module 'torch' has no attribute 'no_grad'\n", "unrecognised", "import torch"),
         ("Received a label value of -2147483648 which is outside the valid range of [0, 256).\n", "bad_input", "label"),
         (

@@ -109,6 +109,7 @@ def test_the_words_of_one_program_name_the_cause(log: str, cause: str, words: st
         ("Warning: nvprof is not supported on devices with compute capability 8.0 and higher.\n", "ncu", "profile with nvprof"),
         # No index has a file that is tagged for the Linux of one machine.
         ("ERROR: torch-1.8.0-cp36-cp36m-linux_aarch64.whl is not a supported wheel on this platform.\n", "python3.6 -m pip", "torch=="),
+        ("tensorflow-1.6.0-cp27-cp27mu-linux_aarch64.whl is not a supported wheel on this platform.\n", "python2.7 -m pip", "conda create"),
     ],
 )
 def test_the_step_is_one_for_the_system_that_the_words_show(log: str, has: str, lacks: str) -> None:
