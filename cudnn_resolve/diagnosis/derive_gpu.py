@@ -246,10 +246,12 @@ def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
             return "container_gpu_not_passed", text, (*_ABSENT[:3], "cuda_runtime_missing", "cudnn_missing")
         text = "this container has no libcuda: it was started without access to the GPU"
         return "container_gpu_not_passed", text, _ABSENT[: 2 if is_known else 3]
-    if case.facts is None or case.facts.driver is not None or case.facts.container == "docker":
+    if case.facts is None or case.facts.container == "docker":
         return "", "", ()
-    if "hosted-notebook" in case.features:
+    if "hosted-notebook" in case.features and (case.facts.driver is None or case.facts.gpus == ()):  # some images have a libcuda
         return "no_gpu_runtime", "this notebook's runtime has no GPU", _ABSENT[:3]
+    if case.facts.driver is not None:
+        return "", "", ()
     return "driver_not_loaded", "this machine has no NVIDIA driver", _ABSENT[:3]
 
 

@@ -25,6 +25,7 @@ _OLD = {"frameworks": [{"name": "torch", "version": "1.10.0", "cuda_built": "10.
 _ARM_CUDA = {"frameworks": [{"name": "torch", "version": "1.12.0", "cuda_built": "11.4"}]}
 _TOOLKIT = {"cuda_toolkits": [{"version": "12.4.1", "path": "/usr/local/cuda-12.4", "source": "apt"}]}
 _BLAS = "E tensorflow/stream_executor/cuda/cuda_blas.cc:428] failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED\n"
+_NO_DEVICE = "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
 _LIBCUDA = "Could not load library libcudnn_cnn_infer.so.8. Error: libcuda.so: cannot open shared object file: No such file or directory\n"
 
 
@@ -48,6 +49,7 @@ def _copy(version: str) -> dict[str, Any]:
             f"LD_LIBRARY_PATH={_SYSTEM}",
         ),
         (_LIBCUDA, _TORCH | {"container": {"kind": "wsl"}, "cudnn": [_copy("8.9.2.26")]}, "lib_not_on_path", "/usr/lib/wsl/lib", "glob"),
+        (_NO_DEVICE, {"container": {"kind": "colab"}, "gpus": []}, "no_gpu_runtime", "Change runtime type", "docker"),
         (_CUBLAS, _JETPACK | _OLD | {"container": {"kind": "docker"}}, "container_gpu_not_passed", "--runtime nvidia", "cudnn-resolve"),
         (_CUBLAS, _JETPACK | _ARM_CUDA | {"gpus": []}, "cuda_runtime_missing", "--device cpu", "pip install"),
         (
