@@ -58,6 +58,7 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         (MAPPED.format("x86_64-linux-gnu/libcuda.so.525.125.06"), "wsl_driver_shadowed", ""),
         ("+ export CUDA_VISIBLE_DEVICES=\ncall to cuInit returned error 100: No device\n", "gpu_hidden_by_env", ""),
         ("gpg: keyserver receive failed: No dirmngr\n", "apt_key", "dirmngr"),
+        ("gpg: Signature made by RSA key ID 7FA2AF80\ngpg: Can't check signature: public key not found\n", "apt_key", ""),
         (COLLISION.format("cuda_cudart"), "apt_conflict", "cudaPackages"),
         ('[blocks B      ] <dev-libs/cudnn-8 ("<dev-libs/cudnn-8" is soft blocking a)\n', "apt_conflict", "emerge"),
         ("the to be installed nvidia-open-G06 conflicts with 'nvidia-G06' provided by the installed x\n", "apt_conflict", "Turing"),
