@@ -19,8 +19,6 @@ _NEWEST = Capability(10, 0)
 _OLDEST = Capability(7, 5)
 """Capability below which the newest builds have no code for a GPU."""
 _AMPERE = Capability(8, 0)
-_DROPPED = {"11": Capability(3, 5), "12": Capability(5, 0), "13": _OLDEST}
-"""Least capability that the compilers of a CUDA major know."""
 _FIRST_NUMBER, _LAST_NUMBER = 20, 199
 """Capabilities that programs print as one number: 86 for 8.6."""
 _PASCAL = Capability(6, 0)
@@ -73,6 +71,7 @@ def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None)
         cards=cards,
         made_for=tuple(_made_for(matches)),
         unknown=frozenset(_unknown(capabilities, matches, book)),
+        dropped=frozenset(_dropped(capabilities, matches, book)),
     )
 
 
@@ -89,6 +88,15 @@ def _unknown(capabilities: Iterable[Capability], matches: Iterable[Match], book:
     for capability in capabilities if named else ():
         row = book.architecture(capability)
         if row is not None and max(named).parts[:2] < row.cuda_first.parts[:2]:
+            yield capability
+
+
+def _dropped(capabilities: Iterable[Capability], matches: Iterable[Match], book: Book) -> Iterable[Capability]:
+    """Capabilities that the newest CUDA major in the log no longer compiles for."""
+    newest = max((int(match.fields["of"]) for match in matches if match.symptom.id == "context-cuda-major"), default=0)
+    for capability in capabilities:
+        row = book.architecture(capability)
+        if row is not None and row.cuda_last is not None and row.cuda_last.parts[0] < newest:
             yield capability
 
 
@@ -378,8 +386,7 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
         yield from (name for name, first in (("gpu-turing", _OLDEST), ("gpu-ampere", _AMPERE)) if capability >= first)
     if context.capabilities or context.cards:
         yield "gpu-named"
-    major = max((match.fields["of"] for match in matches if match.symptom.id == "context-cuda-major"), default="")
-    if any(capability < _DROPPED.get(major, capability) for capability in context.capabilities):
+    if context.dropped:
         yield "arch-asked-old"
     is_served = all(any(target.runs_on(capability) for target in built) for capability in context.capabilities)
     if context.capabilities and built and is_served and context.version("torch"):

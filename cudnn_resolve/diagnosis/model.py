@@ -132,6 +132,8 @@ class Context(Struct, frozen=True, kw_only=True):
     """GPU code that the user's own build is compiled for."""
     unknown: frozenset[Capability] = frozenset()
     """Capabilities newer than the newest CUDA that the log names."""
+    dropped: frozenset[Capability] = frozenset()
+    """Capabilities that the newest CUDA major that the log names no longer compiles for."""
 
     def version(self, name: str) -> str | None:
         """Version of a framework named in the log."""
