@@ -210,9 +210,11 @@ class Remedies:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
         has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
         is_open = is_offered = is_mended = False
-        for row in self.book.helps():
+        is_particular = bool(finding.remedy)
+        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
             if (
                 finding.cause not in (row.cause, *row.also)
+                or (row.fallback and is_particular)
                 or (has_no_card and "no-card" not in row.needs)
                 or any(feature not in features for feature in row.needs)
                 or any(feature in features for feature in row.unless)
@@ -227,6 +229,7 @@ class Remedies:
                     is_alternative or finding.cause.startswith("pip_") or OTHER in features or self.fields.is_of_another(matches)
                 )
                 continue
+            is_particular = is_particular or bool(row.needs and not row.fallback)
             is_guess = "| grep " in (command or "") or "{cudnn_likely}" in (row.command or "")  # which asks, or may not fit
             is_offered, is_mended = True, is_mended or not is_guess
             if command is not None and command.startswith(_OURS) and self.case.facts is None:

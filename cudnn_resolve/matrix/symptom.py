@@ -96,6 +96,8 @@ class Help(Row, frozen=True, kw_only=True):
     """With fields of the finding in braces; dropped if one of them is unknown."""
     needs: Singles = ()
     unless: Singles = ()
+    fallback: bool = False
+    """Shown only where no remedy of a symptom, and none of the cause that needs a feature, is."""
 
 
 class Clue(Row, frozen=True, kw_only=True):

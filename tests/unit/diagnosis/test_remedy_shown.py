@@ -100,3 +100,13 @@ def test_what_cannot_help_is_not_named() -> None:
     assert "rmmod" not in said("NVIDIA: no NVIDIA devices found\nCUDA error: unknown error\n")
     assert "export" not in said("/content/a.py\n" + PARTS_OF_9)
     assert "ls -d" not in said(NOT_OPENED.format("libcudart.so.7.5") + "Cuda compilation tools, release 8.0, V8.0.44\n")
+
+
+def test_the_general_step_is_shown_only_where_no_other_is() -> None:
+    general = "previous or the next release"
+    installed = "$ pip install -q vllm=={} && python bench.py\n"
+    faulty = installed.format("0.5.4") + "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    assert general in said(faulty + installed.format("0.5.5") + "Throughput: 12.03 requests/s, 5491.17 tokens/s\n")
+    jetson = '# R32 (release), REVISION: 5.1\nnumpy 1.19.5\n$ python3 -c "import numpy"\nIllegal instruction (core dumped)\n'
+    assert "OPENBLAS_CORETYPE" in said(jetson)
+    assert general not in said(jetson)
