@@ -104,10 +104,10 @@ def _cuda(text: str) -> CudaVersion:
 
 
 def _targets(text: str) -> tuple[CodeTarget, ...]:
-    found = re.findall(r"(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d", text)
+    found = re.findall(r"(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d|(?<![\d.])\d{2,3}(?![\d.])", text)
     if not found:
         raise ValueError(text)
-    return tuple(CodeTarget.parse(one) for one in found)
+    return tuple(CodeTarget.parse(f"sm_{one}" if one.isdigit() else one) for one in found)
 
 
 def _supported(text: str) -> tuple[CodeTarget, ...]:
