@@ -80,8 +80,8 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
 
 def _is_one_branch(match: Match) -> bool:
     """True if libcuda and the kernel module are of one branch: a compat libcuda is of a newer one than the driver."""
-    versions = (match.fields.get("kernel"), match.fields.get("dso"))
-    return all(isinstance(version, DriverVersion) for version in versions) and versions[0].major == versions[1].major
+    kernel, library = match.fields.get("kernel"), match.fields.get("dso")
+    return isinstance(kernel, DriverVersion) and isinstance(library, DriverVersion) and kernel.major == library.major
 
 
 def compare_listed_driver(found: Suspects, case: Case) -> Suspects:

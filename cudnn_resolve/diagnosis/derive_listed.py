@@ -19,7 +19,6 @@ _NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed
 _PROVIDER = "onnxruntime"
 BARE = ("tensorflow", "jax", "jaxlib")
 """Frameworks whose wheels include cuDNN only with the CUDA extra, which a version does not show."""
-_FILES, _WHEELS = "context-files-listed", "context-wheels-listed"
 _NAMED_BY_CUDA, _MOST_OF_CUDA = ("cudart", "cublas", "cublasLt"), 4
 """Libraries whose name tells the CUDA they are of, and how many of CUDA's a list has that is not of a few only."""
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
@@ -47,14 +46,15 @@ def explain_unnamed(found: Suspects, case: Case) -> Suspects:
     needed = {build.cudnn.major for build in own if build.cudnn is not None}
     there = {copy.major for copy in case.context.cudnn} | {build.cudnn.major for build in others if build.cudnn is not None}
     cuda, (majors, components, shown) = {build.cuda.major for build in own if build.cuda is not None}, _cuda_listed(case)
+    by_file = any("present" in match.fields for match in shown)
     if cuda and majors and not cuda & majors:
         text = f"{who} needs CUDA {max(cuda)}, but the libraries that the log lists are of CUDA {max(majors)}"
         return strengthened(rest, "cuda_runtime_missing", base, 10, text, shown[:1])
     if needed and there and not needed & there:
         text = f"{who} needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
         return strengthened(rest, "cudnn_major_mismatch", base, 10, text, [copy.match for copy in case.context.cudnn[:1]])
-    is_whole = any("cudnn" in match.text or match.symptom.id != _FILES for match in case.matches if match.symptom.id in (_FILES, _WHEELS))
-    if not there and len(components) >= _MOST_OF_CUDA and is_whole:
+    asked = [match.text for match in case.matches if match.symptom.id == ("context-files-listed" if by_file else "context-wheels-listed")]
+    if not there and len(components) >= _MOST_OF_CUDA and any("cudnn" in text or not by_file for text in asked):
         text = f"{who} needs cuDNN, and the log lists the libraries of CUDA without one"
         return strengthened(rest, "cudnn_missing", base, 10, text, shown[:1])
     return found
