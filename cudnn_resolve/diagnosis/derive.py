@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.derive_gpu import (
     compare_driver_parts,
     compare_driver_with_builds,
@@ -20,7 +19,7 @@ from cudnn_resolve.diagnosis.derive_gpu import (
     doubt_cpu_build,
     find_hidden_gpu,
 )
-from cudnn_resolve.diagnosis.derive_listed import find_listed
+from cudnn_resolve.diagnosis.derive_listed import BARE, explain_unnamed, find_listed
 from cudnn_resolve.diagnosis.derive_pip import (
     compare_index,
     dismiss_unrelated_pins,
@@ -51,9 +50,6 @@ _COMPANIONS = ("torchaudio", "torchvision", "torchtext", "torchcodec", "torch_sc
 """Packages that import PyTorch before they load their own libraries."""
 _SHORT = ("cuFFT", "cuRAND", "cuSOLVER", "cuSPARSE")
 """Libraries that encode 12.1.3 as 12103; cuBLAS encodes it as 120103, and CUDA itself 12.2 as 12020."""
-_PROVIDER = "onnxruntime"
-_BARE = ("tensorflow", "jax", "jaxlib")
-"""Frameworks whose wheels include cuDNN only with the CUDA extra, which a version does not show."""
 _VAGUE = 60
 """Weight of wording that says only that cuDNN did not start."""
 _UNDATED = "CUPTI"
@@ -137,7 +133,7 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     brought = {
         build.cudnn.major: build.package
         for build in (case.context.builds if not is_looked_for else ())
-        if build.cudnn is not None and build.delivery in ("wheel", "bundled") and build.package not in _BARE
+        if build.cudnn is not None and build.delivery in ("wheel", "bundled") and build.package not in BARE
     }
     broken = next((present for present in there[:1] if present.broken and lib.startswith("libcudnn_")), None)
     if broken:
@@ -218,32 +214,6 @@ def _name(brought: Mapping[int, str], majors: Iterable[int]) -> str:
     return "PyTorch" if name == "torch" else name
 
 
-def _explain_provider(found: Suspects, case: Case) -> Suspects:
-    """ONNX Runtime's CUDA provider fails to load and the installed cuDNN has another major version than it needs."""
-    base = max(
-        (found[cause] for cause in ("cuda_runtime_missing", "cudnn_missing") if cause in found),
-        key=lambda suspect: suspect.weight,
-        default=None,
-    )
-    if base is None or any(missing(base.matches)) or not any(_PROVIDER in match.text for match in base.matches):
-        return found
-    rest = {cause: suspect for cause, suspect in found.items() if suspect is not base}
-    if "cudnn-nowhere" in case.features:
-        text = "ONNX Runtime's CUDA provider needs cuDNN, and the log shows a search that finds none on the disk"
-        return strengthened(rest, "cudnn_missing", base, 10, text)
-    releases = [version for name, version in case.context.frameworks if name.startswith(_PROVIDER)]
-    # A release that the tables lack needs the cuDNN of the first one of its line.
-    lines = [".".join((*version.split(".")[:2], "0")) for version in releases]
-    own = [build_of("onnxruntime-gpu", version, case.book) for version in (*releases, *lines)]
-    others = [build for build in case.context.builds if build.package not in _BARE and not build.package.startswith(_PROVIDER)]
-    needed = {build.cudnn.major for build in own if build is not None and build.cudnn is not None}
-    there = {copy.major for copy in case.context.cudnn} | {build.cudnn.major for build in others if build.cudnn is not None}
-    if not needed or not there or needed & there:
-        return found
-    text = f"ONNX Runtime's CUDA provider needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
-    return strengthened(rest, "cudnn_major_mismatch", base, 10, text)
-
-
 def _detect_shadowing(found: Suspects, case: Case) -> Suspects:
     """The cuDNN is too old, or newer than a build accepts, although a copy that fits is shown: another one is found first."""
     for cause in ("cudnn_too_old_for_framework", "cudnn_too_new_for_framework"):
@@ -269,13 +239,16 @@ def _compares(match: Match) -> bool:
 
 
 def _detect_single_copy(found: Suspects, case: Case) -> Suspects:
-    """PyTorch loads another cuDNN than it was built with, and the facts show no copy that would do: none is hidden by it."""
+    """PyTorch loads another cuDNN than it was built with, and facts or the listed wheel, which it loads, show no copy that would do."""
     hidden = found.get("ld_path_shadowing")
     match = next(filter(_compares, hidden.matches), None) if hidden else None
-    copies = [copy for copy in case.context.cudnn if copy.match is None]
-    if hidden is None or match is None or not copies:
+    if hidden is None or match is None:
         return found
     built, loaded = match.fields["built"], match.fields["found"]
+    wheels = {copy.version.parts[:3] for copy in case.context.cudnn if copy.version and copy.match and "wheel" in copy.match.fields}
+    copies = [copy for copy in case.context.cudnn if copy.match is None or wheels == {loaded.parts[:3]}]
+    if not copies:
+        return found
     if any(copy.version is None or copy.version.serves(built) for copy in copies):
         return found
     cause = "cudnn_too_old_for_framework" if loaded.major == built.major else "cudnn_major_mismatch"
@@ -466,7 +439,7 @@ def _release(component: str, encoded: int) -> tuple[int, int, int]:
 _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     _miss_cudnn,
     _locate_cudnn,
-    _explain_provider,
+    explain_unnamed,
     _detect_shadowing,
     _detect_single_copy,
     _acquit_cudnn,

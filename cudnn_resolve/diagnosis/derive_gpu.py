@@ -15,7 +15,7 @@ from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 _REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
 """Symptoms that show the driver's version, in one of the fields `_DRIVER_FIELDS`."""
-_DRIVER_FIELDS = ("driver", "driver2", "driver3")
+_DRIVER_FIELDS = ("driver", "driver2", "driver3", "doubted")
 _DROP_OLD = r"(?i)onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|rapids|cudf|cuml"
 """Programs that most people install as a package, whose new releases have dropped old GPUs."""
 _LEAST_OF_GGML = 610
@@ -61,7 +61,7 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
         text = f"the driver libraries are version {driver.version}, but the loaded kernel module is {driver.kernel_module}"
         found = strengthened(found, "driver_library_mismatch", compat, 3, text)
         del found["forward_compat_hw"]
-    elif mismatch and compat and any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
+    elif mismatch and compat and any(match.symptom.id == "nvml-mismatch" or _is_one_branch(match) for match in mismatch.matches):
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
@@ -76,6 +76,12 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
             found = strengthened(found, "ld_path_shadowing", mismatch, 0, text)
             del found["driver_library_mismatch"]
     return found
+
+
+def _is_one_branch(match: Match) -> bool:
+    """True if libcuda and the kernel module are of one branch: a compat libcuda is of a newer one than the driver."""
+    kernel, library = match.fields.get("kernel"), match.fields.get("dso")
+    return isinstance(kernel, DriverVersion) and isinstance(library, DriverVersion) and kernel.major == library.major
 
 
 def compare_listed_driver(found: Suspects, case: Case) -> Suspects:
@@ -160,10 +166,11 @@ def doubt_cpu_build(found: Suspects, case: Case) -> Suspects:
 
 
 def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
-    """A framework that sees no GPU, in a log that shows the driver: it may be older than the CUDA in use needs."""
+    """A framework that sees no GPU, or whose cuDNN does not start, in a log that shows the driver: it may be older than CUDA needs."""
     vague = (found[cause] for cause in ("driver_not_loaded", "cpu_only_build") if cause in found and _is_vague(found[cause]))
-    unseen = next(vague, None)
-    reported = next((match for match in case.matches if match.symptom.id in _REPORTS_OF_DRIVER and _driver_in(match) is not None), None)
+    doubted = next((match for match in case.matches if "doubted" in match.fields), None)
+    unseen = next(vague, found.get("out_of_memory") if doubted else None)
+    reported = next((match for match in case.matches if match.symptom.id in _REPORTS_OF_DRIVER and _driver_in(match) is not None), doubted)
     fields = (str(match.fields.get(name, "")) for match in case.matches for name in ("toolkit", "told"))
     named = [CudaVersion(text) for text in fields if "." in text]
     cuda = max([*named, *(build.cuda for build in case.context.builds if build.cuda is not None)], default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cudnn_resolve.diagnosis.context import FILES_LISTED, is_listing
+from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.library_path import carries, command_of, is_default, missing, shown_at, wheel_component
 from cudnn_resolve.diagnosis.log_stack import majors_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
@@ -16,8 +16,74 @@ _OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
 """Paths of files that programs do not load: linker stubs, and those of other systems."""
 _NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
 """Wording that reports a missing or empty file."""
+_PROVIDER = "onnxruntime"
+BARE = ("tensorflow", "jax", "jaxlib")
+"""Frameworks whose wheels include cuDNN only with the CUDA extra, which a version does not show."""
+_NAMED_BY_CUDA, _MOST_OF_CUDA = ("cudart", "cublas", "cublasLt"), 4
+"""Libraries whose name tells the CUDA they are of, and how many of CUDA's a list has that is not of a few only."""
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
 """pip's wording for a wheel that is not installed yet, or no longer."""
+
+
+def explain_unnamed(found: Suspects, case: Case) -> Suspects:
+    """ONNX Runtime or TensorFlow cannot load CUDA or cuDNN and names none: what is installed decides which one it lacks."""
+    causes = ("cuda_runtime_missing", "cudnn_missing", "lib_not_on_path")
+    bases = [found[cause] for cause in causes if cause in found and _is_unnamed(found[cause], case)]
+    base = max(bases, key=lambda suspect: suspect.weight, default=None)
+    if base is None or any(missing([match for suspect in found.values() for match in suspect.matches])):
+        return found
+    is_provider = base.cause != "lib_not_on_path"
+    who = "ONNX Runtime's CUDA provider" if is_provider else "TensorFlow"
+    rest = {cause: suspect for cause, suspect in found.items() if suspect is not base}
+    if "cudnn-nowhere" in case.features:
+        return strengthened(rest, "cudnn_missing", base, 10, f"{who} needs cuDNN, and the log shows a search that finds none on the disk")
+    releases = [version for name, version in case.context.frameworks if name.startswith(_PROVIDER)] if is_provider else []
+    # A release that the tables lack needs the cuDNN of the first one of its line.
+    lines = [".".join((*version.split(".")[:2], "0")) for version in releases]
+    own = [build for version in (*releases, *lines) if (build := build_of("onnxruntime-gpu", version, case.book)) is not None]
+    own = own if is_provider else [build for build in case.context.builds if build.package.startswith("tensorflow")]
+    others = [build for build in case.context.builds if build.package not in BARE and build not in own]
+    needed = {build.cudnn.major for build in own if build.cudnn is not None}
+    there = {copy.major for copy in case.context.cudnn} | {build.cudnn.major for build in others if build.cudnn is not None}
+    cuda, (majors, components, shown) = {build.cuda.major for build in own if build.cuda is not None}, _cuda_listed(case)
+    by_file = any("present" in match.fields for match in shown)
+    if cuda and majors and not cuda & majors:
+        text = f"{who} needs CUDA {max(cuda)}, but the libraries that the log lists are of CUDA {max(majors)}"
+        return strengthened(rest, "cuda_runtime_missing", base, 10, text, shown[:1])
+    if needed and there and not needed & there:
+        text = f"{who} needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
+        return strengthened(rest, "cudnn_major_mismatch", base, 10, text, [copy.match for copy in case.context.cudnn[:1]])
+    asked = [match.text for match in case.matches if match.symptom.id == ("context-files-listed" if by_file else "context-wheels-listed")]
+    if not there and len(components) >= _MOST_OF_CUDA and any("cudnn" in text or not by_file for text in asked):
+        text = f"{who} needs cuDNN, and the log lists the libraries of CUDA without one"
+        return strengthened(rest, "cudnn_missing", base, 10, text, shown[:1])
+    return found
+
+
+def _is_unnamed(base: Suspect, case: Case) -> bool:
+    """True if TensorFlow, or the provider of ONNX Runtime, fails without naming a library."""
+    if base.cause == "lib_not_on_path":
+        return case.facts is None and all(match.symptom.id == "tf-cannot-dlopen" for match in base.matches)
+    return any(_PROVIDER in match.text for match in base.matches)
+
+
+def _cuda_listed(case: Case) -> tuple[set[int], set[str], list[Match]]:
+    """Majors of the CUDA libraries that the log lists as files or wheels, their names, and the lines."""
+    majors: set[int] = set()
+    names: set[str] = set()
+    shown = []
+    for match in case.matches:
+        library = match.fields.get("present")
+        if isinstance(library, Library) and library.family == "cuda" and match.symptom.id in ("context-cuda-listed", "context-cuda-names"):
+            if library.component in _NAMED_BY_CUDA:
+                majors |= majors_of(library, case.book)
+            names.add(library.component)
+            shown.append(match)
+        elif match.symptom.id == "context-cuda-wheel" and not re.search(_ASKED, match.text):
+            majors |= {int(major) for major in re.findall(r"[-_]cu(\d\d)$", str(match.fields["cudapackage"]))}
+            names.add(str(match.fields["cudawheel"]))
+            shown.append(match)
+    return majors, names, shown
 
 
 def find_listed(found: Suspects, case: Case) -> Suspects:

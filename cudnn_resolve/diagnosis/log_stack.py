@@ -329,11 +329,12 @@ def image_of(matches: Iterable[Match]) -> str:
 def version_features(matches: Sequence[Match], majors: Collection[int], python: str) -> Iterator[str]:
     """Features derived from versions in the log: CUDA, Python, and the older of two drivers."""
     libraries = [library for library in missing(matches) if not library.windows]
+    is_sought = any(match.symptom.feature == "torch-preload" for match in matches)  # under any version
     if majors and max(majors) < 11:
         yield "old-listed" if any(map(place_listed, matches)) else "old-cuda"
     if len(majors) == 1:
         yield f"cuda-{max(majors)}"
-    if libraries and all(library.version is None and library.family in ("cuda", "cudnn") for library in libraries):
+    if libraries and not is_sought and all(library.version is None and library.family in ("cuda", "cudnn") for library in libraries):
         yield "bare-name"
     if any(match.fields["kernel"] > match.fields["dso"] for match in matches if "dso" in match.fields):
         yield "library-older"

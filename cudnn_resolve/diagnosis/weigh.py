@@ -191,7 +191,7 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
 
 _END, _BAD_END, _EPOCH, _WORKS = "context-good-end", "context-bad-end", "context-epoch", "gpu-works"
 _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "context-at-work", "context-died"
-_CARRIED_ON = "context-carried-on"
+_CARRIED_ON, _STEPS = "context-carried-on", "context-steps-done"
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build", "container_gpu_not_passed"})
 """Causes that are normal on a machine without a GPU."""
 _GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened", "gpu-asked"})
@@ -206,8 +206,12 @@ _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "
 """Features of logs of more than one machine: an answer may be of another one than the failure."""
 _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
-_MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
-"""A warning that NumPy itself hides, and an error that TensorFlow's import prints and ignores."""
+_MERE_WARNING = (
+    r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
+    r"|^RuntimeError: module compiled against API version|Can't find libdevice directory|torch\._dynamo\.convert_frame: \[WARNING\]"
+    r"|^ {0,8}PyTorch [\w.+]{3,40} with CUDA \w{1,6} \(you have |^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
+)
+"""Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS = "context-path-dropped", "context-install-command"
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
@@ -318,8 +322,9 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     is_left_out = suspect.cause in _LEFT_OUT  # another GPU may do the work
     work = [*after(_WORK), *after(_EPOCH)[not is_left_out :], *after(_CARRIED_ON)] if not after(_DIED) else []
     works = min(work, key=lambda match: match.line, default=None)
-    if works is not None and all(re.search(_MERE_WARNING, match.text) for match in (*suspect.matches, *suspect.effects)):
-        return works, "the program continues, since this is only a warning"
+    worked = works or next(iter(after(_STEPS) if not after(_DIED) else ()), None)
+    if worked is not None and all(re.search(_MERE_WARNING, match.text) for match in (*suspect.matches, *suspect.effects)):
+        return worked, "the program continues, since this is only a warning"
     if works is not None and (other := _other_card(suspect, after)) is not None:
         return other, "the program works with another GPU"
     if works is not None and handled and suspect.cause == "out_of_memory":

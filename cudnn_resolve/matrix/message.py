@@ -104,10 +104,10 @@ def _cuda(text: str) -> CudaVersion:
 
 
 def _targets(text: str) -> tuple[CodeTarget, ...]:
-    found = re.findall(r"(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d", text)
+    found = re.findall(r"(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d|(?<![\d.])\d{2,3}(?![\d.])", text)
     if not found:
         raise ValueError(text)
-    return tuple(CodeTarget.parse(one) for one in found)
+    return tuple(CodeTarget.parse(f"sm_{one}" if one.isdigit() else one) for one in found)
 
 
 def _supported(text: str) -> tuple[CodeTarget, ...]:
@@ -138,7 +138,9 @@ KINDS: dict[str, FieldKind] = {
     "sm": FieldKind(pattern=r"(?:sm_\d{2,3}[af]?|\d{1,2}\.\d)", take=CodeTarget.parse),
     "sms": FieldKind(pattern=r"(?:'?(?:sm|compute)_\d{2,3}[af]?[', ]{0,3}){1,40}", take=_targets),
     "ccs": FieldKind(pattern=r"(?:- \d{1,2}\.\d which supports hardware CC [^-]{1,60}){1,24}", take=_supported),
-    "archs": FieldKind(pattern=r"(?:(?:(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d)(?:\+PTX)?[ ,;]{0,2}){1,20}", take=_arch_list),
+    "archs": FieldKind(
+        pattern=r"(?:(?:(?:sm|compute)_\d{2,3}[af]?|\d{1,2}\.\d|\d{2,3}(?![\d.]))(?:\+PTX)?[ ,;]{0,2}){1,20}", take=_arch_list
+    ),
     "lib": FieldKind(pattern=rf"(?:[\w+.-]{{1,60}}{_SO}|[\w+.-]{{1,60}}\.dll)", take=_library),
     "cudnnlib": FieldKind(pattern=rf"(?:libcudnn(?:_[a-z_]{{1,40}})?{_SO}|cudnn(?:_[a-z_]{{1,40}})?64(?:_\d{{1,2}})?\.dll)", take=_library),
     "cudalib": FieldKind(pattern=rf"(?:lib{_CUDA_STEMS}{_SO}|{_CUDA_STEMS}(?:64|32)(?:_\d{{1,3}}){{1,2}}\.dll)", take=_library),

@@ -34,6 +34,34 @@ CREATED = (
 ACCEPTED = "Installed CUDA version 11.6 does not match the version torch was compiled with 11.7{0}\n"
 COMPATIBLE = " but since the APIs are compatible, accepting this combination"
 HIDDEN = "INFO:jax._src.xla_bridge:Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices.\n"
+DLOPEN = "Cannot dlopen some GPU libraries. Please make sure the missing libraries mentioned above are installed properly\n"
+DLOPEN += "$ pip list | grep -E 'tensorflow|nvidia'\ntensorflow 2.17.0\n"
+FILES = "$ ldconfig -p | grep -oE 'lib(cu|cudnn).*'\nlibcublas.so.12\nlibcudart.so.12\nlibcufft.so.11\nlibcusolver.so.11\n"
+PROVIDER = "Failed to create CUDAExecutionProvider. Please reference https://onnxruntime.ai/docs\nonnxruntime-gpu 1.15.1\n"
+INCOMPATIBLE = "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 1, 0) but found runtime version (9, 0, 0).\n"
+COMPAT = "failed call to cuInit: CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: forward compatibility was attempted on non supported HW\n"
+COMPAT += "kernel version {0} does not match DSO version 470.57.2\n"
+DOUBTED = "CUDA 9.0.176, cuDNN 7.1.4\ncould not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED\n"
+DOUBTED += "E tensorflow/stream_executor/cuda/cuda_dnn.cc:463] possibly insufficient driver version: {0}\n"
+OPENCV = (
+    "    NVIDIA GPU arch:             {0}\nNVIDIA GeForce GTX 1650\ncv2.error: no kernel image is available for execution on the device\n"
+)
+NUMBA = "numba.cuda.cudadrv.error.CudaSupportError: Error at driver init:\nCUDA driver library cannot be found.\n"
+NVCC = "nvcc fatal   : Unsupported gpu architecture 'compute_89'\n"
+MINOR = "The detected CUDA version (11.5) has a minor version mismatch with the version that was used to compile PyTorch (11.8).\n"
+PRELOAD = "ValueError: libcublas.so.*[0-9] not found in the system path ['/srv/app', '/usr/lib/python3.10']\n"
+CV2 = "ImportError: DLL load failed while importing cv2: The specified module could not be found.\n"
+TOOLKIT = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v11.2\\bin"
+THC = "torch {0}\nRuntimeError: cuda runtime error (30) : unknown error at ..\\aten\\src\\THC\\THCGeneral.cpp:87\n"
+LIBDEVICE = "W nvptx_helper.cc:56] Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice. This may result in failures\n"
+XFORMERS = "    PyTorch 2.1.2+cu121 with CUDA 1201 (you have 2.2.1+cu121)\n"
+BACKEND = "DNN module was not built with CUDA backend; switching to CPU\n[INFO] 2.4 fps\n"
+TRITON = (
+    "torch._dynamo.convert_frame: [WARNING] RuntimeError: Found Tesla P40 which is too old to be supported by the triton GPU compiler\n"
+)
+THEANO = "Can not use cuDNN on context None: cannot compile with cuDNN. We got this error:\n"
+THEANO += "b'/tmp/try_flags_x.c:4:19: fatal error: cudnn.h: No such file or directory'\n"
+NUMPY = "RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd\n"
 NO_GPU = "UserWarning: The installed version of bitsandbytes was compiled without GPU support.\n"
 
 
@@ -69,6 +97,30 @@ NO_GPU = "UserWarning: The installed version of bitsandbytes was compiled withou
         ("C:\\> wsl -d Ubuntu-20.04\n" + BUSY, "other_bug"),
         (BUSY, "gpu_exclusive_mode"),
         ("AttributeError: module 'numpy' has no attribute 'bool'.\n", "unrecognised"),
+        (DLOPEN + "nvidia-cudnn-cu12 9.3.0.75\n", "cudnn_major_mismatch"),
+        (DLOPEN + "nvidia-cudnn-cu12 8.9.7.29\n", "lib_not_on_path"),
+        (DLOPEN + FILES, "cudnn_missing"),
+        (DLOPEN + FILES.replace("cudnn", "cublas"), "lib_not_on_path"),
+        (DLOPEN + FILES.replace(".so.12", ".so.11"), "cuda_runtime_missing"),
+        (PROVIDER + FILES + "libcudnn.so.8\n", "cuda_runtime_missing"),
+        (INCOMPATIBLE + "nvidia-cudnn-cu12        9.0.0.312\n", "cudnn_too_old_for_framework"),
+        (INCOMPATIBLE + "nvidia-cudnn-cu12        9.1.0.70\n", "ld_path_shadowing"),
+        (COMPAT.format("470.42.1"), "driver_library_mismatch"),
+        (COMPAT.format("450.119.3"), "forward_compat_hw"),
+        (DOUBTED.format("384.59.0"), "driver_too_old"),
+        (DOUBTED.format("384.81.0"), "out_of_memory"),
+        (OPENCV.format("86"), "gpu_arch_too_old_for_build"),
+        (OPENCV.format("61"), "gpu_arch_too_new_for_build"),
+        ("$ docker run --rm numba-img:0.55 python a.py\n" + NUMBA, "container_gpu_not_passed"),
+        (NUMBA, "driver_not_loaded"),
+        (MINOR + NVCC, "toolkit_build_mismatch"),
+        (NVCC, "gpu_arch_too_new_for_build"),
+        (PRELOAD + "$ ls deps/nvidia/cublas/lib\nlibcublas.so.11  libcublasLt.so.11\n", "lib_not_on_path"),
+        (PRELOAD, "cuda_runtime_missing"),
+        (CV2 + f'C:\\> dir /b "{TOOLKIT}\\cud*64*.dll"\ncudnn64_8.dll\n', "lib_not_on_path"),
+        (CV2 + f"C:\\> echo %PATH%\n{TOOLKIT}\n", "windows_runtime_missing"),
+        (THC.format("1.0.1"), "other_bug"),
+        (THC.format("1.3.1"), "driver_wedged"),
     ],
 )
 def test_what_else_the_log_shows_decides(log: str, cause: str) -> None:
@@ -85,6 +137,12 @@ def test_what_else_the_log_shows_decides(log: str, cause: str) -> None:
         '4:CUDA_VISIBLE_DEVICES="" python make.py   # cpu only\n$ bash run.sh\n' + HIDDEN + "wrote 512/512 shards\n",
         '$ CUDA_VISIBLE_DEVICES="" python make.py\n' + HIDDEN + "wrote 512/512 shards\n",
         "% python generate.py --device mps\n" + NO_GPU + "41 tokens in 3.9 s\n",
+        LIBDEVICE + EPOCH,
+        XFORMERS + "Applying attention optimization: sdp-no-mem... done.\n",
+        "pi@raspberrypi:~ $ python3 cam.py\n" + BACKEND,
+        TRITON + "iter 0: loss 10.98, time 5120ms\niter 10: loss 10.33, time 812ms\n",
+        THEANO + "".join(f"epoch {number}, minibatch 83/83, validation error 12.458333 %\n" for number in (1, 2)),
+        NUMPY + EPOCH,
     ],
 )
 def test_is_quiet_where_what_follows_shows_that_it_does_not_matter(log: str) -> None:
@@ -103,6 +161,12 @@ def test_is_quiet_where_what_follows_shows_that_it_does_not_matter(log: str) -> 
         '$ CUDA_VISIBLE_DEVICES="" python make.py\n' + HIDDEN + "RuntimeError: no GPU\n",
         "$ python make.py\n" + HIDDEN + "wrote 512/512 shards\n",
         "$ python generate.py\n" + NO_GPU + "41 tokens in 3.9 s\n",
+        LIBDEVICE + "Epoch 1/10\nInternalError: libdevice not found at ./libdevice.10.bc\n",
+        XFORMERS + "Applying attention optimization: xformers... done.\n",
+        "$ python3 cam.py\n" + BACKEND,
+        TRITON + "iter 0: loss 10.98, time 5120ms\n" + TRITON.partition("] ")[2],
+        THEANO + "Mapped name None to device cuda0: GeForce GTX 960\n",
+        NUMPY + "ImportError: numpy.core.multiarray failed to import\n",
     ],
 )
 def test_stays_loud_where_nothing_shows_that(log: str) -> None:
