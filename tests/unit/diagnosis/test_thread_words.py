@@ -22,7 +22,7 @@ CASES = {
     "AttributeError: module 'paddle' has no attribute 'device'": ("unrecognised", "every release"),
     "AttributeError: module 'tensorflow' has no attribute '__version__'": ("unrecognised", "every release"),
     PADDLE.format("440.33.01"): ("driver_too_old", "CUDA 11.7"),
-    "/opt/lib/libcusolver.so.11: undefined symbol: cublasSetEnvironmentMode, version libcublas.so.12": ("cublas_mismatch", "libcusolver.so.11"),
+    "/opt/libcusolver.so.11: undefined symbol: cublasSetMathMode, version libcublas.so.12": ("cublas_mismatch", "libcusolver.so.11"),
     "ImportError: /v/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZN3c105ErrorC1Ev": ("framework_pkg_mismatch", "itself"),
     "could not dlopen DSO: libcupti.so.9.0; dlerror: libcupti.so.9.0: cannot open": ("lib_not_on_path", "extras/CUPTI"),
     "ImportError: librccl.so.1: cannot open shared object file: No such file or directory": ("unrecognised", "ROCm"),
