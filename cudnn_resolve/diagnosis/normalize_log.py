@@ -44,6 +44,7 @@ _COMMON_PREFIXES = tuple(
         r"(?:> ?){1,8}?(?=>>> )|(?:> ?){1,8}(?!>)",  # but for Python's own prompt
         r"[\w./-]{1,40} {1,40}\| ",
         r"\d{1,4}: ",
+        r"\d{1,6}\.\d{1,4}(?: |$)",  # BuildKit's seconds
         r"\[\d{1,5}\]:? ",
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? (?!\||std(?:out|err) [FP] )",
         r"\[[\w.@-]{1,40}\] ",
@@ -305,7 +306,7 @@ def _parts(line: str, common: re.Pattern[str] | None) -> tuple[str, list[str]]:
     """Prefix of a line and its messages: several if a logger or notebook escaped their newlines."""
     head, message = _cut(line, common)
     if _ESCAPED.search(message):
-        message = message.replace("\\n", "\n").replace('\\"', '"')
+        message = message.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'")
     return head, message.split("\n")
 
 

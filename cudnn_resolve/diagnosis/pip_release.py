@@ -111,7 +111,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
     conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
     with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
-    that has the release, unlike the named one, and `packages_there` the requirements for it; `for_glibc`: one for an old glibc.
+    that has the release, unlike the named one (`packages_there`: for it); `for_glibc`, `on_nvidia`: for old glibc, NVIDIA's index.
     """
     matches = list(matches)
     wanted = wanted_of(matches)
@@ -125,7 +125,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
         is_stub = wanted.name == _RETIRED and within(_SINCE, nearest)
         pin = "tensorflow" if is_stub else shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
         if not wanted.is_pin and not wanted.is_file:
-            values["outside"] = pin
+            values |= {"on_nvidia": values["wanted"]} if nearest.startswith("0.0.1") else {"outside": pin}  # a placeholder
         else:
             here = "nearest_major" if _is_ported(wanted, nearest) else "nearest_here"
             values |= {"nearest": pin} | ({here: pin} if own is not None or is_listed else {})

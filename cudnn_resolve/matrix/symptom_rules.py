@@ -37,7 +37,7 @@ FIELDS = frozenset(
     python targets framework wheel cudnn_wheel declared major built next away on_path wheels_on_path nccl nccl_other own_on_path
     own_library jit_wheel jit_conda cudnn_likely cudnn_either for_found apt_toolkit preload name wanted nearest nearest_here outside
     renamed same line index from_index packages packages_there other_index for_glibc install torch_pair extension_release gxx glibc_from
-    grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked
+    grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked on_nvidia
     arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold file_python
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
     in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu

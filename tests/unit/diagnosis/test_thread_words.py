@@ -1,0 +1,61 @@
+"""Lines of single programs that say what failed, and the same words where nothing did."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.written_logs import judged, loud
+
+PADDLE = (
+    "UserWarning: You are using GPU version Paddle, but your CUDA device is not set properly.\n"
+    "Paddle With CUDA: True\nOS: ubuntu 20.04\nCUDA version: 11.7.99\nNvidia driver version: {}\n"
+)
+ESCAPED = r"b'Traceback (most recent call last):\n  File \"x\", line 1\nImportError: /lib64/libc.so.6: version `GLIBC_2.32\' not found\n'"
+BUILD = "1.29 RuntimeError: \n1.29 The detected CUDA version (11.8) mismatches the version that was used to compile\n1.30 PyTorch (12.1).\n"
+CASES = {
+    'error="nvcuda init failure: 500"': ("other_bug", "container toolkits"),
+    "cuInit err: 500": ("other_bug", "container toolkits"),
+    "ptxas /tmp/a.ptx, line 30; error   : Feature 'redux.sync' requires PTX ISA .version 7.0 or later": ("other_bug", "declares"),
+    "12:00:00 [info] Sum Total of in-use chunks: 13.06GiB": ("out_of_memory", "GPU memory"),
+    "[info] total_region_allocated_bytes_: 14019 memory_limit_: 14019 available bytes: 153": ("out_of_memory", "GPU memory"),
+    ESCAPED: ("glibc_too_old", "GLIBC_2.32"),
+    "AttributeError: module 'paddle' has no attribute 'device'": ("unrecognised", "every release"),
+    "AttributeError: module 'tensorflow' has no attribute '__version__'": ("unrecognised", "every release"),
+    PADDLE.format("440.33.01"): ("driver_too_old", "CUDA 11.7"),
+    "/opt/libcusolver.so.11: undefined symbol: cublasSetMathMode, version libcublas.so.12": ("cublas_mismatch", "libcusolver.so.11"),
+    "ImportError: /v/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZN3c105ErrorC1Ev": ("framework_pkg_mismatch", "itself"),
+    "could not dlopen DSO: libcupti.so.9.0; dlerror: libcupti.so.9.0: cannot open": ("lib_not_on_path", "extras/CUPTI"),
+    "ImportError: librccl.so.1: cannot open shared object file: No such file or directory": ("unrecognised", "ROCm"),
+    "ValueError: Requested float16 compute type, but the target device or backend do not support it": ("unrecognised", "float16"),
+    BUILD: ("toolkit_build_mismatch", "CUDA 12.1"),
+}
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_program_names_what_failed(text: str) -> None:
+    told = judged(text).findings[0]
+    cause, words = CASES[text]
+    assert told.cause == cause
+    assert words in told.summary
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Instructions of wgmma: requires PTX ISA version 8.0 or later",
+        "Paddle With CUDA: True\nOS: ubuntu 20.04\nCUDA version: 11.7.99\nNvidia driver version: 440.33.01",
+        "Could not load dynamic library 'libcupti.so.11.2'; dlerror: libcupti.so.11.2: cannot open shared object file",
+        "Found librccl.so.1 in /opt/rocm/lib",
+        "[warning] The compute type inferred from the saved model is float16, but the target device or backend do not support it",
+        "0.12 0.5\n0.11 0.6\n0.10 0.7",
+    ],
+)
+def test_the_same_words_alone_are_none(text: str) -> None:
+    assert not loud(judged(text))
+
+
+def test_a_placeholder_is_not_what_to_install() -> None:
+    line = "ERROR: Could not find a version that satisfies the requirement tensorrt~=8.5 (from versions: 0.0.1.dev5, 0.0.1)\n"
+    commands = [step.command or "" for step in judged(line).findings[0].remedy]
+    assert "https://pypi.nvidia.com" in commands[0]
+    assert not any("0.0.1" in command for command in commands)
