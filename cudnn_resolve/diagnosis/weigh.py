@@ -206,8 +206,11 @@ _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "
 """Features of logs of more than one machine: an answer may be of another one than the failure."""
 _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
-_MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
-"""A warning that NumPy itself hides, and an error that TensorFlow's import prints and ignores."""
+_MERE_WARNING = (
+    r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
+    r"|(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
+)
+"""Warnings of NumPy, which hides its own, and of CuPy without optional libraries; an error that TensorFlow's import prints and ignores."""
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS = "context-path-dropped", "context-install-command"
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
