@@ -361,8 +361,8 @@ class Remedies:
 
 
 def is_answered(cause: str, case: Case) -> bool:
-    """True if a log shows what the question of a cause asks for: the GPU."""
-    return cause in _OF_GPU and bool(case.context.capabilities)
+    """True if a log shows what the question of a cause asks for: the GPU, or wheels that have the libraries."""
+    return (cause in _OF_GPU and bool(case.context.capabilities)) or (cause == "lib_not_on_path" and "cuda-wheel" in case.features)
 
 
 def _in_conda(command: str, python: str) -> str:

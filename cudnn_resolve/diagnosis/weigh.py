@@ -208,6 +208,7 @@ _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
 _MERE_WARNING = (
     r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
+    r"|(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
     r"|^RuntimeError: module compiled against API version|Can't find libdevice directory|torch\._dynamo\.convert_frame: \[WARNING\]"
     r"|^ {0,8}PyTorch [\w.+]{3,40} with CUDA \w{1,6} \(you have |^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
 )

@@ -12,11 +12,33 @@ METAL = "errors_impl.NotFoundError: dlopen(/Users/u/lib/python3.10/site-packages
 PROTOBUF = "[libprotobuf FATAL google/protobuf/common.cc:61] This program requires version 3.0.0 of the Protocol Buffer runtime library"
 DUPLICATE = "ncclInvalidUsage: This usually reflects invalid usage\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000\n"
 NO_TPU = "XlaRuntimeError: ABORTED: The TPU is already in use by process with pid 7. Not attempting to load libtpu.so in this process.\n"
+BNB = "UserWarning: WARNING: No libcudart.so found! Install CUDA or the cudatoolkit package (anaconda)!\n"
+BNB += "CUDA SETUP: Highest compute capability among GPUs detected: 8.0\n"
+BNB += "AttributeError: /v/bitsandbytes/libbitsandbytes_cpu.so: undefined symbol: cget_col_row_stats\n"
+CUSOLVER = (
+    "I dso_loader.cc:49] Successfully opened dynamic library libcudart.so.11.0\n"
+    "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] Could not load dynamic library 'libcusolver.so.10'; dlerror:"
+    " libcusolver.so.10: cannot open shared object file: No such file or directory\n"
+)
+PRELOAD = "UserWarning: cuDNN library could not be preloaded.\nReason: ImportError (libcudnn.so.8: cannot open shared object file)\n"
 
 
 @pytest.mark.parametrize(
     ("log", "cause", "step"),
     [
+        (BNB, "cuda_runtime_missing", ""),
+        (CUSOLVER, "cuda_runtime_missing", "CUDA 11.0"),
+        ("/usr/include/c++/11/bits/std_function.h:5:1: error: parameter packs not expanded with '...':\n", "other_bug", "ccbin"),
+        ("AssertionError: If capturable=False, state_steps should not be CUDA tensors.\n", "other_bug", "1.12.1"),
+        ("RuntimeError: Resource exhausted: Out of memory while trying to allocate 198614 bytes.\n", "out_of_memory", ""),
+        ("RuntimeError: nvjpeg error (5): The user-provided allocator functions, for memory allocation\n", "out_of_memory", ""),
+        ("RuntimeError: Missing libdevice file for compute_61.\n", "ptxas_or_libdevice_missing", "numba"),
+        ("Config use_gpu cannot be set as true while you are\n  using paddlepaddle cpu version !\n", "cpu_only_build", "paddlepaddle-gpu"),
+        ("Out[4]: OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])\n", "cpu_only_build", ""),
+        ("Fatal error:\nCannot compute on a GPU, because mdrun was compiled without GPU support\n", "cpu_only_build", "GMX_GPU"),
+        ("gpu.go:139: INFO CUDA GPU is too old. Compute Capability detected: 3.5\n", "gpu_arch_too_old_for_build", "Ollama"),
+        ("RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'\n", "unrecognised", "single precision"),
+        ("RuntimeError: \"triu_tril_cuda_template\" not implemented for 'BFloat16'\n", "unrecognised", "2.1"),
         ("[LightGBM] [Info] This is the GPU trainer!!\n[LightGBM] [Fatal] No OpenCL device found\n", "driver_incomplete", "OpenCL"),
         ("LightGBMError: Check failed: best_split_info.left_count > 0 at /s/serial_tree_learner.cpp, line 7 .\n", "other_bug", "lightgbm"),
         ("ERROR (t:SelectGpuId():cu-device.cc:121) Failed to create CUDA context, no more unused GPUs\n", "gpu_exclusive_mode", "mode"),
@@ -56,6 +78,9 @@ def test_rare_words_lead_to_a_step_of_their_own(log: str, cause: str, step: str)
         "LOG (t:AllocateNewRegion():cu-allocator.cc:478) About to allocate new memory region of 612 bytes; free:11679M\n",
         TCNN.removeprefix("OSError: ") + "Successfully installed tinycudann-1.7\n",
         "INFO:jax._src.xla_bridge:Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so\n",
+        PRELOAD + "\u2139 Initial learn rate: 0.001\n",
+        "redzone_allocator.cc:314] INTERNAL: Failed to launch ptxas\nRelying on driver to perform ptx compilation.\n",
+        "OrderedDict([('cuda_version', '12.2'), ('is_cuda_build', True), ('is_rocm_build', False)])\n",
         "Warning: apex was installed without --cuda_ext. Original ImportError was: ModuleNotFoundError(\"No module named 'amp_C'\",)\n",
     ],
 )
@@ -88,6 +113,15 @@ def test_what_a_program_lists_yields_to_its_failure(listed: str) -> None:
 )
 def test_no_step_guesses_what_the_machine_has(log: str, lacks: str) -> None:
     assert lacks not in advice(log)
+
+
+def test_listed_wheels_answer_where_the_libraries_are() -> None:
+    wheels = "$ pip list | grep nvidia\nnvidia-cublas-cu12 12.2.5.6\nnvidia-cudnn-cu12 8.9.4.25\ntensorflow 2.15.0\n"
+    log = (
+        "W tensorflow/core/common_runtime/gpu/gpu_device.cc:2256] Cannot dlopen some GPU libraries.\nSkipping registering GPU devices...\n"
+    )
+    assert judged(log).findings[0].remedy[0].command == "cudnn-resolve detect"
+    assert "LD_LIBRARY_PATH" in str(judged(wheels + log).findings[0].remedy[0].command)
 
 
 def test_a_build_of_paddle_comes_from_its_own_page() -> None:
