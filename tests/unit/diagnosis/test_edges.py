@@ -19,6 +19,7 @@ _SMI = "$ nvidia-smi -L\nGPU 0: NVIDIA RTX A4000 (UUID: GPU-0d7a0e6e)\n"
 _DKMS = "Error! Bad return status for module build on kernel: 6.5.0-14-generic (x86_64)\n"
 _PPA = "E: The repository 'https://ppa.launchpadcontent.net/x/y/ubuntu noble Release' does not have a Release file.\n"
 _XFORMERS = "WARNING[XFORMERS]: xFormers was built for:\n    PyTorch 2.1.2+cu121 with CUDA 1201 (you have {})\n"
+_NO_OPERATOR = "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
 _NO_EXT = "    import_module('mmcv._ext')\nModuleNotFoundError: No module named 'mmcv._ext'\n"
 _NO_KERNEL = (
     "errors_impl.InvalidArgumentError: No OpKernel was registered to support Op '{}' with these attrs.\n  <no registered kernels>\n"
@@ -55,6 +56,7 @@ _NO_KERNEL = (
         (f"{_PPA}$ sudo apt-get install -y cuda-toolkit-12-6\nSetting up cuda-toolkit-12-6 (12.6.3-1) ...\n", None),
         (_XFORMERS.format("2.1.0+cu121") + "Applying attention optimization: sdp... done.\n", None),
         (_XFORMERS.format("2.1.0+cu121") + "Applying attention optimization: Doggettx... done.\n", "framework_pkg_mismatch"),
+        (f"{_XFORMERS.format('2.1.0+cu121')}Applying attention optimization: sdp... done.\n{_NO_OPERATOR}", "framework_pkg_mismatch"),
         (_XFORMERS.format("2.1.2+cpu") + "Applying attention optimization: sdp... done.\n", "cpu_only_build"),
     ],
 )
