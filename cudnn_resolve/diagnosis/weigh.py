@@ -25,7 +25,7 @@ _WITHOUT = (
 """Wording for something optional, which is not why a program ended."""
 _OF_ANOTHER = (
     r"\bnvcc(?:\.exe)?['\"]? failed with exit (?:status|code)|\b(?:HTTP|ERROR|[Ee]rror)[ :]{1,2}(?:Error )?[45]\d\d\b"
-    r"|Connection (?:refused|reset|timed out)"
+    r"|Connection (?:refused|reset|timed out)|^.{0,60}[$#] (?:sudo )?(?:apt(?:-get)?|dnf|yum|pip3?|conda|mamba) "
     r"|^(?!.{0,300}fatal error)[^\s:]{1,200}\.(?:go|rs|c|cc|cpp|cxx|cu|cuh|h|hpp):\d{1,6}:\d{1,6}: "
 )
 """Errors found by a working compiler, and failed requests to a server."""
