@@ -14,8 +14,11 @@ from cudnn_resolve.matrix.library import Library, library_of
 
 _OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
 """Paths of files that programs do not load: linker stubs, and those of other systems."""
-_NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
-"""Wording that reports a missing or empty file."""
+_NOT_THERE = (
+    r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
+    r"|skipping incompatible"
+)
+"""Wording that reports a missing, empty or unfit file."""
 _LINKED = "cuda-link-name"
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
 """pip's wording for a wheel that is not installed yet, or no longer."""
