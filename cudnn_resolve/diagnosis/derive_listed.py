@@ -10,17 +10,21 @@ from cudnn_resolve.diagnosis.log_stack import majors_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened
 from cudnn_resolve.facts.driver_output import is_compat
-from cudnn_resolve.matrix.library import Library
+from cudnn_resolve.matrix.library import Library, library_of
 
 _OF_NO_USE = r"/stubs/|/i[3-6]86-|/lib32/|/overlay2/|/flatpak/|^/tmp/"
 """Paths of files that programs do not load: linker stubs, and those of other systems."""
-_NOT_THERE = r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
-"""Wording that reports a missing or empty file."""
+_NOT_THERE = (
+    r"(?i)cannot access|ENOENT|no such file|\bremoved |unable to|failed to|cannot open|not found|\s0 [A-Z][a-z]{2} {1,2}\d"
+    r"|skipping incompatible"
+)
+"""Wording that reports a missing, empty or unfit file."""
 _PROVIDER = "onnxruntime"
 BARE = ("tensorflow", "jax", "jaxlib")
 """Frameworks whose wheels include cuDNN only with the CUDA extra, which a version does not show."""
 _NAMED_BY_CUDA, _MOST_OF_CUDA = ("cudart", "cublas", "cublasLt"), 4
 """Libraries whose name tells the CUDA they are of, and how many of CUDA's a list has that is not of a few only."""
+_LINKED = "cuda-link-name"
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
 """pip's wording for a wheel that is not installed yet, or no longer."""
 
@@ -94,14 +98,17 @@ def find_listed(found: Suspects, case: Case) -> Suspects:
         if lacking is not None and listed is not None:
             library, place, match = listed
             told = "that the program uses does not search there" if " (libc6" in match.text else "does not search there"
-            text = f"{library.file} is needed but not found, although the log shows it{place}: the loader {told}"
+            who = "linker" if lacking.matches[0].symptom.id == _LINKED else "loader"
+            text = f"{library.file} is needed but not found, although the log shows it{place}: the {who} {told}"
             return strengthened(found, "lib_not_on_path", lacking, 6, text, [match, command_of(match, case.matches)])
     return found
 
 
 def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
     """A missing library, its location according to the log, and the line that shows it."""
-    wanted = list(dict.fromkeys(missing(lacking.matches)))
+    names = (f"lib{match.fields['linkname']}.so" for match in lacking.matches if match.symptom.id == _LINKED)
+    linked = [library for name in names if (library := library_of(name)) is not None]
+    wanted = list(dict.fromkeys([*missing(lacking.matches), *linked]))
     lines = {match.line for match in lacking.matches}
     # Of an object that is linked to the library, the loader has already searched the rpath; ctypes searches no object's.
     by_ctypes = any("OSError: " in match.text for match in lacking.matches)
@@ -112,6 +119,8 @@ def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
     for match in matches if shown else ():
         for library in wanted:
             place = _shown_in(match, library, case)
+            if library in linked and getattr(match.fields.get("present"), "file", None) != library.file:
+                continue  # the linker takes no other name
             if place is not None and (library.version is not None or not is_nowhere):
                 return library, place, match
     return None

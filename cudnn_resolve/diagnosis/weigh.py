@@ -202,6 +202,8 @@ _START, _RESULT, _BUILT, _ANSWER, _REMOTE = (
     "context-gpu-answer",
     "context-remote-shell",
 )
+_WORKS_NOW = (_WORK, _RESULT, _EPOCH, _CARRIED_ON, _AT_WORK, _TESTS)
+"""Symptoms of a program that works."""
 _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "hosted-notebook"})
 """Features of logs of more than one machine: an answer may be of another one than the failure."""
 _OTHERS_CARD = frozenset({"other-gpu", "macos"})
@@ -214,9 +216,12 @@ _MERE_WARNING = (
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
-_PATH_DROPPED, _INSTALLS = "context-path-dropped", "context-install-command"
+_PATH_DROPPED, _INSTALLS, _GENCODE = "context-path-dropped", "context-install-command", "context-gencode"
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
-_BY_PATH = frozenset({"out_of_memory", "cudnn_too_old_for_framework", "cudnn_too_new_for_framework", "cudnn_missing", "unrecognised"})
+_MISMATCH, _BOOTED, _POD = "driver_library_mismatch", "context-booted", "context-pod-runs"
+_BY_PATH = frozenset(
+    {"out_of_memory", "cudnn_too_old_for_framework", "cudnn_too_new_for_framework", "cudnn_missing", "unrecognised", _MISMATCH}
+)
 """Causes that a library of LD_LIBRARY_PATH, found first, may look like."""
 _COMPILED = r"(?i)No CUDA runtime is found|CUDA_HOME|without cuda|cpu[- ]only"
 """Wording of a build whose result depends on the GPU that it finds."""
@@ -338,7 +343,8 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
 def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> Suspect | None:
     """The cause that a change in the log itself shows by removing it: the program works without the path, or in another release."""
     dropped = next((match for match in latest.get(_PATH_DROPPED, ()) if match.line > failed.line), None)
-    if dropped is not None and suspect.cause in _BY_PATH and _works_after(dropped, latest):
+    works = (_CARD,) if suspect.cause == _MISMATCH else _WORKS_NOW  # nvidia-smi does no more than name the GPU
+    if dropped is not None and suspect.cause in _BY_PATH and _works_after(dropped, latest, works):
         cause, shown = "ld_path_shadowing", dropped
         text = f"the program works without LD_LIBRARY_PATH (line {shown.line}): a library in it was found first"
     elif suspect.cause == "unrecognised" and (other := _other_release(failed, latest)) is not None and _works_after(other[0], latest):
@@ -358,11 +364,10 @@ def _other_release(failed: Match, latest: Mapping[str, Sequence[Match]]) -> tupl
     return next(((match, f"{name} {before[name]}", f"{name} {version}") for match, name, version in changed), None)
 
 
-def _works_after(changed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
+def _works_after(changed: Match, latest: Mapping[str, Sequence[Match]], names: Sequence[str] = _WORKS_NOW) -> bool:
     """True if what runs after a change works, and nothing fails any more."""
     after = {name: [match for match in found if match.line > changed.line] for name, found in latest.items()}
-    works = any(after.get(name) for name in (_WORK, _RESULT, _EPOCH, _CARRIED_ON, _AT_WORK, _TESTS))
-    return works and not any(after.get(name) for name in (_DIED, _BAD_END, "context-error-line"))
+    return any(map(after.get, names)) and not any(after.get(name) for name in (_DIED, _BAD_END, "context-error-line"))
 
 
 def _other_card(suspect: Suspect, after: Callable[[str], list[Match]]) -> Match | None:
@@ -379,6 +384,8 @@ def _not_needed(
     """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
     if any(match.line >= failed.line for match in latest.get(_DIED, ())):
         return None
+    if (over := _over(suspect, failed, latest)) is not None:
+        return over
     after = _after(failed, latest)
     whose, is_driver = _programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
     answer = next(iter(after(_ANSWER)), None)
@@ -387,6 +394,7 @@ def _not_needed(
     built = next(iter(after(_BUILT)), None)
     is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
     is_compiled = any(re.search(_COMPILED, match.text) for match in (*suspect.matches, *suspect.effects))
+    is_compiled &= not after(_GENCODE)  # nvcc ran, for GPUs that were named to it
     if built is not None and is_of_build and not is_compiled and not features & _GPU_SHOWN:
         return built, "the image is built, for which no GPU is needed"
     work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
@@ -401,6 +409,16 @@ def _not_needed(
     if is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
         return done, "the program continues without an NVIDIA GPU"
     return None
+
+
+def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str] | None:
+    """The line showing that a failure of a machine or pod is over: booted since, or running, without a restart."""
+    later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
+    if suspect.cause == _MISMATCH and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
+        return later[-1], "the machine has booted, and loaded the module anew"
+    is_of_pod = suspect.cause == "container_toolkit_missing"
+    runs = next((match for match in later if is_of_pod and match.fields["pod"] in failed.text), None)
+    return (runs, "that pod runs") if runs is not None else None
 
 
 def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:

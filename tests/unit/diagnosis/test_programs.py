@@ -138,7 +138,7 @@ KOKKOS = (
         ("FATAL ERROR: CUDA error on Pe 3: All CUDA devices are in prohibited mode, of compute capability 1.0\n", "gpu_exclusive_mode"),
         ("The requested API version [22] is not available, only API versions [1, 17] are supported\n", "framework_pkg_mismatch"),
         ('Could NOT find CUDNN: Found unsuitable version "7.4.2", but required is at least "7.5"\n', "cudnn_too_old_for_framework"),
-        ('Could NOT find CUDNN: Found unsuitable version "..", but required is\nDNN: CUDA backend requires cuDNN.\n', "cudnn_missing"),
+        ('Could NOT find CUDNN: Found unsuitable version "..", but required is\nDNN: CUDA backend requires cuDNN.\n', "other_bug"),
         (f"CUDA_VISIBLE_DEVICES=[-1]\n{CUDA_NONE}", "gpu_hidden_by_env"),
         (f"CUDA_VISIBLE_DEVICES=[]\n{CUDA_NONE}", "gpu_hidden_by_env"),
         (f"CUDA_VISIBLE_DEVICES=[0]\n{CUDA_NONE}", "driver_not_loaded"),
