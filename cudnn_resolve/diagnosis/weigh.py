@@ -206,10 +206,14 @@ _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "
 """Features of logs of more than one machine: an answer may be of another one than the failure."""
 _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
-_MERE_WARNING = r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
-"""A warning that NumPy itself hides, and an error that TensorFlow's import prints and ignores."""
+_MERE_WARNING = (
+    r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
+    r"|usage\. Stacktrace: "
+)
+"""A warning that NumPy itself hides, an error that TensorFlow's import ignores, and libraries that PyTorch Geometric does without."""
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS = "context-path-dropped", "context-install-command"
+_LISTED = ("context-framework", "context-framework-shown", "context-engine")
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
 _BY_PATH = frozenset({"out_of_memory", "cudnn_too_old_for_framework", "cudnn_too_new_for_framework", "cudnn_missing", "unrecognised"})
 """Causes that a library of LD_LIBRARY_PATH, found first, may look like."""
@@ -343,12 +347,23 @@ def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]
     return replace(suspect, cause=cause, summary=text, weight=max(suspect.weight, _CURED), matches=(*suspect.matches, shown))
 
 
+def cured(died: Match, latest: Mapping[str, Sequence[Match]]) -> list[Suspect]:
+    """The same for an error of unknown cause, unless it is of names or arguments, which releases that do not pair have too."""
+    is_of_names = re.match(rf"{OWN_FAULT}|ImportError: ", died.text) is not None
+    found = None if is_of_names else _cured(Suspect(cause="unrecognised", weight=FINDING, matches=(died,)), died, latest)
+    return [] if found is None else [found]
+
+
 def _other_release(failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str, str] | None:
-    """The last command that installs another release of a package than the one that failed, and both requirements."""
+    """The last line that installs, or shows, another release of a package than the one that failed, and both."""
     commands = [(match, dict(_PINNED.findall(str(match.fields["command"])))) for match in latest.get(_INSTALLS, ())]
+    listed = (match for name in _LISTED for match in latest.get(name, ()))
+    commands += [(match, {str(match.fields["package"]): str(match.fields["version"])}) for match in listed]
+    commands.sort(key=lambda pair: pair[0].line)
     before = {name: version for match, pins in commands if match.line <= failed.line for name, version in pins.items()}
     later = ((match, name, version) for match, pins in reversed(commands) if match.line > failed.line for name, version in pins.items())
-    changed = ((match, name, version) for match, name, version in later if before.get(name, version) != version)
+    known = ((match, name, version) for match, name, version in later if name in before)
+    changed = ((match, name, version) for match, name, version in known if before[name].split("+")[0] != version.split("+")[0])
     return next(((match, f"{name} {before[name]}", f"{name} {version}") for match, name, version in changed), None)
 
 
