@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.derive_gpu import (
+    compare_compiler,
     compare_driver_parts,
     compare_driver_with_builds,
     compare_listed_driver,
@@ -458,6 +459,7 @@ _STEPS: tuple[Callable[[Suspects, Case], Suspects], ...] = (
     compare_driver_with_builds,
     find_hidden_gpu,
     confirm_missing_driver,
+    compare_compiler,
     decide_gpu_age,
     decide_ggml_age,
     _compare_loaded_parts,

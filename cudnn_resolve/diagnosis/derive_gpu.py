@@ -307,6 +307,19 @@ def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
     return found
 
 
+def compare_compiler(found: Suspects, case: Case) -> Suspects:
+    """An nvcc of the CUDA that PyTorch was built with does not know an architecture: both are older than the GPU."""
+    mismatch = found.get("toolkit_build_mismatch")
+    arch = next((match.fields["arch"] for match in mismatch.matches if match.symptom.id == "extension-arch"), None) if mismatch else None
+    nvcc = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
+    built = {build.cuda.line for build in case.context.builds if build.cuda}
+    if mismatch is None or arch is None or len(nvcc) != 1 or nvcc != built:
+        return found
+    text = f"the nvcc of CUDA {nvcc.pop()}, which PyTorch was built with too, does not know {arch}: both are older than the GPU"
+    rest = {name: suspect for name, suspect in found.items() if suspect is not mismatch}
+    return strengthened(rest, "gpu_arch_too_new_for_build", mismatch, 0, text)
+
+
 def _of_extension(found: Suspects, suspect: Suspect, case: Case) -> Suspects:
     """PyTorch has code for the GPU, so that a package beside it has none."""
     gpu = min(case.context.capabilities)

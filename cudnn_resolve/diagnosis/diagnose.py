@@ -19,6 +19,7 @@ from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_
 from cudnn_resolve.diagnosis.weigh import (
     FINDING,
     OWN_FAULT,
+    cured,
     evidence_of,
     fill,
     is_active,
@@ -158,6 +159,8 @@ def _ranked(case: Case, reader: Reader | None, died: Match | None, *, has_failed
             hint="run `cudnn-resolve matrix check` with the same --matrix to find the row",
         )
     ranked = [_unless_failed(suspect, has_failed=has_failed) for suspect in rank(found, causes)]
+    if reader is not None and died is not None and not ranked:
+        return cured(died, reader.latest)
     return mark_survived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
 
 

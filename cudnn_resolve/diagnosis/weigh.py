@@ -210,13 +210,14 @@ _OTHERS_CARD = frozenset({"other-gpu", "macos"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
 _MERE_WARNING = (
     r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
-    r"|(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
+    r"|usage\. Stacktrace: |(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
     r"|^RuntimeError: module compiled against API version|Can't find libdevice directory|torch\._dynamo\.convert_frame: \[WARNING\]"
-    r"|^ {0,8}PyTorch [\w.+]{3,40} with CUDA \w{1,6} \(you have |^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
+    r"|^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS, _GENCODE = "context-path-dropped", "context-install-command", "context-gencode"
+_LISTED = ("context-framework", "context-framework-shown", "context-engine")
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
 _MISMATCH, _BOOTED, _POD = "driver_library_mismatch", "context-booted", "context-pod-runs"
 _BY_PATH = frozenset(
@@ -355,12 +356,23 @@ def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]
     return replace(suspect, cause=cause, summary=text, weight=max(suspect.weight, _CURED), matches=(*suspect.matches, shown))
 
 
+def cured(died: Match, latest: Mapping[str, Sequence[Match]]) -> list[Suspect]:
+    """The same for an error of unknown cause, unless it is of names or arguments, which releases that do not pair have too."""
+    is_of_names = re.match(rf"{OWN_FAULT}|ImportError: ", died.text) is not None
+    found = None if is_of_names else _cured(Suspect(cause="unrecognised", weight=FINDING, matches=(died,)), died, latest)
+    return [] if found is None else [found]
+
+
 def _other_release(failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str, str] | None:
-    """The last command that installs another release of a package than the one that failed, and both requirements."""
+    """The last line that installs, or shows, another release of a package than the one that failed, and both."""
     commands = [(match, dict(_PINNED.findall(str(match.fields["command"])))) for match in latest.get(_INSTALLS, ())]
+    listed = (match for name in _LISTED for match in latest.get(name, ()))
+    commands += [(match, {str(match.fields["package"]): str(match.fields["version"])}) for match in listed]
+    commands.sort(key=lambda pair: pair[0].line)
     before = {name: version for match, pins in commands if match.line <= failed.line for name, version in pins.items()}
     later = ((match, name, version) for match, pins in reversed(commands) if match.line > failed.line for name, version in pins.items())
-    changed = ((match, name, version) for match, name, version in later if before.get(name, version) != version)
+    known = ((match, name, version) for match, name, version in later if name in before)
+    changed = ((match, name, version) for match, name, version in known if before[name].split("+")[0] != version.split("+")[0])
     return next(((match, f"{name} {before[name]}", f"{name} {version}") for match, name, version in changed), None)
 
 

@@ -147,6 +147,7 @@ KINDS: dict[str, FieldKind] = {
     "ptxlib": FieldKind(pattern=rf"(?:libnvidia-(?!ml)[a-z][a-z0-9-]{{2,30}}{_SO}|libnvcuvid{_SO}|libnvoptix{_SO})", take=_library),
     "driverlib": FieldKind(pattern=rf"(?:libcuda{_SO}|libnvidia-ml{_SO}|nvcuda\.dll|nvml\.dll)", take=_library),
     "trtlib": FieldKind(pattern=r"(?:lib)?nv(?:infer|onnxparser|parsers)[\w]{0,30}(?:\.so(?:\.\d{1,3}){0,3}|\.dll)", take=_library),
+    "cuptilib": FieldKind(pattern=rf"libcupti{_SO}", take=_library),
     "cublasltlib": FieldKind(pattern=rf"libcublasLt{_SO}", take=_library),
     "cudnnsymbol": FieldKind(pattern=r"(?:cudnn[A-Z]\w{1,60}|_ZN\w{0,6}5cudnn\w{1,120})"),
     "jitsymbol": FieldKind(pattern=r"_{0,2}nvJitLink\w{1,60}"),
@@ -219,7 +220,7 @@ KINDS: dict[str, FieldKind] = {
     "text": FieldKind(pattern=r".{0,400}?"),
 }
 KINDS["gpulib"] = FieldKind(
-    pattern=f"(?:{'|'.join(KINDS[f'{name}lib'].pattern for name in ('cuda', 'driver', 'ptx', 'trt'))})", take=_library
+    pattern=f"(?:{'|'.join(KINDS[f'{name}lib'].pattern for name in ('cuda', 'cupti', 'driver', 'ptx', 'trt'))})", take=_library
 )
 LONGEST_PATTERN = 6000
 """Most characters of a regular expression with its fields expanded."""

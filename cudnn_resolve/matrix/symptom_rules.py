@@ -15,6 +15,7 @@ from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
 
 DERIVED = frozenset(
     """
+    apt-offline onnx-listed module-namespace
     cpu-machine tf-cpu-on-windows other-framework-works gpu-newer gpu-older gpu-ampere gpu-named build-drops-old build-lacks-new docker
     wsl docker-or-wsl composed windows no-driver no-card driver-seen driver-idle hosted-notebook numpy-too-new other-system no-cudnn-wheel
     tensorflow jax torch ctranslate2 onnxruntime driver-told driver-branch driver-of-windows capability-told unnamed numba paddlepaddle

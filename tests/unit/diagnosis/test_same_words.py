@@ -171,3 +171,72 @@ def test_is_quiet_where_what_follows_shows_that_it_does_not_matter(log: str) -> 
 )
 def test_stays_loud_where_nothing_shows_that(log: str) -> None:
     assert judged(log).findings[0].severity != "info"
+
+
+NCCL = "RuntimeError: Distributed package doesn't have NCCL built in\n"
+MODE = "$ nvidia-smi --query-gpu=compute_mode --format=csv,noheader\n{0}\n"
+APT = "E: Unable to locate package libcudnn8\n"
+NO_NAMES = "Err:1 http://archive.ubuntu.com/ubuntu jammy InRelease\n  Temporary failure resolving 'archive.ubuntu.com'\n"
+FAISS = "AttributeError: module 'faiss' has no attribute '{0}'\n"
+IR = "[ONNXRuntimeError] : 1 : FAIL : Load model from m.onnx failed: Unsupported model IR version: {0}, max supported IR version: {1}\n"
+CUPTI = "$ python t.py\nImportError: libcupti.so.{0}: cannot open shared object file: No such file or directory\n"
+HEADER = "src/a.cpp:3:10: fatal error: cuda_runtime.h: No such file or directory\n"
+NVCC = "Cuda compilation tools, release {0}, V{0}.64\nnvcc fatal   : Unsupported gpu architecture 'compute_{1}'\n"
+NVCC += "error: command '/usr/local/cuda/bin/nvcc' failed with exit code 1\n"
+OUTDATED = "nvidia-cublas-cu12        12.8.4.1\n{0}\nRuntimeError: Outdated cuSOLVER installation found.\n"
+ADAM = "torch 1.12.0+cu116\n{0}\n$ pip install torch==1.12.1 && python t.py\ntorch 1.12.1\nepoch 41: loss 0.231\n"
+REGISTERED = "    AutoConfig.register('q', Q)\nValueError: 'q' is already used by a Transformers config, pick another name.\n"
+SOLVER = "torch._C._LinAlgError: cusolver error: CUSOLVER_STATUS_{0}, when calling `cusolverDnXsyevd(h)`."
+KERAS = "RuntimeError: Failed to import transformers.{0} because of the following error (look up to see its traceback):\n"
+KERAS += "Your currently installed version of Keras is Keras 3, but this is not yet supported in Transformers.\n"
+BOUNDS = "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Status Message: indices element out of data bounds, idx=7 must be within [-5,4]\n"
+PYG = "typing.py:54: UserWarning: An issue occurred while importing '{0}'. Disabling its usage. Stacktrace: "
+PYG += "/e/lib/python3.10/site-packages/{1}/_version_cuda.so: undefined symbol: _ZN5torch3jit17parseSchemaOrNameERKSs\n"
+EPOCHS = "Epoch: 001, Loss: 1.9451\nEpoch: 002, Loss: 1.8312\nEpoch: 003, Loss: 1.7011\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("C:\\v\\Lib\\site-packages\\torch\\distributed\\c10d.py\n" + NCCL, "unrecognised"),
+        ("/v/lib/python3.10/site-packages/torch/distributed/c10d.py\n" + NCCL, "cpu_only_build"),
+        (MODE.format("Default") + BUSY, "driver_wedged"),
+        (MODE.format("Exclusive_Process") + BUSY, "gpu_exclusive_mode"),
+        (NO_NAMES + APT, "unrecognised"),
+        (APT, "apt_conflict"),
+        ("<module 'faiss' (namespace)>\n" + FAISS.format("StandardGpuResources"), "unrecognised"),
+        ("<module 'faiss' from '/v/faiss/__init__.py'>\n" + FAISS.format("StandardGpuResources"), "cpu_only_build"),
+        (FAISS.format("IndexFlatL2"), "unrecognised"),
+        ("onnx             1.16.0\n" + IR.format(10, 9), "framework_pkg_mismatch"),
+        ("onnxruntime-gpu  1.17.1\n" + IR.format(10, 9), "unrecognised"),
+        ("/usr/local/cuda-11.8/extras/CUPTI/lib64/libcupti.so.11.8\n" + CUPTI.format("11.8"), "lib_not_on_path"),
+        ("/usr/local/cuda-12.2/extras/CUPTI/lib64/libcupti.so.12\n" + CUPTI.format("11.8"), "cuda_runtime_missing"),
+        (HEADER + "$ find / -name cuda_runtime.h\n/opt/cuda/include/cuda_runtime.h\n", "lib_not_on_path"),
+        ("/opt/cuda/include/cuda_runtime.h\n$ make\n" + HEADER, "lib_not_on_path"),
+        (HEADER + "$ find / -name cuda_runtime.h\n", "cuda_runtime_missing"),
+        (HEADER + "$ ls /opt/cuda_runtime.h\nls: cannot access '/opt/cuda_runtime.h': No such file or directory\n", "cuda_runtime_missing"),
+        ("torch 1.13.1+cu117\n" + NVCC.format("11.7", "90"), "gpu_arch_too_new_for_build"),
+        ("torch 2.4.0+cu121\n" + NVCC.format("11.5", "89"), "toolkit_build_mismatch"),
+        ("$ pip list; echo $LD_LIBRARY_PATH\n" + OUTDATED.format("/usr/local/cuda-12.0/lib64"), "ld_path_shadowing"),
+        ("$ pip list; echo $LD_LIBRARY_PATH\n" + OUTDATED.format(""), "cuda_runtime_missing"),
+        (">>> torch.__version__\n'2.0.0'\n" + ILLEGAL + "$ pip install torch==2.1.2 && python t.py\n4211 tokens/s\n", "other_bug"),
+        ("torch 2.0.0\n" + ILLEGAL + "torch 2.0.0\n812.4 TFLOPS\n", "unrecognised"),
+        ("vLLM API server version 0.6.2\n" + ILLEGAL + "vLLM API server version 0.6.3\nAvg throughput: 12.1 tokens/s\n", "other_bug"),
+        (ADAM.format("AssertionError: If capturable=False, state_steps should not be CUDA tensors."), "other_bug"),
+        (ADAM.format("AttributeError: 'Net' object has no attribute 'fuse'"), "unrecognised"),
+        ('File "/v/lib/python3.12/site-packages/sglang/srt/configs/x.py", line 7\n' + REGISTERED, "framework_pkg_mismatch"),
+        ('File "train.py", line 7\n' + REGISTERED, "unrecognised"),
+        (SOLVER.format("EXECUTION_FAILED") + " This error may appear if the input matrix contains NaN.\n", "bad_input"),
+        (SOLVER.format("INTERNAL_ERROR") + "\n", "out_of_memory"),
+        (KERAS.format("modeling_tf_utils"), "framework_pkg_mismatch"),
+        (BOUNDS, "bad_input"),
+        (PYG.format("torch-cluster", "torch_cluster"), "framework_pkg_mismatch"),
+    ],
+)
+def test_versions_listings_and_what_follows_decide(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+@pytest.mark.parametrize("log", [PYG.format("torch-scatter", "torch_scatter"), PYG.format("torch-sparse", "torch_sparse")])
+def test_a_library_that_a_training_does_without_is_a_note(log: str) -> None:
+    assert all(finding.severity == "info" for finding in judged(log + EPOCHS).findings)
