@@ -131,7 +131,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
             values |= {"nearest": pin} | ({here: pin} if own is not None or is_listed else {})
             values |= {"for_glibc": pin} if is_listed else {}
     renamed = _renamed(wanted, own, book)
-    if renamed is not None:
+    if renamed is not None and renamed not in (match.fields.get("requirement") for match in matches):  # refused too
         values["renamed"] = shlex.quote(renamed)
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "nearest_major", "outside")}
     # If there is none at all for this Python, requesting it again is in vain.

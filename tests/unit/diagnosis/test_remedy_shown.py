@@ -97,6 +97,9 @@ def test_what_cannot_help_is_not_named() -> None:
     assert "pip" not in said("Standalone Faster-Whisper r167.4\n" + NOT_OPENED.format("libcudnn_ops_infer.so.8"))
     assert "runtime=docker" not in said('FATAL:   container creation failed: exec: "nvidia-container-cli": not found in $PATH\n')
     assert "==2021" not in said(STUBS)
+    refused = "No matching distribution found for {}\n".format
+    assert "pip install tensorflow" in said(refused("tensorflow-gpu"))
+    assert "pip install" not in said(refused("tensorflow-gpu") + refused("tensorflow"))
     assert "rmmod" not in said("NVIDIA: no NVIDIA devices found\nCUDA error: unknown error\n")
     assert "export" not in said("/content/a.py\n" + PARTS_OF_9)
     assert "ls -d" not in said(NOT_OPENED.format("libcudart.so.7.5") + "Cuda compilation tools, release 8.0, V8.0.44\n")
