@@ -28,6 +28,7 @@ from cudnn_resolve.diagnosis.derive_pip import (
     name_misspelt,
 )
 from cudnn_resolve.diagnosis.library_path import (
+    is_default,
     command_of,
     is_searched,
     missing,
@@ -85,14 +86,12 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
         return found
     named = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)]
     libraries = named or _wanted_by_framework(absent, case)
-    if not libraries:
-        return found
-    conclusion = _whereabouts(libraries, absent, case)
+    conclusion = _whereabouts(libraries, absent, case) if libraries else _unnamed_library(case)
     if conclusion is None:
         return found
     cause, more, text, shown = conclusion
     matches = [match for present in shown[:2] for match in (present.match, command_of(present.match, case.matches))]
-    return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", matches)
+    return strengthened(found, cause, absent, more, f"{libraries[0].file if libraries else 'cuDNN'} {text}", matches)
 
 
 def _is_of_driver(found: Suspects) -> bool:
@@ -194,13 +193,20 @@ def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
     if fit is not None:
         is_found = case.facts is not None and is_searched(place, case.facts)
         where = "without a link of that name" if is_found else "which the loader does not search"
-        text = f"(no version in its name) is needed; cuDNN {fit.version or fit.major} is in {place}, {where}"
+        text = f"is needed without a version; cuDNN {fit.version or fit.major} is in {place}, {where}"
         return "lib_not_on_path", 6, text, [fit]
     if copies:
         wanted, (found, place) = " or ".join(map(str, sorted(built))), copies[0]
         text = f"(cuDNN {wanted}) is needed, but cuDNN {found.version or found.major} is in {place}"
         return "cudnn_major_mismatch", 8, text, [found]
     return None
+
+
+def _unnamed_library(case: Case) -> tuple[str, float, str, list[Present]] | None:
+    """The same for a message without a file name, as of CMake or JAX, by a file that the log shows where nothing looks by default."""
+    conclusion = _unversioned(case) if case.facts is None else None
+    places = [shown_at(copy.match, case.matches) for copy in conclusion[3]] if conclusion is not None else []
+    return conclusion if any(place and not is_default(place) for place in places) else None
 
 
 def _unnamed(copy: Present) -> str:
