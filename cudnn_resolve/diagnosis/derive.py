@@ -203,10 +203,10 @@ def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
 
 
 def _unnamed_library(case: Case) -> tuple[str, float, str, list[Present]] | None:
-    """The same for a message without a file name, as of CMake or JAX, by a file that the log shows where nothing looks by default."""
+    """The same for a message without a file name, as of CMake or JAX, by a file that the log shows elsewhere."""
     conclusion = _unversioned(case) if case.facts is None else None
     places = [shown_at(copy.match, case.matches) for copy in conclusion[3]] if conclusion is not None else []
-    return conclusion if any(place and not is_default(place) for place in places) else None
+    return conclusion if any(place and not (is_default(place) or place.startswith("/usr/local/cuda")) for place in places) else None
 
 
 def _unnamed(copy: Present) -> str:
