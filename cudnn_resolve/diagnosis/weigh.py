@@ -285,7 +285,8 @@ def mark_survived(
     """
     out = []
     for suspect in ranked:
-        failed = max((latest[match.symptom.id][-1] for match in (*suspect.matches, *suspect.effects)), key=lambda match: match.line)
+        last = (found for match in (*suspect.matches, *suspect.effects) for found in latest[match.symptom.id])
+        failed = max(last, key=lambda match: match.line)
         after = _after(failed, latest)
         started = next((match for match in after(_AT_WORK) if _found_after_all(suspect, match)), None)
         handled = any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
@@ -406,7 +407,8 @@ def _not_needed(
     # A container that starts without the toolkit is asked for a GPU by `--gpus`.
     is_absent = features & _OTHERS_CARD and "gpu-listed" not in features
     asked = {"docker-gpus"} if suspect.cause == "container_toolkit_missing" else set()
-    done = done or next(iter(after(_PACKAGED)), None)
+    if suspect.cause == "cuda_runtime_missing":
+        done = done or next(iter(after(_PACKAGED)), None)
     if done is not None and is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
         return done, "the program continues without an NVIDIA GPU"
     return None
