@@ -211,8 +211,8 @@ _MERE_WARNING = (
     r"|(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
     r"|^RuntimeError: module compiled against API version|Can't find libdevice directory|torch\._dynamo\.convert_frame: \[WARNING\]"
     r"|^ {0,8}PyTorch [\w.+]{3,40} with CUDA \w{1,6} \(you have |^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
-    r"|The installed Paddle is compiled with CUDNN |UserWarning: Failed to load image Python extension: |^[EF]?\d{4} .{0,80}Cannot create Cublas handle\."
-    r"|We fallback to the NVIDIA driver for some compilation"
+    r"|The installed Paddle is compiled with CUDNN |UserWarning: Failed to load image Python extension: "
+    r"|^E\d{4} .{0,80}Cannot create Cublas handle\.|We fallback to the NVIDIA driver for some compilation"
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _OF_OPTIONAL = r"|compiled using NumPy 1|compiled with NumPy 2|_ARRAY_API not found"
