@@ -315,7 +315,7 @@ def _add_implied(features: set[str]) -> None:
 def _is_tested(name: str, matches: Iterable[Match]) -> bool:
     """True if all matches of a symptom are commands that run nvidia-smi in a container."""
     found = [match for match in matches if match.symptom.id == name]
-    return bool(found) and all({"tested", "tested2"} & match.fields.keys() for match in found)
+    return bool(found) and all({"tested", "tested2", "tested3"} & match.fields.keys() for match in found)
 
 
 def _is_of_host(matches: list[Match]) -> bool:

@@ -30,6 +30,7 @@ from cudnn_resolve.diagnosis.derive_pip import (
 )
 from cudnn_resolve.diagnosis.library_path import (
     command_of,
+    is_default,
     is_searched,
     missing,
     place_of,
@@ -86,14 +87,12 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
         return found
     named = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)]
     libraries = named or _wanted_by_framework(absent, case)
-    if not libraries:
-        return found
-    conclusion = _whereabouts(libraries, absent, case)
+    conclusion = _whereabouts(libraries, absent, case) if libraries else _unnamed_library(case)
     if conclusion is None:
         return found
     cause, more, text, shown = conclusion
     matches = [match for present in shown[:2] for match in (present.match, command_of(present.match, case.matches))]
-    return strengthened(found, cause, absent, more, f"{libraries[0].file} {text}", matches)
+    return strengthened(found, cause, absent, more, f"{libraries[0].file if libraries else 'cuDNN'} {text}", matches)
 
 
 def _is_of_driver(found: Suspects) -> bool:
@@ -187,21 +186,28 @@ def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked
     return None
 
 
-def _unversioned(case: Case) -> tuple[str, float, str, list[Present]] | None:
+def _unversioned(case: Case, *, named: bool = True) -> tuple[str, float, str, list[Present]] | None:
     """The same for libcudnn.so, a name without a major version, by the copies in log or facts."""
     built = {build.cudnn.major for build in case.context.builds if build.cudnn is not None}
     copies = [(copy, place) for copy in case.context.cudnn if (place := copy.path or shown_at(copy.match, case.matches) or _unnamed(copy))]
     fit, place = next(((copy, place) for copy, place in copies if not built or copy.major in built), (None, ""))
     if fit is not None:
         is_found = case.facts is not None and is_searched(place, case.facts)
-        where = "without a link of that name" if is_found else "which the loader does not search"
-        text = f"(no version in its name) is needed; cuDNN {fit.version or fit.major} is in {place}, {where}"
+        where = "without a link of that name" if is_found else "which the loader does not search" if named else "which is not searched"
+        text = f"{'(no version in its name) ' if named else ''}is needed; cuDNN {fit.version or fit.major} is in {place}, {where}"
         return "lib_not_on_path", 6, text, [fit]
     if copies:
         wanted, (found, place) = " or ".join(map(str, sorted(built))), copies[0]
-        text = f"(cuDNN {wanted}) is needed, but cuDNN {found.version or found.major} is in {place}"
+        text = f"{f'(cuDNN {wanted})' if named else wanted} is needed, but cuDNN {found.version or found.major} is in {place}"
         return "cudnn_major_mismatch", 8, text, [found]
     return None
+
+
+def _unnamed_library(case: Case) -> tuple[str, float, str, list[Present]] | None:
+    """The same for a message without a file name, as of CMake or JAX, by a file that the log shows elsewhere."""
+    conclusion = _unversioned(case, named=False) if case.facts is None else None
+    places = [shown_at(copy.match, case.matches) for copy in conclusion[3]] if conclusion is not None else []
+    return conclusion if any(place and not (is_default(place) or place.startswith("/usr/local/cuda")) for place in places) else None
 
 
 def _unnamed(copy: Present) -> str:

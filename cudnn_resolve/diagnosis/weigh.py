@@ -213,8 +213,13 @@ _MERE_WARNING = (
     r"|usage\. Stacktrace: |(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
     r"|^RuntimeError: module compiled against API version|Can't find libdevice directory|torch\._dynamo\.convert_frame: \[WARNING\]"
     r"|^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
+    r"|The installed Paddle is compiled with CUDNN |UserWarning: Failed to load image Python extension: "
+    r"|^E\d{4} .{0,80}Cannot create Cublas handle\.|We fallback to the NVIDIA driver for some compilation"
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
+_OF_OPTIONAL = r"|compiled using NumPy 1|compiled with NumPy 2|_ARRAY_API not found"
+"""The same where pandas imports an optional module."""
+_PACKAGED, _NO_NVCC = "context-package-built", r"(\w{1,60}) was requested, but nvcc was not found"
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS, _GENCODE = "context-path-dropped", "context-install-command", "context-gencode"
 _LISTED = ("context-framework", "context-framework-shown", "context-engine")
@@ -286,7 +291,8 @@ def mark_survived(
     """
     out = []
     for suspect in ranked:
-        failed = max((latest[match.symptom.id][-1] for match in (*suspect.matches, *suspect.effects)), key=lambda match: match.line)
+        last = (found for match in (*suspect.matches, *suspect.effects) for found in latest[match.symptom.id])
+        failed = max(last, key=lambda match: match.line)
         after = _after(failed, latest)
         started = next((match for match in after(_AT_WORK) if _found_after_all(suspect, match)), None)
         handled = any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
@@ -330,8 +336,13 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     work = [*after(_WORK), *after(_EPOCH)[not is_left_out :], *after(_CARRIED_ON)] if not after(_DIED) else []
     works = min(work, key=lambda match: match.line, default=None)
     worked = works or next(iter(after(_STEPS) if not after(_DIED) else ()), None)
-    if worked is not None and all(re.search(_MERE_WARNING, match.text) for match in (*suspect.matches, *suspect.effects)):
+    mere = _MERE_WARNING + (_OF_OPTIONAL if "numpy-optional" in features else "")
+    if worked is not None and all(re.search(mere, match.text) for match in (*suspect.matches, *suspect.effects)):
         return worked, "the program continues, since this is only a warning"
+    asked = {found[1].replace("_", "-") for match in suspect.matches if (found := re.search(_NO_NVCC, match.text))}
+    packaged = (match for match in after(_PACKAGED) if any(name in match.fields["packages"].replace("_", "-") for name in asked))
+    if not after(_DIED) and (built := next(packaged, None)) is not None:
+        return built, "the package is built, as a wheel for it exists"
     if works is not None and (other := _other_card(suspect, after)) is not None:
         return other, "the program works with another GPU"
     if works is not None and handled and suspect.cause == "out_of_memory":
@@ -411,14 +422,14 @@ def _not_needed(
         return built, "the image is built, for which no GPU is needed"
     work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
     done = min(work, key=lambda match: match.line, default=None)
-    if done is None:
-        return None
-    if whose and suspect.cause in _AT_START and not features & _GPU_SHOWN and _is_chosen(suspect, latest):
+    if done is not None and whose and suspect.cause in _AT_START and not features & _GPU_SHOWN and _is_chosen(suspect, latest):
         return done, "the program continues on the CPU, as it was told to"
     # A container that starts without the toolkit is asked for a GPU by `--gpus`.
     is_absent = features & _OTHERS_CARD and "gpu-listed" not in features
     asked = {"docker-gpus"} if suspect.cause == "container_toolkit_missing" else set()
-    if is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
+    if suspect.cause == "cuda_runtime_missing":
+        done = done or next(iter(after(_PACKAGED)), None)
+    if done is not None and is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
         return done, "the program continues without an NVIDIA GPU"
     return None
 

@@ -63,6 +63,28 @@ THEANO = "Can not use cuDNN on context None: cannot compile with cuDNN. We got t
 THEANO += "b'/tmp/try_flags_x.c:4:19: fatal error: cudnn.h: No such file or directory'\n"
 NUMPY = "RuntimeError: module compiled against API version 0xe but this version of numpy is 0xd\n"
 NO_GPU = "UserWarning: The installed version of bitsandbytes was compiled without GPU support.\n"
+JAX = "RuntimeError: Unable to load cuDNN. Is it installed?\n"
+CMAKE = "-- *** cuDNN V5.0 OR GREATER NOT FOUND.   ***\n$ ls {0}/libcudnn*\n{0}/libcudnn.so.8.9.7\n"
+CURAND = "OSError: libcurand.so.10: cannot open shared object file: No such file or directory\n"
+CURAND += "nano@nano:~$ ls /usr/local/cuda/lib64/libcurand.so.10\n/usr/local/cuda/lib64/libcurand.so.10\n"
+LIBCUDA = "AssertionError: libcuda.so cannot found!\nPossible files are located at [{0}].Please create a symlink\n"
+MOD_CU = "mod.cu(77): error: too few arguments in function call\n"
+MORE_RECENT = "UserWarning: Your cuDNN version is more recent than the one Theano officially supports.\n"
+XGBOOST = "WARNING: /workspace/src/context.cc:44: No visible GPU is found, setting device to CPU.\n"
+EXHAUSTED = "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 640000000000 bytes.\n"
+DLL_INIT = "OSError: [WinError 1114] A dynamic link library (DLL) initialization routine failed. "
+DLL_INIT += 'Error loading "C:\\v\\torch\\lib\\c10.dll"\n'
+OLDER_DRIVER = "$ {0} run -it bvlc/caffe:gpu caffe train\nCUDA driver version is insufficient for CUDA runtime version\n"
+OLDER_DRIVER += "$ nvidia-docker run bvlc/caffe:gpu nvidia-smi\n| NVIDIA-SMI 375.26     Driver Version: 375.26    |\n"
+PADDLE_OLD = "The installed Paddle is compiled with CUDNN 8.6, but CUDNN version in your machine is 8.4, which may cause\n"
+IMAGE = "UserWarning: Failed to load image Python extension: /lib64/libm.so.6: version `GLIBC_2.29' not found\n"
+CUBLAS = "E0511 13:02:44.118301  3911 common.cpp:104] Cannot create Cublas handle. Cublas won't be available.\n"
+PTXAS = "We fallback to the NVIDIA driver for some compilation. The ptxas error was: "
+PTXAS += "ptxas fatal   : Value 'sm_86' is not defined for option 'gpu-name'\n"
+NO_NVCC = "UserWarning: mamba_ssm was requested, but nvcc was not found.  Are you sure your environment has nvcc available?\n"
+BOTTLENECK = "A module that was compiled using NumPy 1.x cannot be run in\nNumPy 2.0.1 as it may crash.\n"
+BOTTLENECK += '    bn = import_optional_dependency("bottleneck", errors="{0}")\nAttributeError: _ARRAY_API not found\n'
+DLIB = "Could NOT find CUDA (missing: CUDA_NVCC_EXECUTABLE)\nDLIB WILL NOT USE CUDA\nSuccessfully built dlib\n"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +143,26 @@ NO_GPU = "UserWarning: The installed version of bitsandbytes was compiled withou
         (CV2 + f"C:\\> echo %PATH%\n{TOOLKIT}\n", "windows_runtime_missing"),
         (THC.format("1.0.1"), "other_bug"),
         (THC.format("1.3.1"), "driver_wedged"),
+        ("jax 0.4.35\n" + JAX + "$ ls /apps/lib/libcudnn.so.8\n/apps/lib/libcudnn.so.8\n", "cudnn_major_mismatch"),
+        (JAX + "$ ls /opt/env/lib/libcudnn.so.9\n/opt/env/lib/libcudnn.so.9\n", "lib_not_on_path"),
+        (JAX, "cudnn_missing"),
+        (CMAKE.format("/home/me/cudnn/lib"), "lib_not_on_path"),
+        (CMAKE.format("/usr/lib/x86_64-linux-gnu"), "cudnn_missing"),
+        (CMAKE.format("/usr/local/cuda/lib64"), "cudnn_missing"),
+        ("$ docker run l4t-pytorch:r32.5.0-pth1.7-py3 python3 a.py\n" + CURAND, "container_gpu_not_passed"),
+        ("$ docker run --runtime nvidia l4t-pytorch:r32.5.0-pth1.7-py3 python3 a.py\n" + CURAND, "lib_not_on_path"),
+        ("$ docker run torch:2.4 python a.py\n" + LIBCUDA.format(""), "container_gpu_not_passed"),
+        ("$ docker run torch:2.4 python a.py\n" + LIBCUDA.format("'/usr/lib/x86_64-linux-gnu/libcuda.so.1'"), "lib_not_on_path"),
+        (LIBCUDA.format(""), "lib_not_on_path"),
+        (MORE_RECENT + MOD_CU, "cudnn_too_new_for_framework"),
+        (OLDER_DRIVER.format("docker"), "container_gpu_not_passed"),
+        (OLDER_DRIVER.format("nvidia-docker"), "driver_too_old"),
+        ("$ export CUDA_VISIBLE_DEVICES=-1\n" + XGBOOST, "gpu_hidden_by_env"),
+        ("$ nvidia-smi -L\nGPU 0: Tesla T4 (UUID: GPU-0d5c)\n" + XGBOOST, "gpu_hidden_by_env"),
+        ("$ JAX_PLATFORMS=cpu python a.py\n" + EXHAUSTED, "unrecognised"),
+        (EXHAUSTED, "out_of_memory"),
+        (">>> from PyQt5 import QtWidgets; import torch\n" + DLL_INIT, "other_bug"),
+        (">>> import torch; from PyQt5 import QtWidgets\n" + DLL_INIT, "windows_runtime_missing"),
     ],
 )
 def test_what_else_the_log_shows_decides(log: str, cause: str) -> None:
@@ -143,6 +185,13 @@ def test_what_else_the_log_shows_decides(log: str, cause: str) -> None:
         TRITON + "iter 0: loss 10.98, time 5120ms\niter 10: loss 10.33, time 812ms\n",
         THEANO + "".join(f"epoch {number}, minibatch 83/83, validation error 12.458333 %\n" for number in (1, 2)),
         NUMPY + EPOCH,
+        PADDLE_OLD + EPOCH,
+        IMAGE + EPOCH,
+        CUBLAS + "Saving results into out.npy\n",
+        PTXAS + EPOCH + EPOCH,
+        NO_NVCC + "Successfully built mamba_ssm\n",
+        BOTTLENECK.format("warn") + EPOCH,
+        "pi@raspberrypi:~ $ pip3 install -v dlib\n" + DLIB,
     ],
 )
 def test_is_quiet_where_what_follows_shows_that_it_does_not_matter(log: str) -> None:
@@ -167,6 +216,14 @@ def test_is_quiet_where_what_follows_shows_that_it_does_not_matter(log: str) -> 
         TRITON + "iter 0: loss 10.98, time 5120ms\n" + TRITON.partition("] ")[2],
         THEANO + "Mapped name None to device cuda0: GeForce GTX 960\n",
         NUMPY + "ImportError: numpy.core.multiarray failed to import\n",
+        PADDLE_OLD + "Epoch 1/10\nExternalError: CUDNN error(3), CUDNN_STATUS_BAD_PARAM.\n",
+        IMAGE + EPOCH + "ImportError: /lib64/libm.so.6: version `GLIBC_2.29' not found (required by torch_sparse/_convert_cuda.so)\n",
+        CUBLAS + "Check failed: status == CUBLAS_STATUS_SUCCESS (1 vs. 0)  CUBLAS_STATUS_NOT_INITIALIZED\n",
+        PTXAS + "InternalError: CUDA runtime implicit initialization on GPU:0 failed. Status: device kernel image is invalid\n",
+        NO_NVCC + "Successfully installed einops-0.8.0\n",
+        NO_NVCC + "ERROR: Failed building wheel for mamba_ssm\n",
+        BOTTLENECK.format("raise") + EPOCH,
+        BOTTLENECK.format("warn") + "ImportError: numpy.core.multiarray failed to import\n",
     ],
 )
 def test_stays_loud_where_nothing_shows_that(log: str) -> None:

@@ -37,7 +37,7 @@ PERSISTENCED = "nvidia-persistenced-3:535.54.03-1.el9.x86_64"
         (HOME + "$ module avail cuda\n   cuda/11.8.0    cuda/12.4.1 (D)\n", "lib_not_on_path"),
         (HOME + "$ ls /apps/cuda/bin/nvcc\nls: cannot access '/apps/cuda/bin/nvcc': No such file or directory\n", "cuda_runtime_missing"),
         (CMAKE + "$ locate libcudnn.so\n/home/rw/cudnn/lib64/libcudnn.so\n", "lib_not_on_path"),
-        (CMAKE + "$ find / -name 'libcudnn*'\n/home/rw/v/lib/python3.9/site-packages/nvidia/cudnn/lib/libcudnn.so.8\n", "cudnn_missing"),
+        (CMAKE + "$ find / -name 'libcudnn*'\n/home/rw/v/lib/python3.9/site-packages/nvidia/cudnn/lib/libcudnn.so.8\n", "lib_not_on_path"),
         (UNREAD.format(".."), "other_bug"),
         (UNREAD.format("."), "other_bug"),
         (UNREAD.format("7.4.2"), "cudnn_too_old_for_framework"),
