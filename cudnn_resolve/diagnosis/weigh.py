@@ -214,7 +214,7 @@ _MERE_WARNING = (
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
-_PATH_DROPPED, _INSTALLS = "context-path-dropped", "context-install-command"
+_PATH_DROPPED, _INSTALLS, _SEEN = "context-path-dropped", "context-install-command", "context-gpu-seen"
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
 _BY_PATH = frozenset({"out_of_memory", "cudnn_too_old_for_framework", "cudnn_too_new_for_framework", "cudnn_missing", "unrecognised"})
 """Causes that a library of LD_LIBRARY_PATH, found first, may look like."""
@@ -387,7 +387,8 @@ def _not_needed(
     built = next(iter(after(_BUILT)), None)
     is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
     is_compiled = any(re.search(_COMPILED, match.text) for match in (*suspect.matches, *suspect.effects))
-    if built is not None and is_of_build and not is_compiled and not features & _GPU_SHOWN:
+    is_listed = built is not None and any(match.line > built.line for match in latest.get(_SEEN, ()))
+    if built is not None and is_of_build and not is_compiled and (is_listed or not features & _GPU_SHOWN):
         return built, "the image is built, for which no GPU is needed"
     work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
     done = min(work, key=lambda match: match.line, default=None)
