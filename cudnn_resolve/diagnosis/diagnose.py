@@ -70,6 +70,10 @@ _NOTICE = (
 _PLAIN_ERROR = rf"{OWN_FAULT}|(?:[\w.]{{0,80}}\.)?(?:Value|NotImplemented)Error: "
 """Errors of a program's own code, which say nothing of a GPU unless they name it."""
 _OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"
+_SET_UP, _NOT_FETCHED = (
+    "context-apt-set-up",
+    r"E: (?:Failed to fetch|Some index files|The repository .{1,300} does not have a Release file)",
+)
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
@@ -235,7 +239,7 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     `over`: line up to which failures are known to be survived.
     """
     noise = {match.line for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)}
-    noise |= _ignored(reader)
+    noise |= _ignored(reader) | _fetched_after_all(reader)
     over = max((over, *(match.line for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ()))))
     ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
     again = max((match.line for match in reader.latest.get("context-epoch", ())), default=0)
@@ -256,6 +260,13 @@ def _ignored(reader: Reader) -> set[int]:
     ends = sorted({match.line for match in (*reader.matches.get(_DIED, ()), *reader.latest.get(_DIED, ()))})
     starts = [match.line for match in reader.latest.get(_IGNORED, ())]
     return {line for start in starts for line in range(start, next((end for end in ends if end > start), start) + 1)}
+
+
+def _fetched_after_all(reader: Reader) -> set[int]:
+    """Lines of apt's failed downloads after which it sets up a package of CUDA, cuDNN or the driver."""
+    done = max((match.line for match in reader.latest.get(_SET_UP, ())), default=0)
+    ends = (match for name in (_DIED, _ERROR_LINE) for match in reader.latest.get(name, ()))
+    return {match.line for match in ends if match.line < done and re.match(_NOT_FETCHED, match.text)}
 
 
 def _serving(reader: Reader) -> list[Match]:

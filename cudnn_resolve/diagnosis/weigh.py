@@ -222,7 +222,7 @@ _OF_OPTIONAL = r"|compiled using NumPy 1|compiled with NumPy 2|_ARRAY_API not fo
 _PACKAGED, _NO_NVCC = "context-package-built", r"(\w{1,60}) was requested, but nvcc was not found"
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS, _GENCODE = "context-path-dropped", "context-install-command", "context-gencode"
-_LISTED = ("context-framework", "context-framework-shown", "context-engine")
+_SEEN, _LISTED = "context-gpu-seen", ("context-framework", "context-framework-shown", "context-engine")
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
 _MISMATCH, _BOOTED, _POD = "driver_library_mismatch", "context-booted", "context-pod-runs"
 _BY_PATH = frozenset(
@@ -418,7 +418,8 @@ def _not_needed(
     is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
     is_compiled = any(re.search(_COMPILED, match.text) for match in (*suspect.matches, *suspect.effects))
     is_compiled &= not after(_GENCODE)  # nvcc ran, for GPUs that were named to it
-    if built is not None and is_of_build and not is_compiled and not features & _GPU_SHOWN:
+    is_listed = built is not None and any(match.line > built.line for match in latest.get(_SEEN, ()))
+    if built is not None and is_of_build and not is_compiled and (is_listed or not features & _GPU_SHOWN):
         return built, "the image is built, for which no GPU is needed"
     work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
     done = min(work, key=lambda match: match.line, default=None)

@@ -10,6 +10,31 @@ NARROW = "/usr/bin/ld: skipping incompatible {0}/lib{1}.so when searching for -l
 YUM = "Error: Package: nvidia-docker2-2.0.3-1.docker18.noarch (nvidia-docker)\n           Requires: docker-ce = 18.06\n"
 ROCM = "{}\nRuntimeError: No HIP GPUs are available\n"
 
+BANNER = "  CUDA Forward Compatibility is preferred over Minor Version Compatibility but was unavailable:\n"
+BANNER += "  [[Forward compatibility was attempted on non supported HW (CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE) cuInit()=804]]\n"
+MINOR_MODE = "WARNING: CUDA Minor Version Compatibility mode ENABLED.\n" + BANNER
+NO_DISPLAY = "ERROR: The control display is undefined; please run --help for usage information.\n\n"
+NO_DISPLAY += "ERROR: Unable to load info from any available system\n\n$ nvidia-smi --query-gpu=name,temperature.gpu --format=csv\n{0}\n"
+GMX = "CUDA compiler flags:-gencode;arch=compute_{0},code=sm_{0};-use_fast_math\n    #0: NVIDIA {1}, ECC:  no, "
+GMX += (
+    "stat: incompatible (please recompile with correct GPU architecture)\nFatal error:\nCannot run on a GPU because no GPU is\ndetected.\n"
+)
+XID = "NVRM: Xid (PCI:0000:08:00): 31, pid=7702, name=blender, Ch 00000020, intr 00000000. MMU Fault\n"
+ENCODER = (
+    "[h264_nvenc @ 0x55d0] OpenEncodeSessionEx failed: unsupported device (2): (no details)\n$ nvidia-smi -L\nGPU 0: NVIDIA {0} (UUID: G)\n"
+)
+RECORDED = "[h264_nvenc @ 0x7f2c] Cannot load libcuda.so.1\ninfo: NVENC not supported\ninfo: [FFmpeg VAAPI encoder: 'rec'] settings:\n"
+RECORDED += "info: Output 'rec': Total frames output: 18022\n"
+PENDING = (
+    "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n$ kubectl get pods -n gpu-operator\nnvidia-driver-daemonset-8lkz2   {0}\n"
+)
+CMAKE = "CMake Error at FindPackageHandleStandardArgs.cmake:230 (message):\n  Could NOT find CUDAToolkit (missing: CUDA_CUDART)\n{0}"
+FETCH = "E: Failed to fetch https://a.example/Packages.gz  File has unexpected size (631054 != 630712).\n"
+IMAGE = "ERROR: Unable to find the kernel source tree for the currently running kernel.\n{0}$ docker run --rm x nvidia-smi -L\n"
+IMAGE += "GPU 0: Tesla T4 (UUID: GPU-2a)\n"
+NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY\nWARN: {0}\n"
+LLAMA = "FileNotFoundError: Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies). Try the full path.\n{0}"
+
 
 @pytest.mark.parametrize(
     ("log", "cause", "words"),
@@ -136,4 +161,53 @@ def test_the_step_is_one_for_the_system_that_the_words_show(log: str, has: str, 
     ],
 )
 def test_the_words_of_another_program_stay_quiet(log: str) -> None:
+    assert not [found for found in judged(log).findings if found.severity != "info"]
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (MINOR_MODE + "RuntimeError: Error 804: forward compatibility was attempted on non supported HW\n", "forward_compat_hw"),
+        ("compatibility mode is UNAVAILABLE.\n" + BANNER, "forward_compat_hw"),
+        (NO_DISPLAY.format("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."), "driver_not_loaded"),
+        ("NVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\nNVRM: No NVIDIA GPU found.\n", "gpu_arch_too_old_for_build"),
+        (GMX.format(70, "GeForce RTX 4090, compute cap.: 8.9"), "gpu_arch_too_new_for_build"),
+        (GMX.format(75, "GeForce GTX 1080, compute cap.: 6.1"), "gpu_arch_too_old_for_build"),
+        (XID, "unrecognised"),
+        (XID + "$ nvidia-settings -a [gpu:0]/GPUGraphicsClockOffset[3]=150\n", "hardware_fault"),
+        (ENCODER.format("A100-SXM4-40GB"), "unrecognised"),
+        (ENCODER.format("GeForce GTX 960"), "gpu_arch_too_old_for_build"),
+        ("VGA compatible controller: NVIDIA Corporation GA106\n" + RECORDED, "driver_not_loaded"),
+        (PENDING.format("0/1   Init:CrashLoopBackOff"), "driver_not_loaded"),
+        (PENDING.format("1/1   Running"), "container_toolkit_missing"),
+        (CMAKE.format("$ find / -name nvcc\n/opt/cuda/bin/nvcc\n"), "lib_not_on_path"),
+        (CMAKE.format("$ ls /opt/cuda/bin | grep nvcc\n"), "cuda_runtime_missing"),
+        (FETCH + "Setting up curl (7.81.0-1) ...\n", "unrecognised"),
+        ("Setting up libcudnn8 (8.5.0.96-1+cuda11.7) ...\n" + FETCH, "unrecognised"),
+        (IMAGE.format(""), "driver_not_loaded"),
+        (NO_MEMORY.format("Not enough virtual memory, please increase the page file size"), "windows_page_file"),
+        (NO_MEMORY.format("a larger page file needs more virtual memory"), "out_of_memory"),
+        ("# echo 1 > /sys/bus/pci/rescan\n# nvidia-smi\nFailed to initialize NVML: Unknown Error\n", "driver_wedged"),
+        ("no nvidia devices detected by library /usr/lib/libcuda.so\ncuda driver library init failure: 999\n", "driver_wedged"),
+        ("no nvidia devices detected by library /usr/lib/libcuda.so\ncuda driver library init failure: 100\n", "driver_not_loaded"),
+        ("NvRmMemInitNvmap failed with Permission denied\ncudaGetDeviceCount returned 999\n", "unrecognised"),
+        (LLAMA.format(""), "lib_not_on_path"),
+        (LLAMA.format("> where cublas64_12.dll\nINFO: Could not find files for the given pattern(s).\n"), "cuda_runtime_missing"),
+    ],
+)
+def test_what_is_beside_the_words_decides(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        MINOR_MODE,
+        NO_DISPLAY.format("NVIDIA GeForce RTX 3080, 71"),
+        RECORDED,
+        FETCH + "Setting up libcudnn8 (8.5.0.96-1+cuda11.7) ...\n",
+        IMAGE.format("Successfully built 21e9ad2b1170\n"),
+    ],
+)
+def test_what_follows_the_words_shows_that_nothing_failed(log: str) -> None:
     assert not [found for found in judged(log).findings if found.severity != "info"]
