@@ -212,7 +212,7 @@ _MERE_WARNING = (
     r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
     r"|usage\. Stacktrace: |(?:cuDNN|cuTENSOR|NCCL) library could not be preloaded|^Reason: ImportError \("
     r"|^RuntimeError: module compiled against API version|Can't find libdevice directory|torch\._dynamo\.convert_frame: \[WARNING\]"
-    r"|^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:"
+    r"|^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:|^WARNING: infoROM is corrupted at gpu "
     r"|The installed Paddle is compiled with CUDNN |UserWarning: Failed to load image Python extension: "
     r"|^E\d{4} .{0,80}Cannot create Cublas handle\.|We fallback to the NVIDIA driver for some compilation"
 )
@@ -233,6 +233,8 @@ _COMPILED = r"(?i)No CUDA runtime is found|CUDA_HOME|without cuda|cpu[- ]only"
 """Wording of a build whose result depends on the GPU that it finds."""
 _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "lib_not_on_path"}
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
+_CUDNN_UNFOUND = frozenset({"cudnn_missing", "cudnn_major_mismatch"})
+"""Causes for which TensorFlow, whose loader reports them, uses no GPU at all."""
 _PROGRAMS = tuple(
     map(
         re.compile,
@@ -291,7 +293,9 @@ def mark_survived(
     """
     out = []
     for suspect in ranked:
-        last = (found for match in (*suspect.matches, *suspect.effects) for found in latest[match.symptom.id])
+        shown_by = (*suspect.matches, *suspect.effects)
+        failures = [match for match in shown_by if match.symptom.role != "context"]
+        last = (found for match in failures or shown_by for found in latest[match.symptom.id])
         failed = max(last, key=lambda match: match.line)
         after = _after(failed, latest)
         started = next((match for match in after(_AT_WORK) if _found_after_all(suspect, match)), None)
@@ -440,6 +444,11 @@ def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]
     later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
     if suspect.cause == _MISMATCH and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
         return later[-1], "the machine has booted, and loaded the module anew"
+    shown_by = (*suspect.matches, *suspect.effects)
+    is_given = {match.fields["holder"] for match in shown_by if "holder" in match.fields} == {"vfio-pci"}
+    if is_given and all("NVRM: " in match.text for match in shown_by):
+        listed = next((match for match in latest.get(_SEEN, ()) if match.line > failed.line), None)
+        return (listed, "another GPU is there than the one given to a virtual machine") if listed else None
     is_of_pod = suspect.cause == "container_toolkit_missing"
     runs = next((match for match in later if is_of_pod and match.fields["pod"] in failed.text), None)
     return (runs, "that pod runs") if runs is not None else None
@@ -454,7 +463,9 @@ def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:
 
 def _found_after_all(suspect: Suspect, shown: Match) -> bool:
     """True if a line shows at work the GPU that the same program had not found; another program's GPU does not count."""
-    if suspect.cause not in _AT_START or "started" not in shown.fields:
+    told = [match for match in (*suspect.matches, *suspect.effects) if match.symptom.role != "context"]
+    is_skipped = suspect.cause in _CUDNN_UNFOUND and told != [] and all("dso_loader.cc" in match.text for match in told)
+    if not (suspect.cause in _AT_START or is_skipped) or "started" not in shown.fields:
         return False
     whose = _programs((*suspect.matches, *suspect.effects))
     return not whose or bool(whose & _programs((shown,)))

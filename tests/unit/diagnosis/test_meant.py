@@ -22,6 +22,12 @@ BUILT = "==> Builds finished. The artifacts of successful builds are:\n"
 SIZES = "RuntimeWarning: numpy.dtype size changed, may indicate binary incompatibility. Expected 96, got 88\n"
 REMOVED = "NVRM: Xid (PCI:0000:01:00): 45, pid=51934, name=python, Ch 00000010\n"
 NO_MODULE = "ERROR:105: Unable to locate a modulefile for 'cuda/9.0'\n"
+DSO = "W tensorflow/dso_loader.cc:64] Could not load dynamic library 'libcudnn.so.8'; dlerror: libcudnn.so.8: cannot open shared object\n"
+CREATED = "I tensorflow/gpu_device.cc:1525] Created device /job:localhost/replica:0/task:0/device:GPU:0 with 9617 MB memory\n"
+OLD = "/v/torch/cuda/__init__.py:7: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 10010).\n"
+VFIO = "NVRM: GPU 0000:41:00.0 is already bound to vfio-pci.\nNVRM: The NVIDIA probe routine was not called for 1 device(s).\n"
+LISTED = "GPU 0: Quadro P2000 (UUID: GPU-0)\n"
+ROM = "WARNING: infoROM is corrupted at gpu 0000:41:00.0\n"
 STEPS = "step 8 loss 0.3\nstep 9 loss 0.2\n"
 
 
@@ -49,6 +55,13 @@ STEPS = "step 8 loss 0.3\nstep 9 loss 0.2\n"
         (f"{SIZES}{TRAINS}", f"{SIZES}ImportError: numpy.core.multiarray failed to import\n"),
         (f"step 7 loss 0.4^C\nKeyboardInterrupt\n{REMOVED}{STEPS}", f"step 7 loss 0.4\n{REMOVED}"),
         (f"step 7 loss 0.4^C\nKeyboardInterrupt\n{REMOVED}{STEPS}", f"KeyboardInterrupt\n{STEPS}ValueError: lr must not be negative\n"),
+        (f"{DSO}$ conda install cudnn=8.1\n{CREATED}I cuda_dnn.cc:368] Loaded cuDNN version 8100\n", f"{CREATED}{DSO}"),
+        (f"{DSO}{CREATED}", f"{DSO}{CREATED}libcudnn_cnn_infer.so.8: cannot open shared object file\nAborted (core dumped)\n"),
+        (f"$ yolo export device=cpu\n{OLD}Export complete (2.4s)\n", f"$ yolo export device=0\n{OLD}Export complete (2.4s)\n"),
+        (f"$ tts --use_cuda false\n{OLD}Done in 12.4s\n", f"$ tts --use_cuda true\n{OLD}Done in 12.4s\n"),
+        (f"{VFIO}{LISTED}", f"{VFIO}RuntimeError: Found no NVIDIA driver on your system.\n{LISTED}"),
+        (f"{VFIO}{LISTED}", f"{VFIO}NVRM: GPU 0000:42:00.0 is already bound to nouveau.\n{LISTED}"),
+        (f"{ROM}{STEPS}", f"{ROM}{STEPS}NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.\n"),
     ],
 )
 def test_what_surrounds_a_message_decides(harmless: str, failed: str) -> None:

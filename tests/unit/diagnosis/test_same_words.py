@@ -22,6 +22,10 @@ WHEELS = "$ pip list | grep nvidia\nnvidia-cublas-cu12        12.5.3.2\nnvidia-c
 CUSPARSE = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
 BUSY = "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n"
 FACTORY = "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'\n"
+SDPA = "UserWarning: 1Torch was not compiled with flash attention. (Triggered internally at sdp_utils.cpp:263.)\n"
+ASKED = "AssertionError: Invalid CUDA '--device 0' requested, use '--device cpu' or pass valid CUDA device(s)\n"
+FALLING = "WARNING:absl:No GPU/TPU found, falling back to CPU.\n"
+EMPTY = "$ env | grep CUDA\nCUDA_VISIBLE_DEVICES=\n"
 EPOCH = "Epoch 1/10\n98/98 - 9s - 92ms/step - accuracy: 0.5120 - loss: 1.3741\n"
 TOO_OLD = "UserWarning:\n    Found GPU{0} GeForce GT 710 which is of cuda capability 3.5.\n"
 TOO_OLD += "    PyTorch no longer supports this GPU because it is too old.\n"
@@ -287,6 +291,13 @@ EPOCHS = "Epoch: 001, Loss: 1.9451\nEpoch: 002, Loss: 1.8312\nEpoch: 003, Loss: 
         (SOLVER.format("INTERNAL_ERROR") + "\n", "out_of_memory"),
         (KERAS.format("modeling_tf_utils"), "framework_pkg_mismatch"),
         (BOUNDS, "bad_input"),
+        ("InvalidArgumentError: logits and labels must be broadcastable: logits_size=[64,10] labels_size=[64,9]\n", "bad_input"),
+        (f"{SDPA}!!! Exception during processing!!! Allocation on device 0 would exceed allowed memory.\n", "out_of_memory"),
+        (f"torch-2.0.1+cpu CPU\n{ASKED}", "cpu_only_build"),
+        (f"torch-2.0.1+cu118 CPU\n{ASKED}", "driver_not_loaded"),
+        (f"torch-2.0.1+cu118 CUDA:0 (Tesla T4, 15102MiB)\n{ASKED}", "unrecognised"),
+        (f"{FALLING}jaxlib 0.3.25+cuda11.cudnn82\n{EMPTY}", "gpu_hidden_by_env"),
+        (f"{FALLING}jaxlib 0.3.25\n{EMPTY}", "cpu_only_build"),
         (PYG.format("torch-cluster", "torch_cluster"), "framework_pkg_mismatch"),
     ],
 )
