@@ -28,9 +28,9 @@ from cudnn_resolve.diagnosis.weigh import (
     summary_of,
     suspects,
 )
+from cudnn_resolve.diagnosis.writer import is_of_other, speaker
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
-from cudnn_resolve.diagnosis.writer import is_of_other, speaker
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.symptom import Cause
 from cudnn_resolve.requirement.model import Request
@@ -292,7 +292,8 @@ def _alarming(reader: Reader, case: Case, told: int = 0) -> Unknown | None:
     ignored = _ignored(reader)
     found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or (not told and reader.lines <= _SHORT)]
     found = [match for match in found if match.line not in ignored]
-    over = max((match.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS, _SET_UP) for match in reader.latest.get(name, ())), default=0)
+    names = (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS, _SET_UP)
+    over = max((match.line for name in names for match in reader.latest.get(name, ())), default=0)
     over = max([over, told, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:

@@ -223,7 +223,8 @@ _OF_OPTIONAL = r"|compiled using NumPy 1|compiled with NumPy 2|_ARRAY_API not fo
 _PACKAGED, _NO_NVCC = "context-package-built", r"(\w{1,60}) was requested, but nvcc was not found"
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS, _GENCODE = "context-path-dropped", "context-install-command", "context-gencode"
-_SEEN, _LISTS, _LISTED = "context-gpu-seen", ("context-gpu-seen", "context-smi-table", _ANSWER), ("context-framework", "context-framework-shown", "context-engine")
+_SEEN, _LISTED = "context-gpu-seen", ("context-framework", "context-framework-shown", "context-engine")
+_OF_SMI = (_SEEN, _ANSWER, "context-smi-table")
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
 _MISMATCH, _BOOTED, _POD, _PROMPT = "driver_library_mismatch", "context-booted", "context-pod-runs", "context-host-prompt"
 _BY_PATH = frozenset(
@@ -326,7 +327,8 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     if worked is not None and all(re.search(mere, match.text) for match in (*suspect.matches, *suspect.effects)):
         return worked, "the program continues, since this is only a warning"
     asked = {found[1].replace("_", "-") for match in suspect.matches if (found := re.search(_NO_NVCC, match.text))}
-    packaged = (match for match in after(_PACKAGED) if any(re.search(rf"\b{name}(?!-[a-z])", match.fields["packages"].replace("_", "-")) for name in asked))
+    names = rf"\b(?:{'|'.join(asked) or '(?!)'})(?!-[a-z])"
+    packaged = (match for match in after(_PACKAGED) if re.search(names, match.fields["packages"].replace("_", "-")))
     if not after(_DIED) and (built := next(packaged, None)) is not None:
         return built, "the package is built, as a wheel for it exists"
     if works is not None and (other := _other_card(suspect, after)) is not None:
@@ -341,7 +343,7 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
 def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> Suspect | None:
     """The cause that a change in the log itself shows by removing it: the program works without the path, or in another release."""
     dropped = next((match for match in latest.get(_PATH_DROPPED, ()) if match.line > failed.line), None)
-    works = _LISTS if suspect.cause == _MISMATCH else _WORKS_NOW  # nvidia-smi does no more than list the GPU
+    works = _OF_SMI if suspect.cause == _MISMATCH else _WORKS_NOW  # nvidia-smi does no more than list the GPU
     if dropped is not None and suspect.cause in _BY_PATH and _works_after(dropped, latest, works):
         cause, shown = "ld_path_shadowing", dropped
         text = f"the program works without LD_LIBRARY_PATH (line {shown.line}): a library in it was found first"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.written_logs import judged
 
-SMI = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed.\n"
+SMI = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is installed.\n"
 CUDART = "Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: cannot open shared object file\n"
 CUDNN = "OSError: libcudnn.so.8: cannot open shared object file: No such file or directory\n"
 ODD = "$ ./render --gpu scene.usd\nRuntimeError: the scheduler gave up on its GPU queue\n"
