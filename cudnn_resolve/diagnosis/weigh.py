@@ -430,9 +430,10 @@ def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]
     is_journal = suspect.cause == _MISMATCH and speaker(failed.text)  # else it may show a boot before the failure
     if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
         return later[-1], "the machine has booted, and loaded the module anew"
-    is_of_pod = suspect.cause == "container_toolkit_missing"
-    runs = next((match for match in later if is_of_pod and match.fields["pod"] in failed.text), None)
-    return (runs, "that pod runs") if runs is not None else None
+    failures = [match for found in suspect.matches for match in latest[found.symptom.id]]
+    runs = [next((match for match in later if "pod" in match.fields and match.fields["pod"] in lost.text), None) for lost in failures]
+    is_of_pods = suspect.cause == "container_toolkit_missing" and None not in runs
+    return (runs[0], "that pod runs") if is_of_pods and runs[0] is not None else None
 
 
 def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:

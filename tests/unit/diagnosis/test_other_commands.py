@@ -15,7 +15,10 @@ NVML = "Failed to initialize NVML: Driver/library version mismatch\n"
 LOADED = "Jan 05 11:00:00 n7 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.54.03\n"
 BOOT = "-- Boot 41d09c3b6be04f1f8c0f3ad6d9d7a1c2 --\n"
 ANSWER = "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader\nNVIDIA A100-SXM4-80GB, 535.129.03\n"
+SANDBOX = 'Warning  FailedCreatePodSandbox  pod/{0}  Failed to create pod sandbox: no runtime for "nvidia" is configured\n'
+PODS = SANDBOX.format("train-abcde") + SANDBOX.format("infer-fghij") + "infer-fghij   1/1     Running     0          7m\n"
 FAILED = [
+    pytest.param(PODS, "container_toolkit_missing", id="another pod runs"),
     pytest.param(SMI + "Successfully built pycocotools\n", "driver_not_loaded", id="a wheel is no image"),
     pytest.param(SMI + "$ docker build -t web .\nSuccessfully built 1a2b3c4d5e6f\n", "driver_not_loaded", id="an image built afterwards"),
     pytest.param(SMI + "Processing triggers for man-db (2.10.2-1) ...\n", "driver_not_loaded", id="triggers of dpkg"),
