@@ -25,10 +25,10 @@ from cudnn_resolve.diagnosis.weigh import (
     is_active,
     mark_survived,
     rank,
-    speaker,
     summary_of,
     suspects,
 )
+from cudnn_resolve.diagnosis.writer import is_of_other, speaker
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
@@ -240,8 +240,10 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     """
     noise = {match.line for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)}
     noise |= _ignored(reader) | _fetched_after_all(reader)
-    over = max((over, *(match.line for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ()))))
+    went_on = [match for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ())]
     ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
+    ends = [end for end in ends if not any(on.line >= end.line and not is_of_other(on, end, reader.latest) for on in went_on)]
+    over = max((over, *(match.line for match in went_on)))
     again = max((match.line for match in reader.latest.get("context-epoch", ())), default=0)
     ends = [match for match in ends if match.line > again or not match.text.startswith("KeyboardInterrupt")]
     if not ends:
@@ -290,7 +292,8 @@ def _alarming(reader: Reader, case: Case, told: int = 0) -> Unknown | None:
     ignored = _ignored(reader)
     found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or (not told and reader.lines <= _SHORT)]
     found = [match for match in found if match.line not in ignored]
-    over = max((match.line for name in (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS) for match in reader.latest.get(name, ())), default=0)
+    names = (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS, _SET_UP)
+    over = max((match.line for name in names for match in reader.latest.get(name, ())), default=0)
     over = max([over, told, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.model import Match, Suspect, Suspects
+from cudnn_resolve.diagnosis.writer import head, is_of_other, programs, speaker
 from cudnn_resolve.matrix.symptom import Cause
 
 FINDING = 30
@@ -223,8 +224,9 @@ _PACKAGED, _NO_NVCC = "context-package-built", r"(\w{1,60}) was requested, but n
 _LEFT_OUT, _CARD = frozenset({"gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build"}), "context-gpu-name"
 _PATH_DROPPED, _INSTALLS, _GENCODE = "context-path-dropped", "context-install-command", "context-gencode"
 _SEEN, _LISTED = "context-gpu-seen", ("context-framework", "context-framework-shown", "context-engine")
+_OF_SMI = (_SEEN, _ANSWER, "context-smi-table")
 _PINNED = re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{1,60})==(\d[\w.]{0,30})")
-_MISMATCH, _BOOTED, _POD = "driver_library_mismatch", "context-booted", "context-pod-runs"
+_MISMATCH, _BOOTED, _POD, _PROMPT = "driver_library_mismatch", "context-booted", "context-pod-runs", "context-host-prompt"
 _BY_PATH = frozenset(
     {"out_of_memory", "cudnn_too_old_for_framework", "cudnn_too_new_for_framework", "cudnn_missing", "unrecognised", _MISMATCH}
 )
@@ -235,20 +237,6 @@ _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
 _CUDNN_UNFOUND = frozenset({"cudnn_missing", "cudnn_major_mismatch"})
 """Causes for which TensorFlow, whose loader reports them, uses no GPU at all."""
-_PROGRAMS = tuple(
-    map(
-        re.compile,
-        (
-            r"tensorflow|Created device |local_xla",
-            r"[Tt]orch\b",
-            r"\bjax|Device\(id=",
-            r"onnxruntime|ExecutionProvider",
-            r"ggml|ollama|inference compute",
-            r"[Pp]addle|Please NOTE: device",
-        ),
-    )
-)
-"""Wording of the programs that may look for a GPU in one process."""
 _HANDLED, _NEAR = "context-handled", 3
 """A line of a program that handles out-of-memory errors, and its distance from the failure."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
@@ -258,21 +246,6 @@ _CURED = 84
 _EPOCHS = 3
 """Lines of further epochs that show a training continues; a single one may be of another rank, or about to fail."""
 _SURE = 0.6
-_TIME = r"\s{0,8}\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{0,4}(?:std(?:out|err) [FP] |\| )?"
-_SPEAKER = re.compile(
-    r"\s{0,8}(?:"
-    r"\[?(?P<rank>rank ?\d{1,5})\]?"
-    r"|(?!(?:debug|info|notice|warn(?:ing)?|error|critical|fatal|trace) {0,20}\|)(?P<service>[\w./-]{1,60}) {0,20}\| "
-    r"|(?P<service2>[\w./-]{1,40}-\d{1,4}) exited with "
-    r"|(?P<job>(?:job|task|stage|node|worker|pod|host|build)[ #-]?[\w.-]{1,40}): "
-    r"|\((?P<process>[\w ]{1,40}pid=\d{1,9})[^)]{0,40}\)"
-    r"|\[(?P<number>[\d,]{1,9})\](?:<std(?:out|err)>)?:"
-    r"|(?P<label>\d{1,4}): "
-    r"|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?P<unit>[\w.-]{1,60} [\w./@-]{1,60}(?:\[\d{1,9}\])?):"
-    r")",
-    re.IGNORECASE,
-)
-"""Writer of a line, if several write into one log."""
 _LEVEL = r"\b(?:INFO|NOTICE|info|notice|Info)\b"
 _PROSE = r"[A-Za-z]{2,30} [a-z]{2,30}"
 _UNIT = r"(?:h|m|s|d|ms|hours?|hrs?|minutes?|mins?|seconds?|secs?|days?)?"
@@ -344,7 +317,8 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     if worked is not None and all(re.search(mere, match.text) for match in (*suspect.matches, *suspect.effects)):
         return worked, "the program continues, since this is only a warning"
     asked = {found[1].replace("_", "-") for match in suspect.matches if (found := re.search(_NO_NVCC, match.text))}
-    packaged = (match for match in after(_PACKAGED) if any(name in match.fields["packages"].replace("_", "-") for name in asked))
+    names = rf"\b(?:{'|'.join(asked) or '(?!)'})(?!-[a-z])"
+    packaged = (match for match in after(_PACKAGED) if re.search(names, match.fields["packages"].replace("_", "-")))
     if not after(_DIED) and (built := next(packaged, None)) is not None:
         return built, "the package is built, as a wheel for it exists"
     if works is not None and (other := _other_card(suspect, after)) is not None:
@@ -359,7 +333,7 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
 def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> Suspect | None:
     """The cause that a change in the log itself shows by removing it: the program works without the path, or in another release."""
     dropped = next((match for match in latest.get(_PATH_DROPPED, ()) if match.line > failed.line), None)
-    works = (_CARD,) if suspect.cause == _MISMATCH else _WORKS_NOW  # nvidia-smi does no more than name the GPU
+    works = _OF_SMI if suspect.cause == _MISMATCH else _WORKS_NOW  # nvidia-smi does no more than list the GPU
     if dropped is not None and suspect.cause in _BY_PATH and _works_after(dropped, latest, works):
         cause, shown = "ld_path_shadowing", dropped
         text = f"the program works without LD_LIBRARY_PATH (line {shown.line}): a library in it was found first"
@@ -414,9 +388,10 @@ def _not_needed(
     if (over := _over(suspect, failed, latest)) is not None:
         return over
     after = _after(failed, latest)
-    whose, is_driver = _programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
+    whose, is_driver = programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
     answer = next(iter(after(_ANSWER)), None)
-    if answer is not None and is_driver and not whose and not features & _ELSEWHERE and not latest.get(_REMOTE):
+    is_remote = latest.get(_REMOTE) or len({match.fields["host"] for match in latest.get(_PROMPT, ())}) > 1
+    if answer is not None and is_driver and not whose and not features & _ELSEWHERE and not is_remote:
         return answer, "a program finds the GPU"
     built = next(iter(after(_BUILT)), None)
     is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
@@ -442,16 +417,18 @@ def _not_needed(
 def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str] | None:
     """The line showing that a failure of a machine or pod is over: booted since, or running, without a restart."""
     later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
-    if suspect.cause == _MISMATCH and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
+    is_journal = suspect.cause == _MISMATCH and speaker(failed.text)  # else it may show a boot before the failure
+    if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
         return later[-1], "the machine has booted, and loaded the module anew"
     shown_by = (*suspect.matches, *suspect.effects)
     is_given = {match.fields["holder"] for match in shown_by if "holder" in match.fields} == {"vfio-pci"}
     if is_given and all("NVRM: " in match.text for match in shown_by):
         listed = next((match for match in latest.get(_SEEN, ()) if match.line > failed.line), None)
         return (listed, "another GPU is there than the one given to a virtual machine") if listed else None
-    is_of_pod = suspect.cause == "container_toolkit_missing"
-    runs = next((match for match in later if is_of_pod and match.fields["pod"] in failed.text), None)
-    return (runs, "that pod runs") if runs is not None else None
+    failures = [match for found in suspect.matches for match in latest[found.symptom.id]]
+    runs = [next((match for match in later if "pod" in match.fields and match.fields["pod"] in lost.text), None) for lost in failures]
+    is_of_pods = suspect.cause == "container_toolkit_missing" and None not in runs
+    return (runs[0], "that pod runs") if is_of_pods and runs[0] is not None else None
 
 
 def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:
@@ -467,24 +444,24 @@ def _found_after_all(suspect: Suspect, shown: Match) -> bool:
     is_skipped = suspect.cause in _CUDNN_UNFOUND and told != [] and all("dso_loader.cc" in match.text for match in told)
     if not (suspect.cause in _AT_START or is_skipped) or "started" not in shown.fields:
         return False
-    whose = _programs((*suspect.matches, *suspect.effects))
-    return not whose or bool(whose & _programs((shown,)))
-
-
-def _programs(matches: Iterable[Match]) -> frozenset[int]:
-    return frozenset(number for number, pattern in enumerate(_PROGRAMS) for match in matches if pattern.search(match.shown))
+    whose = programs((*suspect.matches, *suspect.effects))
+    return not whose or bool(whose & programs((shown,)))
 
 
 def _after(failed: Match, latest: Mapping[str, Sequence[Match]]) -> Callable[[str], list[Match]]:
-    """Find matches of a symptom after a failure, written by the failed program."""
+    """Find matches of a symptom after a failure, written by the failed program, and not by what a later command runs."""
     who = speaker(failed.text)
-    return lambda name: [match for match in latest.get(name, ()) if match.line > failed.line and speaker(match.text) == who]
+    return lambda name: [
+        match
+        for match in latest.get(name, ())
+        if match.line > failed.line and speaker(match.text) == who and not is_of_other(match, failed, latest)
+    ]
 
 
 def _is_end(match: Match) -> bool:
     """True if a line only reports completion: after a logger's prefix, followed by nothing but a time."""
     before, rest = match.fields.get("before", ""), match.fields.get("rest", "")
-    before = before[_head(before) :] if before else ""
+    before = before[head(before) :] if before else ""
     before = re.sub(_LEVEL, "", before)
     last = re.split(r"[:\]|>]|- ", before)[-1]
     is_bare = not re.search(_PROSE, before) and not re.search(r"[A-Za-z]", re.sub(r"\bthe\b", "", last, flags=re.IGNORECASE))
@@ -494,18 +471,3 @@ def _is_end(match: Match) -> bool:
 def _failed_again(failed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
     """True if anything ends badly after a failure: a later success is then not that of the failed program."""
     return any(match.line > failed.line for match in latest.get(_BAD_END, ()))
-
-
-def speaker(text: str) -> str:
-    """Writer of a line according to the launcher's prefix; empty without one. A time is not a writer."""
-    time = re.match(_TIME, text)
-    found = _SPEAKER.match(text, time.end() if time else 0)
-    return next(name for name in found.groups() if name) if found else ""
-
-
-def _head(text: str) -> int:
-    """Offset of the message after its time and writer."""
-    time = re.match(_TIME, text)
-    at = time.end() if time else 0
-    found = _SPEAKER.match(text, at)
-    return found.end() if found else at
