@@ -118,3 +118,11 @@ def test_the_general_step_is_shown_only_where_no_other_is() -> None:
     jetson = '# R32 (release), REVISION: 5.1\nnumpy 1.19.5\n$ python3 -c "import numpy"\nIllegal instruction (core dumped)\n'
     assert "OPENBLAS_CORETYPE" in said(jetson)
     assert general not in said(jetson)
+
+
+def test_only_placeholders_of_nvidia_are_from_its_index() -> None:
+    refused = "ERROR: Could not find a version that satisfies the requirement {} (from versions: {})\n".format
+    assert "pypi.nvidia.com" in said(refused("nvidia-tensorrt==8.4.1.5", "0.0.1.dev4, 0.0.1.dev5"))
+    for log in (refused("own-tools>=2", "0.0.1"), refused("nvidia-tool>=2", "0.0.10, 0.0.11")):
+        assert "pypi.nvidia.com" not in said(log)
+        assert "pip install" in said(log)
