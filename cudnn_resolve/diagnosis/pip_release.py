@@ -45,10 +45,11 @@ _OLDEST_OF_UV = (3, 8)
 """Oldest Python that uv 0.7 and newer download."""
 _YEAR_OF_MINOR, _SETTLED = 2012, 2
 """Year minus minor version of the Python of the autumn before, and the month from which most packages have wheels for it."""
+_OF_NVIDIA, _PLACEHOLDERS = ("nvidia-", "tensorrt", "pytorch-quantization"), re.compile(r"(?:0\.0\.1(?:\.dev\d)?(?:, |$))+")
 _STUBS = re.compile(r"torch==0\.1\.2(?:\.post\d)?|nvidia-[\w-]+==20\d\d\..*")
 """Releases without content, which any Python is offered."""
 PYTHON_LINES = tuple((3, minor) for minor in range(15, 5, -1))
-_RETIRED, _SINCE = "tensorflow-gpu", ">=2.12"
+_ALIAS, _SINCE = "tensorflow-gpu", ">=2.12"
 """Another name of TensorFlow, and the releases since which nothing is under it."""
 
 
@@ -106,30 +107,29 @@ class OtherIndex(Struct, frozen=True, kw_only=True):
 def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | None, book: Book, done: Installation) -> dict[str, str]:
     """Fields of commands that messages, matrix and the install command `done` provide; `own` is the current Python.
 
-    `by_name`: what pip installs instead of a wheel file, `by_name_untold` if the tables do not know it;
-    `wanted`: the requirement; `nearest`: the one to request instead (`nearest_major`: it is of another major release); `renamed`:
-    the same under its name for that CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only
-    conda still has); `python_range`: all of them; `python_64`: one of them, if possible the current one; `index`: options for the index
-    with that build; `packages`: all requirements of the command; `in_file`: wording for its files; `other_index`: option for an index
-    that has the release, unlike the named one (`packages_there`: for it); `for_glibc`, `on_nvidia`: for old glibc, NVIDIA's index.
+    `by_name`: what pip installs instead of a wheel file, `by_name_untold` if the tables do not know it; `wanted`: the requirement;
+    `nearest`: the one to request instead (`nearest_major`: it is of another major release); `renamed`: the same under its name for that
+    CUDA; `same`: any release for this Python; `line`: a Python with wheels (`old_line`: one that only conda still has); `python_range`:
+    all of them; `python_64`: one of them, if possible the current one; `index`: options for the index with that build; `packages`: all
+    requirements of the command; `in_file`: wording for its files; `other_index`: option for an index that has the release, unlike the
+    named one (`packages_there`: for it); `for_glibc`, `on_nvidia`: for old glibc, NVIDIA's index.
     """
     matches = list(matches)
-    wanted = wanted_of(matches)
-    if wanted is None:
+    if (wanted := wanted_of(matches)) is None:
         return {}
     values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
     is_listed = any(isinstance(match.fields.get("versions"), str) for match in matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
     another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # a release without a known build for that CUDA
-    if nearest is not None and nearest != wanted.version and not another:
-        is_stub = wanted.name == _RETIRED and within(_SINCE, nearest)
-        pin = "tensorflow" if is_stub else shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
+    is_bare = wanted.name.startswith(_OF_NVIDIA) and any(_PLACEHOLDERS.fullmatch(str(match.fields.get("versions"))) for match in matches)
+    values |= {"on_nvidia": values["wanted"]} if is_bare else {}
+    if nearest is not None and nearest != wanted.version and not another and not is_bare:
+        pin = "tensorflow" if wanted.name == _ALIAS and within(_SINCE, nearest) else shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
         if not wanted.is_pin and not wanted.is_file:
-            values |= {"on_nvidia": values["wanted"]} if nearest.startswith("0.0.1") else {"outside": pin}  # a placeholder
+            values["outside"] = pin
         else:
             here = "nearest_major" if _is_ported(wanted, nearest) else "nearest_here"
-            values |= {"nearest": pin} | ({here: pin} if own is not None or is_listed else {})
-            values |= {"for_glibc": pin} if is_listed else {}
+            values |= {"nearest": pin} | ({here: pin, "for_glibc": pin} if is_listed else {here: pin} if own is not None else {})
     renamed = _renamed(wanted, own, book)
     if renamed is not None and renamed not in (match.fields.get("requirement") for match in matches):  # refused too
         values["renamed"] = shlex.quote(renamed)
@@ -393,7 +393,7 @@ def version_of(text: str | None) -> Version | None:
 def _renamed(wanted: Wanted, own: PythonLine | None, book: Book) -> str | None:
     """Current name of TensorFlow, or of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
     rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
-    if wanted.name == _RETIRED and (not rest or (wanted.operator in ("==", ">=", "~=", ">") and within(_SINCE, wanted.version))):
+    if wanted.name == _ALIAS and (not rest or (wanted.operator in ("==", ">=", "~=", ">") and within(_SINCE, wanted.version))):
         lines = _known(replace(wanted, name="tensorflow"), book)
         return f"tensorflow{wanted.extras}{rest if own is None or not lines or own in lines else ''}"
     if not wanted.name.startswith("nvidia-"):

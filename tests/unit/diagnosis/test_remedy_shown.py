@@ -118,3 +118,31 @@ def test_the_general_step_is_shown_only_where_no_other_is() -> None:
     jetson = '# R32 (release), REVISION: 5.1\nnumpy 1.19.5\n$ python3 -c "import numpy"\nIllegal instruction (core dumped)\n'
     assert "OPENBLAS_CORETYPE" in said(jetson)
     assert general not in said(jetson)
+
+
+def test_only_what_can_help_and_works_there_is_offered() -> None:
+    flash = "RuntimeError: FlashAttention only supports Ampere GPUs or newer.\n"
+    assert "TORCH_CUDA_ARCH_LIST" not in said(f"torch 2.3.0+cu121 Tesla T4\n{flash}")
+    rescan = "{}# echo 1 > /sys/bus/pci/rescan\nCUDA unknown error - this may be due to an incorrectly set up environment\n".format
+    assert "nvidia_drm" in said(rescan(""))
+    assert "nvidia_drm" not in said(rescan("root@3f2a1b4c5d6e:/"))  # whose host has the driver
+    typed = "ValueError: Requested float16 compute type, but the target device or backend do not support it\n"
+    assert '("cuda")' not in said(f"C:\\v> python w.py\n{typed}")
+    header = "a.cpp:1:10: fatal error: cuda_runtime.h: No such file or directory\n$ locate cuda_runtime.h\n"
+    assert "CPATH=/opt/cuda-12.4/include$" in said(f"{header}/opt/cuda-12.4/include/cuda_runtime.h\n")
+    assert "lspci -d 1002:" in said("ImportError: librccl.so.1: cannot open shared object file: No such file or directory\n")
+    lower = "GPUGraphicsClockOffset[3]=150\nNVRM: Xid (PCI:0000:01:00): 31, pid=100, MMU Fault\n"
+    assert said(lower).count("clocks") == 1
+    solver = "Could not load dynamic library 'cusolver64_10.dll'; dlerror: cusolver64_10.dll not found\n"
+    of_tensorflow = "W tensorflow/stream_executor/platform/default/dso_loader.cc:60] "
+    assert "or install CUDA 11" not in said(f"{of_tensorflow}{solver}Successfully opened dynamic library cudart64_110.dll\n")
+    assert "1.2 or newer" in said("RuntimeError: cuda runtime error (30) : unknown error at ..\\aten\\src\\THC\\THCGeneral.cpp:87\n")
+
+
+def test_only_placeholders_of_nvidia_are_from_its_index() -> None:
+    refused = "ERROR: Could not find a version that satisfies the requirement {} (from versions: {})\n".format
+    assert "pypi.nvidia.com" in said(refused("nvidia-tensorrt==8.4.1.5", "0.0.1.dev4, 0.0.1.dev5"))
+    assert "pypi.nvidia.com" not in said(refused("nvidia-cublas-cu12==12.1.3.1", "0.0.1.dev5"))  # as on macOS
+    for log in (refused("own-tools>=2", "0.0.1"), refused("nvidia-tool>=2", "0.0.10, 0.0.11")):
+        assert "pypi.nvidia.com" not in said(log)
+        assert "pip install" in said(log)
