@@ -125,6 +125,7 @@ _WORD = re.compile(r"\S{0,200}?(?:[A-Za-z]-(?=[A-Za-z])|(?=\s)|$)")
 _TABLE = re.compile(r"[|+│╮╯]\s*$|^\S{1,100} {3,99}\S{1,60} {3,99}\S{1,60} {3,99}\S|\S {9,200}\S{1,16}\s*$")
 """A table row, whose length is not due to wrapping: its end, columns (kubectl, docker), or a last word at the right edge (compose)."""
 _PADDED = re.compile(r"(?<![A-Za-z])([A-Za-z]{1,13}) {5,99}([A-Za-z]{1,13})(?![A-Za-z])")
+_DOUBLED = re.compile(r"(?<=[A-Za-z][a-z.,]) {2}(?=[a-z]{2})")
 _SPLIT = frozenset({"cannot", "cuda", "device", "driver", "error", "failed", "failure", "found", "initialized", "library", "mismatch"})
 """Words that a terminal may have broken, the rest of the line with it; padding remains in between."""
 _MOST_JOINED = 40
@@ -241,6 +242,7 @@ def formed(text: str) -> Formed:
     quoted = quoted_lines([message for _, message, _ in out])
     out = [(head, "" if at in quoted else message, number) for at, (head, message, number) in enumerate(out)] if quoted else out
     joined = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
+    joined = _DOUBLED.sub(" ", joined) if "ould not  " in joined or "annot  " in joined or "dlopen  " in joined else joined
     joined = _PADDED.sub(lambda cut: cut[1] + cut[2] if (cut[1] + cut[2]).lower() in _SPLIT else cut[0], joined)
     first = out[min(quoted)][2] if quoted else 0
     passed_over = {out[at][2] for at in quoted}

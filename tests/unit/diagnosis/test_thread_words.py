@@ -12,6 +12,7 @@ PADDLE = (
 )
 ESCAPED = r"b'Traceback (most recent call last):\n  File \"x\", line 1\nImportError: /lib64/libc.so.6: version `GLIBC_2.32\' not found\n'"
 BUILD = "1.29 RuntimeError: \n1.29 The detected CUDA version (11.8) mismatches the version that was used to compile\n1.30 PyTorch (12.1).\n"
+KERAS = 'File "/v/site-packages/keras/utils/a.py", line 20, in <module>\n    x = tf.x1\n'
 CASES = {
     'error="nvcuda init failure: 500"': ("other_bug", "container toolkits"),
     "cuInit err: 500": ("other_bug", "container toolkits"),
@@ -28,6 +29,20 @@ CASES = {
     "ImportError: librccl.so.1: cannot open shared object file: No such file or directory": ("unrecognised", "ROCm"),
     "ValueError: Requested float16 compute type, but the target device or backend do not support it": ("unrecognised", "float16"),
     BUILD: ("toolkit_build_mismatch", "CUDA 12.1"),
+    "AttributeError: module 'jaxlib.gpu_solver' has no attribute 'cuda_syevd'": ("framework_pkg_mismatch", "cuda_syevd"),
+    f"{KERAS}AttributeError: module 'tensorflow.compat.v2' has no attribute 'x1'": ("framework_pkg_mismatch", "keras uses x1"),
+    "/v/lib/python3.7/site-packages/cugraph/c.so: undefined symbol: gdf_add_adj_list": ("framework_pkg_mismatch", "imports a name"),
+    "ImportError: /v/torch/lib/libtorch.so: undefined symbol: dgesdd_": ("unrecognised", "LAPACK"),
+    "ImportError: DLL load failed while importing _pywrap_tensorflow_internal: The specified module could not be found.": (
+        "windows_runtime_missing",
+        "Visual C++",
+    ),
+    "Node: 'a/embedding_lookup' indices[0,57] = 1544 is not in [0, 1498)": ("bad_input", "shapes"),
+    'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].': ("container_toolkit_missing", ""),
+    "CUDA backend failed to initialize: Unable to load CUDA. (Set TF_CPP_MIN_LOG_LEVEL=0 and": ("cuda_runtime_missing", "JAX"),
+    "Could not  load dynamic library 'libcusolver.so.11'; dlerror: libcusolver.so.11:  c": ("cuda_runtime_missing", "libcusolver"),
+    "AssertionError: libcuda.so cannot found!": ("lib_not_on_path", "ldconfig -p"),
+    "exec /usr/bin/bash: exec format error": ("unrecognised", "another processor"),
 }
 
 
@@ -48,6 +63,9 @@ def test_a_program_names_what_failed(text: str) -> None:
         "Found librccl.so.1 in /opt/rocm/lib",
         "[warning] The compute type inferred from the saved model is float16, but the target device or backend do not support it",
         "0.12 0.5\n0.11 0.6\n0.10 0.7",
+        "a.py:219: RuntimeWarning: numpy.ufunc size changed, may indicate binary incompatibility. Expected 192, got 216",
+        "tf.gather raises an error on the CPU if an index is not in [0, n)",
+        "Docker selects the device driver cdi for --device nvidia.com/gpu=all",
     ],
 )
 def test_the_same_words_alone_are_none(text: str) -> None:
@@ -59,3 +77,9 @@ def test_a_placeholder_is_not_what_to_install() -> None:
     commands = [step.command or "" for step in judged(line).findings[0].remedy]
     assert "https://pypi.nvidia.com" in commands[0]
     assert not any("0.0.1" in command for command in commands)
+
+
+def test_a_jax_program_of_another_time_is_updated() -> None:
+    steps = judged("AttributeError: module 'jax' has no attribute 'xla'\n").findings[0].remedy
+    assert "if the program is older" in steps[0].text
+    assert not any("apply" in (step.command or "") for step in steps)
