@@ -207,6 +207,7 @@ def test_what_is_beside_the_words_decides(log: str, cause: str) -> None:
     [
         MINOR_MODE,
         BUILDING.replace("main", "cuda_error_no_device"),
+        "detect: trying nvidia\nls: cannot access '/proc/driver/nvidia': No such file or directory\ndetect: using the ROCm backend\n",
         NO_DISPLAY.format("NVIDIA GeForce RTX 3080, 71"),
         RECORDED,
         FETCH + "Setting up libcudnn8 (8.5.0.96-1+cuda11.7) ...\n",
