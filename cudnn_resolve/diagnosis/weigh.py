@@ -405,10 +405,11 @@ def _not_needed(
     suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]
 ) -> tuple[Match, str] | None:
     """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
-    if any(match.line >= failed.line for match in latest.get(_DIED, ())):
-        return None
-    if (over := _over(suspect, failed, latest)) is not None:
+    died = max((match.line for match in latest.get(_DIED, ())), default=-1)
+    if died <= failed.line and (over := _over(suspect, failed, latest)) is not None:
         return over
+    if died >= failed.line:
+        return None
     after = _after(failed, latest)
     whose, is_driver = _programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
     answer = next(iter(after(_ANSWER)), None)
@@ -436,13 +437,12 @@ def _not_needed(
 
 
 def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str] | None:
-    """The line showing that a failure of a machine or pod is over: booted since, or running, without a restart."""
+    """The line showing that a failure of a machine or pod is over: booted since, or running."""
     later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
     if suspect.cause == _MISMATCH and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
         return later[-1], "the machine has booted, and loaded the module anew"
-    is_of_pod = suspect.cause == "container_toolkit_missing"
-    runs = next((match for match in later if is_of_pod and match.fields["pod"] in failed.text), None)
-    return (runs, "that pod runs") if runs is not None else None
+    is_of_pod = suspect.cause == "container_toolkit_missing" or failed.symptom.id == "driver-pod-failed"
+    return next(((match, "that pod runs") for match in later if is_of_pod and match.fields["pod"] in failed.text), None)
 
 
 def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:
