@@ -216,3 +216,8 @@ def test_what_is_beside_the_words_decides(log: str, cause: str) -> None:
 )
 def test_what_follows_the_words_shows_that_nothing_failed(log: str) -> None:
     assert not [found for found in judged(log).findings if found.severity != "info"]
+
+
+def test_a_package_of_a_newer_release_is_not_run_in_a_container() -> None:
+    found = judged("Error:\n - nothing provides libc.so.6(GLIBC_2.34)(64bit) needed by nvidia-persistenced-3:535.54.03-1.el9.x86_64\n")
+    assert [step.command for step in found.findings[0].remedy] == ["rpm -E %dist; dnf repolist -v"]
