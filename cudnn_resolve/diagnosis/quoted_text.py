@@ -10,7 +10,7 @@ _FAILED = r"(?:[\w.]{1,80}(?:Error|Exception)\b|Traceback|ERROR\b|FATAL\b|(?:fat
 QUOTED_LINE = re.compile(
     r"\s{0,80}(?:case [\w:]{1,80}:(?: {0,4}return\b| {0,4}$)|return [\"']|#define\s|// |cudaError_t\s"
     r"|(?:el)?if .{0,200}[\"'] in \w[\w.()]{0,80}:"
-    r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking)\b|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
+    r"|\[ {0,2}\d{1,3}%\] (?:Building|Linking) [\w ()]{1,40} \S{1,300}$|\[ {0,7}(?:RUN|OK|PASSED) {0,6}\]"
     r"|(?P<mended>(?:[-*+\u2022] {0,3}|\[\w{0,12} ?[Ff]ix\w{0,3}\]:? {0,2}|[0-9a-f]{7,40} (?:\([^)]{1,80}\) )?)"
     r"(?i:fix(?:e[sd]|ing)?|resolve[sd]?|avoid(?:s|ed)?|prevent(?:s|ed)?|work(?:ed|s)? around|suppress(?:es|ed)?|revert(?:s|ed)?)\b"
     r"|(?:[-*+\u2022] {0,3}|[0-9a-f]{7,40} (?:\([^)]{1,80}\) )?)?"

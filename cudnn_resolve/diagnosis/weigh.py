@@ -383,10 +383,11 @@ def _not_needed(
     suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]
 ) -> tuple[Match, str] | None:
     """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
-    if any(match.line >= failed.line for match in latest.get(_DIED, ())):
-        return None
-    if (over := _over(suspect, failed, latest)) is not None:
+    died = max((match.line for match in latest.get(_DIED, ())), default=-1)
+    if died <= failed.line and (over := _over(suspect, failed, latest)) is not None:
         return over
+    if died >= failed.line:
+        return None
     after = _after(failed, latest)
     whose, is_driver = programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
     answer = next(iter(after(_ANSWER)), None)
@@ -415,7 +416,7 @@ def _not_needed(
 
 
 def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str] | None:
-    """The line showing that a failure of a machine or pod is over: booted since, or running, without a restart."""
+    """The line showing that a failure of a machine or pod is over: booted since, or running."""
     later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
     is_journal = suspect.cause == _MISMATCH and speaker(failed.text)  # else it may show a boot before the failure
     if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
@@ -427,8 +428,8 @@ def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]
         return (listed, "another GPU is there than the one given to a virtual machine") if listed else None
     failures = [match for found in suspect.matches for match in latest[found.symptom.id]]
     runs = [next((match for match in later if "pod" in match.fields and match.fields["pod"] in lost.text), None) for lost in failures]
-    is_of_pods = suspect.cause == "container_toolkit_missing" and None not in runs
-    return (runs[0], "that pod runs") if is_of_pods and runs[0] is not None else None
+    is_of_pods = suspect.cause == "container_toolkit_missing" or failed.symptom.id == "driver-pod-failed"
+    return (runs[0], "that pod runs") if is_of_pods and None not in runs and runs[0] is not None else None
 
 
 def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:

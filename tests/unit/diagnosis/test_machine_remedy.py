@@ -126,7 +126,7 @@ def test_libgpuarray_on_windows_is_asked_for_the_cuda_that_it_opens() -> None:
 
 def test_a_driver_container_without_packages_needs_another_kernel_on_its_node() -> None:
     log = "Unable to open the file '/lib/modules/3.10.0-862.el7.x86_64/proc/version'. Could not resolve Linux kernel version\n"
-    assert commands(log) == ["kubectl logs -n gpu-operator -l app=nvidia-driver-daemonset --tail=50"]
+    assert commands(log) == ["kubectl logs -n gpu-operator -l app=nvidia-driver-daemonset --all-containers --tail=50"]
     assert "driver.enabled=false" in every(log)
 
 

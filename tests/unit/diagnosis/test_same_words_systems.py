@@ -73,6 +73,7 @@ LOADED = "Mar 05 02:03:18 n7 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Mod
 BOOT = "-- Boot 41d09c3b6be04f1f8c0f3ad6d9d7a1c2 --\n"
 NOTICE = "#9 [4/4] RUN pip wheel .\n#9 3.4 No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'\n"
 NVCC = "#9 9.1 /usr/local/cuda/bin/nvcc -gencode=arch=compute_80,code=sm_80 -c q.cu\n"
+DRIVER = "nvidia-driver-daemonset-tz9bw   {0}     3     7m\n"
 NAMED = "#10 naming to registry.local/x:1 done\n"
 
 
@@ -84,6 +85,10 @@ NAMED = "#10 naming to registry.local/x:1 done\n"
         (SANDBOX.format(PLUGIN) + PLUGIN + "   0/1     ContainerCreating     0          7m\n", False),
         (SANDBOX.format(PLUGIN) + PLUGIN + "   1/1     Running     6 (2m ago)     7m\n", False),
         (SANDBOX.format(PLUGIN) + "nvidia-driver-daemonset-tz9bw   1/1     Running     0          7m\n", False),
+        (DRIVER.format("0/1   Init:Error") + DRIVER.format("1/1   Running"), True),
+        (DRIVER.format("1/1   Running") + DRIVER.format("0/1   Init:Error"), False),
+        (DRIVER.format("0/1   Init:Error") + DRIVER.format("1/1   Running").replace("tz9bw", "aa1bb"), False),
+        ("[pod/" + PLUGIN + "/c] Found no NVIDIA driver on your system\n" + PLUGIN + "   1/1     Running     0          7m\n", False),
         (WATCH + BOOT + LOADED, True),
         (WATCH + "-- Reboot --\n" + LOADED, True),
         (WATCH + BOOT + LOADED + WATCH, False),

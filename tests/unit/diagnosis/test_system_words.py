@@ -32,6 +32,8 @@ CMAKE = "CMake Error at FindPackageHandleStandardArgs.cmake:230 (message):\n  Co
 FETCH = "E: Failed to fetch https://a.example/Packages.gz  File has unexpected size (631054 != 630712).\n"
 IMAGE = "ERROR: Unable to find the kernel source tree for the currently running kernel.\n{0}$ docker run --rm x nvidia-smi -L\n"
 IMAGE += "GPU 0: Tesla T4 (UUID: GPU-2a)\n"
+BUILDING = "[ 50%] Building CUDA object src/CMakeFiles/app.dir/main.cu.o\n"
+OLD_HEADERS = "/usr/include/c++/11/chrono:2320:9: internal compiler error: Segmentation fault\n"
 NO_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY\nWARN: {0}\n"
 LLAMA = "FileNotFoundError: Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies). Try the full path.\n{0}"
 
@@ -182,6 +184,7 @@ def test_the_words_of_another_program_stay_quiet(log: str) -> None:
         (PENDING.format("1/1   Running"), "container_toolkit_missing"),
         (CMAKE.format("$ find / -name nvcc\n/opt/cuda/bin/nvcc\n"), "lib_not_on_path"),
         (CMAKE.format("$ ls /opt/cuda/bin | grep nvcc\n"), "cuda_runtime_missing"),
+        (BUILDING + OLD_HEADERS + "nvcc error   : 'cudafe++' died due to signal 11 (Invalid memory reference)\n", "other_bug"),
         (FETCH + "Setting up curl (7.81.0-1) ...\n", "unrecognised"),
         ("Setting up libcudnn8 (8.5.0.96-1+cuda11.7) ...\n" + FETCH, "unrecognised"),
         (IMAGE.format(""), "driver_not_loaded"),
@@ -203,6 +206,8 @@ def test_what_is_beside_the_words_decides(log: str, cause: str) -> None:
     "log",
     [
         MINOR_MODE,
+        BUILDING.replace("main", "cuda_error_no_device"),
+        "detect: trying nvidia\nls: cannot access '/proc/driver/nvidia': No such file or directory\ndetect: using the ROCm backend\n",
         NO_DISPLAY.format("NVIDIA GeForce RTX 3080, 71"),
         RECORDED,
         FETCH + "Setting up libcudnn8 (8.5.0.96-1+cuda11.7) ...\n",
@@ -211,3 +216,8 @@ def test_what_is_beside_the_words_decides(log: str, cause: str) -> None:
 )
 def test_what_follows_the_words_shows_that_nothing_failed(log: str) -> None:
     assert not [found for found in judged(log).findings if found.severity != "info"]
+
+
+def test_a_package_of_a_newer_release_is_not_run_in_a_container() -> None:
+    found = judged("Error:\n - nothing provides libc.so.6(GLIBC_2.34)(64bit) needed by nvidia-persistenced-3:535.54.03-1.el9.x86_64\n")
+    assert [step.command for step in found.findings[0].remedy] == ["rpm -E %dist; dnf repolist -v"]
