@@ -52,6 +52,7 @@ _COMMON_PREFIXES = tuple(
     )
 )
 """Prefixes that count only if most lines of a log have them: single ones may mean something else."""
+_MARKDOWN = re.compile(r"(?<=[^\\])\\(?=[_.*()\[\]-])")
 _ENTITY = re.compile(r"&(?:quot|amp|lt|gt|apos|nbsp|#\d{1,6}|#x[0-9a-fA-F]{1,6});")
 _MESSAGE_KEYS = (
     "log",
@@ -157,7 +158,9 @@ def unwrapped(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Replace HTML entities."""
+    """Replace HTML entities, and remove the backslashes of Markdown."""
+    if "\\_" in text and _MARKDOWN.search(text) and not re.search(r"\\[A-Za-z0-9]", text):
+        text = _MARKDOWN.sub("", text)
     if "&" in text and _ENTITY.search(text):
         from html import unescape
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined, plain
 from cudnn_resolve.diagnosis.match import Reader
+from cudnn_resolve.diagnosis.normalize_log import unwrapped
 from tests.examples import examples
 from tests.written_logs import book, judged, loud
 
@@ -129,6 +130,13 @@ def test_entities_take_nothing_of_the_width() -> None:
     assert len(message) > 80
     lines = [message[at : at + 80] for at in range(0, len(message), 80)]
     assert loud(judged("\n".join(lines) + "\n")) == loud(judged(html.escape("\n".join(lines)) + "\n")) == ["driver_too_old"]
+
+
+def test_the_backslashes_of_markdown_are_not_part_of_a_name() -> None:
+    log = "ImportError: libcudnn_ops_infer.so.8: cannot open shared object file: No such file or directory\n"
+
+    assert loud(judged(log)) == loud(judged(log.replace("_", r"\_").replace(".", r"\."))) == ["cudnn_missing"]
+    assert unwrapped(r"C:\v\_x\torch\_C.pyd") == r"C:\v\_x\torch\_C.pyd"
 
 
 def test_what_a_container_runtime_writes_before_a_line_is_no_part_of_it() -> None:
