@@ -41,7 +41,10 @@ _ADVICE = r"(?i)\bfor example\b|\be\.g\.|\bmake sure\b"
 """Wording for a file that the user should provide."""
 _BUILT_IMAGE = r"#\d{1,4} \d{1,6}\.\d{1,4} "
 """Prefix of BuildKit before what a step of a Dockerfile prints."""
-_COMPOSED = r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
+_COMPOSED = (
+    r"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=[\w.-]{1,60} {2}))?"  # of Docker Desktop
+    r"(?!nvidia-docker|(?:debug|info|notice|warn|error|critical|fatal|trace)\w*\s)[a-z][\w.-]{0,60}(?:[-_]\d{1,3})? {1,40}\| "
+)
 """Prefix of `docker compose`: the container's name."""
 _GPU_CAUSES = ("gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build")
 _CUDART_ALONE = ("loader-cuda-not-found", "last-cuda", "tf-cuda-drivers-not-found", "devices-without-gpu")

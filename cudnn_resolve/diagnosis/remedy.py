@@ -150,7 +150,8 @@ class Remedies:
 
     def _kept(self, finding: Finding, steps: tuple[Remedy, ...]) -> tuple[Remedy, ...]:
         """The steps; in a container the first one that installs something says how its image gets that."""
-        is_image = self.case.facts is None and self.case.features >= _IN_IMAGE and self.case.features.isdisjoint(_NO_IMAGE)
+        is_made = self.case.features >= _IN_IMAGE or "composed" in self.case.features
+        is_image = self.case.facts is None and is_made and self.case.features.isdisjoint(_NO_IMAGE)
         failed = min((line.line or 0 for line in finding.evidence), default=0)
         before = [match for match in self.case.matches if match.symptom.id in (_STARTED, _HOST_PROMPT) and match.line < failed]
         last = max(before, key=lambda match: match.line, default=None)
@@ -160,6 +161,7 @@ class Remedies:
             return steps
         written = first.command.replace(_OURS[0], f"{_OURS[1]}--format dockerfile ", 1)
         by = f"; `{written}` writes that" if written != first.command else ""
+        by = f", then docker compose up -d --build{by}" if "composed" in self.case.features else by
         said = replace(first, text=f"{first.text} (a new container of its image does not keep it: put it into the Dockerfile as RUN{by})")
         return tuple(said if step is first else step for step in steps)
 

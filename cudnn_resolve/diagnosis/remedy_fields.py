@@ -330,7 +330,10 @@ class RemedyFields:
                 values[name] = shlex.quote(values[name])
         values |= path_values(matches, self.case.facts, self.stack.python, self.book)
         values |= self._own_values(matches, values["wheels_on_path"])
-        values |= pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
+        asked = pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)
+        if "macos" in self.case.features and asked.get("name") == "tensorflow-gpu":  # ended with 1.1 there
+            asked = {"name": asked["name"], "renamed": asked["wanted"].replace("-gpu", "", 1)}
+        values |= asked
         if "line" in values:
             values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
             values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"

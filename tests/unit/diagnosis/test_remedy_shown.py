@@ -146,3 +146,65 @@ def test_only_placeholders_of_nvidia_are_from_its_index() -> None:
     for log in (refused("own-tools>=2", "0.0.1"), refused("nvidia-tool>=2", "0.0.10, 0.0.11")):
         assert "pypi.nvidia.com" not in said(log)
         assert "pip install" in said(log)
+
+
+NEWER = "{0}NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+NEWER += "{0}The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.\n"
+NO_RELEASE = "ERROR: Could not find a version that satisfies the requirement {0} (from versions: {1})\n"
+NO_RELEASE += "ERROR: No matching distribution found for {0}\n"
+NO_DRIVER_NAMED = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+CLI = "nvidia-container-cli: initialization error: {}: unknown.\n"
+AS_CELL = "NameError       Traceback (most recent call last)\n<ipython-input-2-9d125d75209e> in <module>()\n----> 3 model = a.b()\n\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        # What is installed has to go on working, and to stay.
+        ('File "/v/lib/python3.12/site-packages/vllm/engine.py", line 3\n' + NEWER.format(""), "install -U vllm", "apply -f torch"),
+        (NEWER.format("2025-03-03 01:34:41 fluxgym  | "), "as RUN, then docker compose up -d --build; ", "fluxgym"),
+        (NEWER.format("2025-03-03 01:34:41 trainer | "), "apply -f torch", "docker"),
+        (
+            "(vllm) # python vllm/collect_env.py\nImportError: /lib64/libc.so.6: version `GLIBC_2.32' not found\n",
+            "run it in a container",
+            "plan -f torch",
+        ),
+        # The index has another name or release of it.
+        ("/Users/me/p\n" + NO_RELEASE.format("tensorflow-gpu==2.5.0", "0.12.1, 1.1.0"), "install tensorflow==2.5.0", "gpu==1.1.0"),
+        (NO_RELEASE.format("tensorflow-gpu==2.5.0", "0.12.1, 1.1.0"), "1.1.0", "install tensorflow==2.5.0"),
+        (NO_RELEASE.format('tensorrt-libs==8.6.1; extra == "and-cuda"', "9.0.1"), "[and-cuda]==2.15.1", "LOG"),
+        # Who runs the container, and where its driver is.
+        ("$ ls -la /dev/dxg\ncrw-rw-rw- 1 root root 245, 0 /dev/dxg\n" + NO_DRIVER_NAMED, "docker info", "LOG"),
+        (CLI.format("load library failed: libnvidia-ml.so.1: cannot open"), "docker context use default", "LOG"),
+        (CLI.format("nvml error: driver not loaded"), "nvidia-smi", "docker context"),
+        # A library of another time, or that only the linker wants.
+        (
+            "cuDNN optimization was enabled, but Theano was not able to use it. We got this error:\n/usr/bin/ld: cannot find -lcudnn\n",
+            ".theanorc",
+            "libcudnn9",
+        ),
+        ("/usr/bin/ld: cannot find -lcudnn\n", "libcudnn9", ".theanorc"),
+        (
+            "cuda_dnn.cc:222] could not find cudnnCreate in cudnn DSO; dlerror: /v/_pywrap_tensorflow.so: undefined symbol: cudnnCreate\n",
+            "6 in 1.3",
+            "LOG",
+        ),
+        ("DLL load failed while importing _ext: The specified procedure could not be found.\n", "mmcv", "LOG"),
+        (
+            "ImportError: /v/torchaudio-0.2-py3.6.egg/_torch_sox.so: undefined symbol: _ZN3c1019UndefinedTensorImpl10_singletonE\n",
+            "compile its sources",
+            "--force-reinstall torchaudio",
+        ),
+        ("FileNotFoundError: Could not find module 'C:\\llama_cpp\\llama.dll' (or one of its dependencies)\n", 'dir "%CUDA_PATH%', "LOG"),
+        ("ModuleNotFoundError: No module named 'tensorrt.tensorrt'\n", "JetPack 4", "LOG"),
+        ("NCCL operation ncclCommInitRank(&c, n, i, r) failed: unhandled system error\n", "NCCL_DEBUG=INFO", "LOG"),
+        # The line of the program is in the log.
+        (AS_CELL + "AttributeError: 'module' object has no attribute 'b'\n", "the first arrow", "whole traceback"),
+        ("AttributeError: 'module' object has no attribute 'b'\n", "", "the first arrow"),
+    ],
+)
+def test_a_step_is_for_the_program_and_the_place_that_the_log_shows(log: str, there: str, absent: str) -> None:
+    steps = said(log)
+
+    assert there in steps
+    assert absent not in steps
