@@ -87,7 +87,7 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
         file = f"$ID$(echo $VERSION_ID | tr -d .)/x86_64/{_OLD_KEY.lower()}.pub"
         values["old_key"] = f'"$(. /etc/os-release; echo {folder}/{file})"'
     if is_of_key and "repository_key" not in values:
-        folder = f"{_cuda_repositories(book).get('repositories')}/$ID$(echo $VERSION_ID | tr -d .)/x86_64"
+        folder = "{repositories}/$ID$(echo $VERSION_ID | tr -d .)/x86_64".format_map(values := _cuda_repositories(book) | values)
         values["repository_key"] = f'"$(. /etc/os-release; echo {folder}/{_KEY_FILE})"'
     return values | _library_values(matches, book)
 

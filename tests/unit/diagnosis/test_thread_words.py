@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.diagnosis.test_remedy_place import said
 from tests.written_logs import judged, loud
 
 PADDLE = (
@@ -83,3 +84,51 @@ def test_a_jax_program_of_another_time_is_updated() -> None:
     steps = judged("AttributeError: module 'jax' has no attribute 'xla'\n").findings[0].remedy
     assert "if the program is older" in steps[0].text
     assert not any("apply" in (step.command or "") for step in steps)
+
+
+NOT_OPENED = "{}: cannot open shared object file: No such file or directory\n"
+LIBRARY = "./a: error while loading shared libraries: " + NOT_OPENED
+NVCC = "Cuda compilation tools, release 11.8, V11.8.89\n"
+NOT_BOUND = "Err:4 https://developer.download.nvidia.com/compute/cuda/repos/{}/x86_64  InRelease\n  Signing key on {} is not bound:\n"
+OF_KEY = "EB693B3035CD5710E231E123A4B469963BF863CC"
+SHA1 = "  because: SHA1 is not considered secure since 2026-02-01T00:00:00Z\n"
+FABRIC = "fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version {}. Please update\n"
+NO_DRIVER = "/v/site-packages/torch/cuda/__init__.py:52: UserWarning: Found no NVIDIA driver on your system.\n"
+NO_DRIVER += "PyTorch version: 1.7.0+cu110\nOS: {} (x86_64)\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "there", "absent"),
+    [
+        (FABRIC.format("535.154.05"), "'nvidia-fabricmanager-535=535.154.05-*'", "FRAMEWORK"),
+        (NOT_BOUND.format("ubuntu2404", OF_KEY) + SHA1, "repos/debian13/", "$VERSION_ID"),
+        (NOT_BOUND.format("debian12", OF_KEY), "$VERSION_ID", "repos/debian13/"),
+        (LIBRARY.format("libggml-cpu.so"), "the program's own", "apt-file"),
+        (LIBRARY.format("libssh2.so.1"), "apt-file", "the program's own"),
+        ("Original error:\n  ImportError: " + NOT_OPENED.format("libcublas.so.12"), "cupy-cuda12x", "doctor LOG"),
+        (
+            f"Could not load library libcublasLt.so.12. Error: {NOT_OPENED.format('libcublasLt.so.12')}{NVCC}",
+            "cuDNN says this",
+            "doctor LOG",
+        ),
+        (f"Could not load library libcublasLt.so.11. Error: {NOT_OPENED.format('libcublasLt.so.11')}{NVCC}", "", "cuDNN says this"),
+        ("AttributeError: module 'keras.api._v2.keras' has no attribute 'load_model'\n", "tensorflow.keras.models.load_model", "pip show"),
+        ("AttributeError: 'ConfigDict' object has no attribute 'train_cfg'\n", "cfg.get('train_cfg')", "pip show"),
+        ("    with torch.no_grad():\nAttributeError: 'module' object has no attribute 'no_grad'\n", "'torch>=0.4'", "pip show"),
+        ("KeyError: 'None is not in the dataset registry'\n", "register_module", "pip list"),
+        (NO_DRIVER.format("CentOS Linux 7 (Core)"), "RPM Fusion", "ubuntu-drivers"),
+        (NO_DRIVER.format("Ubuntu 20.04 LTS"), "ubuntu-drivers", "RPM Fusion"),
+        ("could not find cudnnCreate in cudnn DSO; dlerror: tensorflow/_pywrap.so: undefined symbol: cudnnCreate\n", "to 0.10: 4", "DSO$"),
+        (
+            "[ WARN:0] DNN module was not built with CUDA backend; switching to CPU\n-- Detected processor: x86_64\n",
+            "OPENCV_DNN_CUDA",
+            "$ $",
+        ),
+        ('[WinError 126] Module not found. Error loading "...fbgemm.dll" or one of its dependencies.\n', "C++ build tools", "$ $"),
+        ("/content# x\nRuntimeError: cuDNN error: CUDNN_STATUS_VERSION_MISMATCH\n", "pip check", "$ $"),
+    ],
+)
+def test_a_step_is_of_what_the_lines_name(log: str, there: str, absent: str) -> None:
+    steps = said(log)
+    assert there in steps
+    assert absent not in steps
