@@ -320,7 +320,7 @@ def compare_compiler(found: Suspects, case: Case) -> Suspects:
         row, tool, own = case.book.architecture(Capability(int(major), int(minor))), *(shown[name] for name in _COMPARED)
         if row is not None and _compiles(row, own.fields["built"]) and not _compiles(row, tool.fields["nvcc"]):
             text = "nvcc is of CUDA {nvcc}, but PyTorch was built with CUDA {built}, which knows compute capability "
-            text = text.format_map(tool.fields | own.fields) + str(row.capability)
+            text = text.format(nvcc=tool.fields["nvcc"].line, built=own.fields["built"].line) + str(row.capability)
             rest = {name: other for name, other in found.items() if other is not suspect}
             return strengthened(rest, "toolkit_build_mismatch", suspect, 0, text, [tool, own])
     mismatch = found.get("toolkit_build_mismatch")
