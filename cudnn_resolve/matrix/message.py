@@ -66,7 +66,7 @@ _DLL_ABSENT = (
     r"|.. найден указанный модуль|Nie można odnaleźć określonego modułu|Belirtilen modül bulunamad.|指定されたモジュールが見つかりません"
     r"|지정된 모듈을 찾을 수 없습니다|找不到指定的模块|找不到指定的模組|Kan opgegeven module niet vinden|(?:Uvedený|Zadaný) modul"
     r"|Det går inte att hitta den angivna modulen|Det angivne modul|Finner ikke den angitte modulen|A megadott modul|Määritettyä moduulia"
-    r"|Nu (?:a fost găsit|se poate găsi) modulul|Не знайдено .{2}значений модуль|Указаният модул|Δεν .{0,40}μονάδας)"
+    r"|Nu (?:a fost găsit|se poate găsi) modulul|.. знайдено .{2}значений модуль|Указаният модул|Δεν .{0,40}μονάδας)"
 )
 """What Windows says of a DLL that it does not find (error 126)."""
 _DLL_FUNCTION = (
