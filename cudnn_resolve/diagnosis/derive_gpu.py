@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
+from cudnn_resolve.matrix.row import Architecture
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
 _REPORTS_OF_DRIVER = ("context-driver-collected", "context-smi-table", "context-driver-seen")
@@ -21,6 +22,9 @@ _DROP_OLD = r"(?i)onnxruntime|ctranslate2|ggml|llama|catboost|xgboost|lightgbm|r
 _LEAST_OF_GGML = 610
 """Code for older GPUs lacks instructions that kernels of llama.cpp use."""
 _BY_AGE = ("gpu_arch_too_old_for_build", "gpu_arch_too_new_for_build")
+_COMPARED = ("context-nvcc", "context-torch-cuda")
+"""Symptoms that show the CUDA of a compiler, and that of PyTorch."""
+_REFUSED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)")
 _OPEN = 66
 """Weight up to which it is open whether a GPU is newer or older than the build."""
 _SURE = 90
@@ -308,16 +312,32 @@ def decide_gpu_age(found: Suspects, case: Case) -> Suspects:
 
 
 def compare_compiler(found: Suspects, case: Case) -> Suspects:
-    """An nvcc of the CUDA that PyTorch was built with does not know an architecture: both are older than the GPU."""
+    """An nvcc does not know an architecture: the CUDA of PyTorch, if it is another one, does, or both are older than the GPU."""
+    shown = {match.symptom.id: match for match in case.matches if match.symptom.id in _COMPARED}
+    there = [found[cause] for cause in _BY_AGE if cause in found]
+    by_arch = {hit: suspect for suspect in there for match in suspect.matches for hit in _REFUSED.findall(match.text)}
+    for (major, minor), suspect in by_arch.items() if len(shown) == len(_COMPARED) else ():
+        row, tool, own = case.book.architecture(Capability(int(major), int(minor))), *(shown[name] for name in _COMPARED)
+        if row is not None and _compiles(row, own.fields["built"]) and not _compiles(row, tool.fields["nvcc"]):
+            text = "nvcc is of CUDA {nvcc}, but PyTorch was built with CUDA {built}, which knows compute capability "
+            text = text.format(nvcc=tool.fields["nvcc"].line, built=own.fields["built"].line) + str(row.capability)
+            rest = {name: other for name, other in found.items() if other is not suspect}
+            return strengthened(rest, "toolkit_build_mismatch", suspect, 0, text, [tool, own])
     mismatch = found.get("toolkit_build_mismatch")
     arch = next((match.fields["arch"] for match in mismatch.matches if match.symptom.id == "extension-arch"), None) if mismatch else None
     nvcc = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
     built = {build.cuda.line for build in case.context.builds if build.cuda}
+    built |= {match.fields["built"].line for name, match in shown.items() if name != "context-nvcc"}
     if mismatch is None or arch is None or len(nvcc) != 1 or nvcc != built:
         return found
     text = f"the nvcc of CUDA {nvcc.pop()}, which PyTorch was built with too, does not know {arch}: both are older than the GPU"
     rest = {name: suspect for name, suspect in found.items() if suspect is not mismatch}
     return strengthened(rest, "gpu_arch_too_new_for_build", mismatch, 0, text)
+
+
+def _compiles(row: Architecture, cuda: CudaVersion) -> bool:
+    """True if the nvcc of a CUDA compiles for an architecture."""
+    return row.cuda_first.parts[:2] <= cuda.parts[:2] and (row.cuda_last is None or cuda.parts[:2] <= row.cuda_last.parts[:2])
 
 
 def _of_extension(found: Suspects, suspect: Suspect, case: Case) -> Suspects:

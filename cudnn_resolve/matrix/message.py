@@ -64,22 +64,25 @@ _DLL_ABSENT = (
     r"(?:The specified module could not be found|Das angegebene Modul wurde nicht gefunden|Le module spécifié est introuvable"
     r"|No se puede encontrar el módulo|No se encontró el módulo|Não foi possível encontrar o módulo|Impossibile trovare il modulo"
     r"|.. найден указанный модуль|Nie można odnaleźć określonego modułu|Belirtilen modül bulunamad.|指定されたモジュールが見つかりません"
-    r"|지정된 모듈을 찾을 수 없습니다|找不到指定的模块|找不到指定的模組)"
+    r"|지정된 모듈을 찾을 수 없습니다|找不到指定的模块|找不到指定的模組|Kan opgegeven module niet vinden|(?:Uvedený|Zadaný) modul"
+    r"|Det går inte att hitta den angivna modulen|Det angivne modul|Finner ikke den angitte modulen|A megadott modul|Määritettyä moduulia"
+    r"|Nu (?:a fost găsit|se poate găsi) modulul|.. знайдено .{2}значений модуль|Указаният модул|Δεν .{0,40}μονάδας)"
 )
 """What Windows says of a DLL that it does not find (error 126)."""
 _DLL_FUNCTION = (
     r"(?:The specified procedure could not be found|Die angegebene Prozedur wurde nicht gefunden|La procédure spécifiée est introuvable"
     r"|No se encontró el proceso especificado|No se puede encontrar el procedimiento|Não foi possível encontrar o procedimento"
-    r"|Impossibile trovare la procedura|.. найдена указанная процедура|指定されたプロシージャが見つかりません|找不到指定的程序)"
+    r"|Impossibile trovare la procedura|.. найдена указанная процедура|指定されたプロシージャが見つかりません|找不到指定的程序"
+    r"|Kan opgegeven procedure niet vinden|Nie można odnaleźć określonej procedury|지정된 프로시저를 찾을 수 없습니다|Belirtilen yordam"
+    r"|(?:Uvedená|Zadaná) procedura|Det går inte att hitta den angivna proceduren|A megadott eljárás)"
 )
 """What Windows says of a function that a DLL lacks (error 127)."""
 _DLL_INIT = (
-    r"(?:(?:A )?(?i:dynamic link library) \(DLL\) initialization routine failed|DLL-Initialisierungsroutine"
-    r"|routine d.initialisation d.une bibliothèque|rutina de inicialización de biblioteca|动态链接库 ?\(DLL\) ?初始化例程失败"
-    r"|(?i:библиотеки динамической компоновки)|ダイナミック リンク ライブラリ ?\(DLL\) ?初期化|초기화 루틴"
-    r"|biblioteca de vínculo dinâmico|libreria di collegamento dinamico|inicjowania biblioteki|bağlant. kitapl.ğ. ?\(DLL\)|動態連結程式庫)"
+    r"(?:\(DLL[)-]|\bDLL-[Ii]\w|routine d.initialisation d.une bibliothèque|rutina de inicialización de biblioteca"
+    r"|(?i:библиотеки динамической компоновки)|초기화 루틴|biblioteca de vínculo dinâmico|libreria di collegamento dinamico"
+    r"|inicjowania biblioteki|動態連結程式庫)"
 )
-"""What Windows says of a DLL that fails as it starts (error 1114)."""
+"""What Windows says of a DLL that fails as it starts (error 1114): of its messages only this one has DLL in it, in every language."""
 
 
 class FieldKind(Struct, frozen=True, kw_only=True):

@@ -106,3 +106,39 @@ def test_what_is_over_is_quiet(log: str, *, is_quiet: bool) -> None:
 def test_linker_step() -> None:
     log = LINK.format("cusparse") + "$ ls /opt/cuda/lib64 | grep sparse\nlibcusparse.so\n"
     assert judged(log).findings[0].remedy[0].command == "export LIBRARY_PATH=DIRECTORY:$LIBRARY_PATH"
+
+
+IMPORT = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    import ops\n'
+LISTED = "nvcc fatal   : Unsupported gpu architecture 'compute_{0}'\nPyTorch version: 2.1.0\nCUDA used to build PyTorch: {1}\n"
+GPT4ALL = (
+    '>>> m = GPT4All("a.gguf", device="{0}")\n'
+    "Failed to load libllamamodel-mainline-cuda.so: dlopen: libcuda.so.1: cannot open shared object file: No such file or directory\n"
+)
+DYLIB = "ImportError: dlopen(/v/ops.so, 6): Library not loaded: @rpath/{0}\n  Referenced from: /v/ops.so\n  Reason: image not found\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (IMPORT + "ImportError: DLL load failed while importing ops: Kan opgegeven module niet vinden.\n", "windows_runtime_missing"),
+        (IMPORT + "ImportError: DLL load failed: Det går inte att hitta den angivna modulen.\n", "windows_runtime_missing"),
+        (IMPORT + "ImportError: DLL load failed: Selhala inicializační rutina dynamické knihovny (DLL).\n", "windows_runtime_missing"),
+        (IMPORT + "OSError: [WinError 1114] En DLL-initialiseringsrutine blev ikke udført.\n", "windows_runtime_missing"),
+        (IMPORT + "ImportError: DLL load failed while importing ops: Kan opgegeven procedure niet vinden.\n", "framework_pkg_mismatch"),
+        (IMPORT + "ImportError: DLL load failed: Die Auslagerungsdatei ist zu klein.\n", "windows_page_file"),
+        (IMPORT + DYLIB.format("libtensorflow_framework.2.dylib"), "framework_pkg_mismatch"),
+        (IMPORT + DYLIB.format("libtorch_cpu.dylib"), "framework_pkg_mismatch"),
+        (IMPORT + DYLIB.format("libpng16.16.dylib"), "unrecognised"),
+        (LISTED.format("90", "12.1") + "CUDA runtime version: 11.5.119\n", "toolkit_build_mismatch"),
+        (LISTED.format("86", "11.3") + "NVCC   Cuda compilation tools, release 10.2, V10.2.89\n", "toolkit_build_mismatch"),
+        (LISTED.format("60", "12.6") + "Cuda compilation tools, release 13.0, V13.0.48\n", "toolkit_build_mismatch"),
+        (LISTED.format("120", "12.1") + "CUDA runtime version: 11.8.89\n", "gpu_arch_too_new_for_build"),
+        (GPT4ALL.format("cpu"), "harmless"),
+        (GPT4ALL.format("cuda"), "driver_not_loaded"),
+        ("E0101 analysis_config.cc:80] Please compile with gpu to EnableGpu\n", "cpu_only_build"),
+        ("Error: could not select device driver with capabilities: [[compute utility]].\n", "container_toolkit_missing"),
+        (">>> tensorflow.python.client\n['/device:CPU:0']\nDetected 2 CUDA Capable device(s)\n", "cpu_only_build"),
+    ],
+)
+def test_shape_of_a_message_decides(log: str, cause: str) -> None:
+    assert judged(log).findings[0].cause == cause
