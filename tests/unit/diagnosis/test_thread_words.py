@@ -118,7 +118,7 @@ NO_DRIVER += "PyTorch version: 1.7.0+cu110\nOS: {} (x86_64)\n"
         ("KeyError: 'None is not in the dataset registry'\n", "register_module", "pip list"),
         (NO_DRIVER.format("CentOS Linux 7 (Core)"), "RPM Fusion", "ubuntu-drivers"),
         (NO_DRIVER.format("Ubuntu 20.04 LTS"), "ubuntu-drivers", "RPM Fusion"),
-        ("could not find cudnnCreate in cudnn DSO; dlerror: tensorflow/_pywrap.so: undefined symbol: cudnnCreate\n", "to 0.10: 4", "DSO$"),
+        ("could not find cudnnCreate in cudnn DSO; dlerror: tensorflow/_pywrap.so: undefined symbol: cudnnCreate\n", "4 to 0.10", "DSO$"),
         (
             "[ WARN:0] DNN module was not built with CUDA backend; switching to CPU\n-- Detected processor: x86_64\n",
             "OPENCV_DNN_CUDA",
