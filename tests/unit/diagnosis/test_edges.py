@@ -57,6 +57,7 @@ _NO_KERNEL = (
         (_XFORMERS.format("2.1.0+cu121") + "Applying attention optimization: sdp... done.\n", None),
         (_XFORMERS.format("2.1.0+cu121") + "Applying attention optimization: Doggettx... done.\n", "framework_pkg_mismatch"),
         (f"{_XFORMERS.format('2.1.0+cu121')}Applying attention optimization: sdp... done.\n{_NO_OPERATOR}", "framework_pkg_mismatch"),
+        (_XFORMERS.format("2.4.0a0+3bcc3cddb5.nv24.07"), "framework_pkg_mismatch"),
         (_XFORMERS.format("2.1.2+cpu") + "Applying attention optimization: sdp... done.\n", "cpu_only_build"),
     ],
 )
