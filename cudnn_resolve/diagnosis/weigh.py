@@ -429,7 +429,8 @@ def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]
     failures = [match for found in suspect.matches for match in latest[found.symptom.id]]
     runs = [next((match for match in later if "pod" in match.fields and match.fields["pod"] in lost.text), None) for lost in failures]
     is_of_pods = suspect.cause == "container_toolkit_missing" or failed.symptom.id == "driver-pod-failed"
-    return (runs[0], "that pod runs") if is_of_pods and None not in runs and runs[0] is not None else None
+    running = next(iter(runs), None) if is_of_pods and None not in runs else None
+    return (running, "that pod runs") if running is not None else None
 
 
 def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:

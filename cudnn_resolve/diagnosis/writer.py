@@ -41,17 +41,20 @@ _OTHER, _START = "context-other-command", "context-start"
 
 def speaker(text: str) -> str:
     """Writer of a line according to the launcher's prefix; empty without one. A time is not a writer."""
-    time = re.match(_TIME, text)
-    found = _SPEAKER.match(text, time.end() if time else 0)
+    found = _SPEAKER.match(text, _after_time(text))
     return next(name for name in found.groups() if name) if found else ""
 
 
 def head(text: str) -> int:
     """Offset of the message after its time and writer."""
-    time = re.match(_TIME, text)
-    at = time.end() if time else 0
+    at = _after_time(text)
     found = _SPEAKER.match(text, at)
     return found.end() if found else at
+
+
+def _after_time(text: str) -> int:
+    time = re.match(_TIME, text)
+    return time.end() if time else 0
 
 
 def programs(matches: Iterable[Match]) -> frozenset[int]:
