@@ -322,10 +322,13 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
 
 
 def _is_of_host(matches: list[Match]) -> bool:
-    """True if every list of GPUs is that of the host: before the command that starts the container, or without the prefix of compose."""
+    """True if every list of GPUs is that of the host: before the command that starts the container, by ssh, or without compose's prefix."""
     start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
     shown = [match.line for match in matches if match.symptom.feature in _SHOWN]
     prefixed = {match.line for match in matches if re.match(_COMPOSED, match.text)}
+    by_ssh = next((match.line for match in matches if match.symptom.id == _REMOTE and " nvidia-smi" in match.text), None)
+    if by_ssh is not None and any(match.symptom.id == "context-kubernetes" for match in matches):
+        return min(shown, default=by_ssh) > by_ssh  # of a node
     return max(shown, default=start) < start or (bool(prefixed) and prefixed.isdisjoint(shown))
 
 

@@ -38,6 +38,8 @@ _LISTED, _LOCAL, _ANOTHER = "pip-versions-listed", "pip-local-pin", "pip-another
 _VAGUE = ("pip-no-matching", _ANOTHER)
 """Symptoms that say less than a list of versions."""
 _NOTICE, _MAJOR, _TOLD = "pip-cudnn-other-major", "cudnn_major_mismatch", 92
+_OF_CONDA = "conda-name"
+"""Clue whose words are names of packages that only conda has."""
 _OTHERS, _NOT_OURS = "unrecognised", 60
 _SHORT = 5
 """Length up to which another name that differs by a letter is no slip."""
@@ -115,7 +117,7 @@ def dismiss_unrelated_pins(found: Suspects, case: Case) -> Suspects:
 
 
 def name_misspelt(found: Suspects, case: Case) -> Suspects:
-    """A package that the index does not have at all is a known one with a slip of the pen in its name."""
+    """A package that the index does not have at all is one of conda, or a known one with a slip of the pen in its name."""
     python = found.get(_PYTHON)
     match = next((match for match in (python.matches if python else ()) if match.symptom.id == "pip-versions-none"), None)
     if python is None or match is None:
@@ -123,9 +125,13 @@ def name_misspelt(found: Suspects, case: Case) -> Suspects:
     name = re.split(r"[^\w.-]", str(match.fields["requirement"]))[0].lower().replace("_", "-")
     names = {*case.book.packages(), *(each for one in case.book.frameworks() for each in case.book.distributions(one))}
     meant = next((known for known in sorted(names) if _is_slip(name, known)), None)
-    if meant is None or name in names or case.book.companion_of(name):
+    is_of_conda = any(name in clue.values for clue in case.book.clues() if clue.id == _OF_CONDA)
+    if not is_of_conda and (meant is None or name in names or case.book.companion_of(name)):
         return found
-    summary = f"the index has no {name}: correct the name, probably to {meant}, in the command or the file of requirements"
+    if is_of_conda:
+        summary = f"{name} is a package of conda, which pip's index does not have"
+    else:
+        summary = f"the index has no {name}: correct the name, probably to {meant}, in the command or the file of requirements"
     rest = {cause: suspect for cause, suspect in found.items() if suspect is not python}
     return rest | {_OTHERS: Suspect(cause=_OTHERS, weight=python.weight, matches=python.matches, summary=summary)}
 

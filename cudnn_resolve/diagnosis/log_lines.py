@@ -28,6 +28,7 @@ _SHAPES = 20_000
 _SHAPE_BYTES = 400
 _SAME = b"0123456789#=>.-"
 """Characters of progress bars and numbers."""
+_REACHED = b"<00:00, "
 _LONG_WORD = 40
 _VOCABULARY = 100_000
 """Number of words that are cached."""
@@ -220,9 +221,9 @@ class Scanner:
                 yield Line(self.lines + 1, part)
 
     def _interests(self, raw: bytes) -> bool:
-        """True if a line has a word of an anchor."""
+        """True if a line has a word of an anchor, or is a progress bar that has reached its end, which has no word."""
         anchors = self._index.anchors
-        return any(anchors(word) for word in words_of(raw.lower()))
+        return _REACHED in raw or any(anchors(word) for word in words_of(raw.lower()))
 
 
 class Index:

@@ -208,6 +208,7 @@ _WORKS_NOW = (_WORK, _RESULT, _EPOCH, _CARRIED_ON, _AT_WORK, _TESTS)
 _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "hosted-notebook"})
 """Features of logs of more than one machine: an answer may be of another one than the failure."""
 _OTHERS_CARD = frozenset({"other-gpu", "macos"})
+_OF_PIP = frozenset({"pip_pin_unavailable", "pip_wheel_unavailable_for_python"})
 _NO_DRIVER = frozenset({"driver_not_loaded", "no_gpu_runtime"})
 _MERE_WARNING = (
     r"RuntimeWarning: numpy\.\w{1,20} size changed|^AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'"
@@ -216,6 +217,9 @@ _MERE_WARNING = (
     r"|^Can ?not use cuDNN on context \S{1,20}: |try_flags_\w{1,20}\.c:|^WARNING: infoROM is corrupted at gpu "
     r"|The installed Paddle is compiled with CUDNN |UserWarning: Failed to load image Python extension: "
     r"|^E\d{4} .{0,80}Cannot create Cublas handle\.|We fallback to the NVIDIA driver for some compilation"
+    r"|libcudart\.so (?:as expected! Searching|not found in any environmental path\. Searching)"
+    r"|\bWARN(?:ING)?\b(?=.{0,200}\b(?:flash_?attn|xformers|apex|sageattention)\b)"
+    r"(?=.{0,200} (?:could not|can ?not|can't|[Ff]ailed to|[Uu]nable to) (?:be )?import)"
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _OF_OPTIONAL = r"|compiled using NumPy 1|compiled with NumPy 2|_ARRAY_API not found"
@@ -237,6 +241,7 @@ _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
 _CUDNN_UNFOUND = frozenset({"cudnn_missing", "cudnn_major_mismatch"})
 """Causes for which TensorFlow, whose loader reports them, uses no GPU at all."""
+_FELL_BACK, _SUCCEEDED, _OF_TORCH, _OF_JAX = "context-fell-back", "context-succeeded", frozenset({1}), frozenset({2})
 _HANDLED, _NEAR = "context-handled", 3
 """A line of a program that handles out-of-memory errors, and its distance from the failure."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
@@ -314,8 +319,11 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
     works = min(work, key=lambda match: match.line, default=None)
     worked = works or next(iter(after(_STEPS) if not after(_DIED) else ()), None)
     mere = _MERE_WARNING + (_OF_OPTIONAL if "numpy-optional" in features else "")
-    if worked is not None and all(re.search(mere, match.text) for match in (*suspect.matches, *suspect.effects)):
+    told = [match for match in (*suspect.matches, *suspect.effects) if match.symptom.role != "context"]
+    if worked is not None and told and all(re.search(mere, match.text) for match in told):
         return worked, "the program continues, since this is only a warning"
+    if worked is not None and (way := _other_way(suspect, after)) is not None:
+        return way
     asked = {found[1].replace("_", "-") for match in suspect.matches if (found := re.search(_NO_NVCC, match.text))}
     names = rf"\b(?:{'|'.join(asked) or '(?!)'})(?!-[a-z])"
     packaged = (match for match in after(_PACKAGED) if re.search(names, match.fields["packages"].replace("_", "-")))
@@ -327,6 +335,17 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
         return works, "the program continues, since it handles this error"
     if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:
         return works, "the program continues on the CPU"
+    return None
+
+
+def _other_way(suspect: Suspect, after: Callable[[str], list[Match]]) -> tuple[Match, str] | None:
+    """The line showing that a program which works did without what failed: by other means than the CPU, or another framework does."""
+    if suspect.cause not in _AT_START | _IN_USE and (fell := next(iter(after(_FELL_BACK)), None)) is not None:
+        return fell, "the program uses something else in its place, and works"
+    whose = programs((*suspect.matches, *suspect.effects))
+    shown = (match for match in after(_CARD) if programs((match,)) == _OF_TORCH)
+    if suspect.cause == "cpu_only_build" and whose == _OF_JAX and (other := next(shown, None)) is not None:
+        return other, "PyTorch works with the GPU, for which JAX is not needed"
     return None
 
 
@@ -401,7 +420,9 @@ def _not_needed(
     is_listed = built is not None and any(match.line > built.line for match in latest.get(_SEEN, ()))
     if built is not None and is_of_build and not is_compiled and (is_listed or not features & _GPU_SHOWN):
         return built, "the image is built, for which no GPU is needed"
-    work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON) for match in after(name)]
+    if built is not None and suspect.cause in _OF_PIP:
+        return built, "the image is built without it, since its step allows for that"
+    work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON, _SUCCEEDED) for match in after(name)]
     done = min(work, key=lambda match: match.line, default=None)
     if done is not None and whose and suspect.cause in _AT_START and not features & _GPU_SHOWN and _is_chosen(suspect, latest):
         return done, "the program continues on the CPU, as it was told to"
