@@ -269,6 +269,8 @@ _STARTS, _REMOTE = "context-container-start", "context-remote-shell"
 _OF_PROMPT = frozenset({"windows", "macos", "powershell"})
 """Features that, up to the command ssh, are of the user's computer and not of the machine that fails."""
 _SHOWN = frozenset({"gpu-seen", "smi-table"})
+_OF_NIXOS = r"[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} nixos [\w-]{1,30}(?:\[\d{1,9}\])?:"
+"""Prefix of a journal whose machine has NixOS's own name."""
 
 
 def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
@@ -287,6 +289,7 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     if not features & {"windows", "hosted-notebook"} and any(re.match(_COMPOSED, match.text) for match in matches):
         features.add("composed")
     features |= {"docker-build" for match in matches if re.match(_BUILT_IMAGE, match.text)}
+    features |= {"nixos" for match in matches if re.match(_OF_NIXOS, match.text)}
     if facts is None and "docker-gpus" not in features and _is_of_host(matches):
         features -= _SHOWN
     if _is_test_apart(matches, features):

@@ -28,6 +28,7 @@ ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
 _FILES = ("-r", "--requirement")
+_LAST_WITHOUT_SETTINGS, _SETTINGS = (3, 6), r"--config-settings=cmake\.define\.USE_(GPU|CUDA)=ON lightgbm"
 # Options without a value, which a repeated command can leave out.
 # fmt: off
 _FLAGS = frozenset([
@@ -106,6 +107,13 @@ def by_uv(command: str, python: str, *, is_project: bool) -> str:
     if is_project:
         command = re.sub(rf"{pip}install (?:-U )?(?=(?:{_LIMITED}(?: |$))+(?:&&|$))", "uv add ", command)
     return re.sub(rf"{pip}(install|uninstall|list|show|check|freeze)\b(?: -y\b)?", lambda hit: f"uv pip {hit[1]}{place}", command)
+
+
+def for_pip(command: str, python: tuple[int, int] | None) -> str:
+    """The same build with the pip of that Python: that of 3.6 has no --config-settings, as LightGBM before 4 needs none."""
+    if python is None or python > _LAST_WITHOUT_SETTINGS:
+        return command
+    return re.sub(_SETTINGS, lambda hit: f"--install-option=--{hit[1].lower()} 'lightgbm<4'", command)
 
 
 def _is_command(match: Match) -> bool:

@@ -118,6 +118,8 @@ _WIDEST = 240
 _USUAL = frozenset({79, 80, 100, 120, 132, 160})
 _NARROW = frozenset(range(72, 81))
 _DIGITS = re.compile(r"\d+")
+_INTERRUPTED = re.compile(r"(?<=\S)\r?\n\^C(\r?)(?=\n)")
+"""Ctrl-C on a line of its own, which has no word: it goes to the line before it."""
 _NARROWEST = 40
 _RAGGED = 16
 """Maximum by which the last line before a break may be shorter than the others."""
@@ -225,6 +227,7 @@ class Formed(NamedTuple):
 
 def formed(text: str) -> Formed:
     """Normalize a log."""
+    text = _INTERRUPTED.sub(r" ^C\1\n", text) if "\n^C" in text else text
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     # Web pages escape text after wrapping, so entities do not count for the width.
     lines = [_unescaped(line if line.isprintable() else _ANSI.sub("", line)) for line in lines]

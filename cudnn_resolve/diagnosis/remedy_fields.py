@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
-from cudnn_resolve.diagnosis.install_command import installation
+from cudnn_resolve.diagnosis.install_command import for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
@@ -359,7 +359,7 @@ class RemedyFields:
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
             "wanted": next((word for match in matches if "XX" in (word := str(match.fields.get("wanted", "")))), None),
-            "cuda_build": build.replace("PIP", pip) if build is not None else None,
+            "cuda_build": for_pip(build, python_line(self.case)).replace("PIP", pip) if build is not None else None,
         }
         return {name: value for name, value in told.items() if value is not None}
 

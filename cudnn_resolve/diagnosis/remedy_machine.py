@@ -76,6 +76,10 @@ _INSIDE = frozenset({"docker", "hosted-notebook", "kubernetes", "singularity"})
 """Features of a place that has no kernel log of its own."""
 _MODULE_BRANCH = re.compile(r"\bnvidia_(\d{3})(?:_uvm)?\b")
 """Name of a module on Ubuntu before 18.04, whose packages are named `nvidia-367`."""
+_OF_FIELDS = ("lxd", "kmod_stream", "fabric_branch")
+"""Fields of messages that are also features."""
+_LAST_BRANCHES = frozenset({"340", "390", "470"})
+"""Branches of the driver that are the last for some GPUs."""
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
@@ -85,8 +89,10 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
     told = any(isinstance(value, DriverVersion) for match in matches for value in match.fields.values())
     if told or driver_of(case) is not None or cuda_of_driver(case) is not None or (facts is not None and or_none(facts.driver) is not None):
         yield "driver-told"
-    if driver_of(case) is not None:
+    if (driver := driver_of(case)) is not None:
         yield "driver-branch"
+        if str(driver).partition(".")[0] in _LAST_BRANCHES:
+            yield "driver-legacy"
     if (newest := cuda_of_driver(case)) is not None and newest.parts[:2] < _OLDEST_CUDA and "guest" not in case.features:
         yield "driver-beyond"
     if case.features & {"windows", "wsl"}:
@@ -99,6 +105,8 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
     if "before-2019" in case.features or any(within("<1.14", version) for version in versions):
         yield "growth-in-code"
     yield from (name.replace("_", "-") for name in _branches(matches))
+    fields = {name for match in (*case.matches, *matches) for name in match.fields}
+    yield from (name.replace("_", "-") for name in _OF_FIELDS if name in fields)
     if not is_named:
         yield "unnamed"
     yield from _memory(match.text for match in matches if match.symptom.cause == "out_of_memory")
@@ -152,6 +160,8 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     knows = "nvcc knows {arch_asked} from CUDA {arch_first} on" if "arch_first" in values else knows
     values["compiler"] = nvcc + knows.format_map(values)
     values |= _branches(matches)
+    lxd = next((match.fields for match in case.matches if "instance" in match.fields), {})
+    values |= {name: str(lxd[name]) for name in ("lxd", "instance") if name in lxd}
     image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
     driver = driver_of(case)

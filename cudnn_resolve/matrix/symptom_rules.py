@@ -29,7 +29,8 @@ DERIVED = frozenset(
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
     standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
-    llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked
+    llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy
+    lxd kmod-stream fabric-branch
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""

@@ -17,6 +17,9 @@ PLUGIN = "unable to create plugin manager: {}\n"
 NOT_LOADED = "Cannot load onnxruntime.capi. Error: 'DLL load failed: The specified module could not be found.'\n"
 LISTED = "Library libcublas.so.12 is not found or cannot be loaded\n\tlibcublas.so.12 (libc6,x86-64) => /opt/cuda/lib64/libcublas.so.12\n"
 OLLAMA = "gpu management search paths: [/usr/lib/aarch64-linux-gnu/nvidia/current/libnvidia-ml.so*]\nDiscovered GPU libraries: []\n"
+TREE_LEARNER = "LightGBMError: GPU Tree Learner was not enabled in this build. Recompile with CMake option -DUSE_GPU=1\n"
+LEGACY = "Apr 13 16:41:14 {} kernel: NVRM: supported through the NVIDIA 470.xx Legacy drivers.\n"
+KMOD = "package kmod-nvidia-1:2-3.el9.x86_64 from {} conflicts with kmod-nvidia-{} provided by kmod-nvidia-open-dkms-3:2.el9.x86_64\n"
 BOUND = "wb_command: version `GLIBC_2.38' not found (required by /.singularity.d/libs/libGLX.so.0)\n"
 NVRTC = "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
 GSP = "NVRM: _kgspLogVersionMismatch: GSP firmware image version mismatch: expected version 550.54.14, got version 535.183.01\n"
@@ -131,6 +134,18 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         (NVRTC, "gpu_arch_too_new_for_build", "7.5 10.0"),
         (f"NVIDIA GeForce RTX 4090\n{NVRTC}", "gpu_arch_too_new_for_build", "use CUDA 11.8"),
         ("a/__clang_cuda_runtime_wrapper.h:365:10: fatal error: 'texture_fetch.h' file not found\n", "other_bug", "Clang"),
+        (TREE_LEARNER, "cpu_only_build", "cmake.define.USE_GPU=ON"),
+        (f'File "/e/lib/python3.6/site-packages/a.py", line 1, in f\n{TREE_LEARNER}', "cpu_only_build", "--install-option=--gpu"),
+        ("Fabric Manager 550.127.05 don't match with driver version 560.35. Update\n", "fabric_manager_missing", "560=560.35-*"),
+        (LEGACY.format("nixos"), "gpu_arch_too_old_for_build", "nvidiaPackages.legacy_470"),
+        (LEGACY.format("box"), "gpu_arch_too_old_for_build", "apt-cache"),
+        (KMOD.format("@System", "open-dkms"), "apt_conflict", "nvidia-driver:open-dkms"),
+        (KMOD.format("cuda", "open-dkms"), "apt_conflict", "distro-sync"),
+        ("$ lxc shell a1\nCUDA unknown error\n", "container_gpu_not_passed", "lxc config device add a1 uvm"),
+        ("$ pct enter 101\nCUDA unknown error\n", "container_gpu_not_passed", "lxc.cgroup2"),
+        ("Driver Version: 470.223.02\nnvrtc: error: invalid value for --gpu-architecture\n", "gpu_arch_too_new_for_build", "Quadro K"),
+        ("$ dkms status\ndkms: command not found\nModule nvidia not found\n", "driver_not_loaded", "install dkms"),
+        ("$ CUDA_VISIBLE_DEVICES=$0 ./a\nno CUDA-capable device is detected\n", "gpu_hidden_by_env", "$0 is the shell's name"),
     ],
 )
 def test_a_rare_word_names_the_cause(log: str, cause: str, words: str) -> None:
