@@ -295,9 +295,9 @@ class RemedyFields:
         """Known fields of commands and texts."""
         values = words_of(matches) | {"python": self.stack.python}
         shown = (match.fields.get(name) for match in matches for name in ("built", "least"))
-        built = max([version for version in shown if isinstance(version, CudnnVersion)][:2], default=None)
-        if built is not None:
-            values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
+        wanted = max([version for version in shown if isinstance(version, CudnnVersion)][:2], default=None)
+        if wanted is not None:
+            values["built"], values["next"] = f"{wanted.major}.{wanted.minor}", str(wanted.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}

@@ -93,7 +93,7 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     vendor = 'assert "+cu" in v or platform.machine() != "aarch64", "install what comes with this Arm build of PyTorch"'
     is_of_stable_abi = "_torchaudio.abi3." in text
     package = '"torchaudio==" + v.split("+")[0]' if is_of_stable_abi else '"torch==" + v'
-    read = f'import platform, torch; v = torch.__version__; {vendor}; print({package}, {shown})'
+    read = f"import platform, torch; v = torch.__version__; {vendor}; print({package}, {shown})"
     there = f"$({python} -c '{read}' || echo --no-torch)"
     if is_of_stable_abi:  # of a release that is newer than the PyTorch, which stays
         return f"{python} -m pip install --force-reinstall --no-deps {there}"

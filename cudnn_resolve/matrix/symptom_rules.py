@@ -44,10 +44,10 @@ FIELDS = frozenset(
     in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
     pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
-    driver_branch part_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
-    driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build part_package old_part_branch
+    driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
+    driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
     nearest_major apt_library old_key gpu_cuda gpu_gencode gpu_toolkit no_build compile_it compiler suite of_suite in_build gpgkey_legacy
-    toolkit_home tensorflow_text runtime_year
+    toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""
