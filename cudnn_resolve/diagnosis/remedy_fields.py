@@ -41,7 +41,7 @@ _CONDA = frozenset({"torch", "tensorflow", "jax", "cupy"})
 """Frameworks with CUDA builds on conda-forge."""
 _FROM_CLUES = (
     *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
-    *("extra_package", "force_build", "runtime_year"),
+    *("extra_package", "force_build", "runtime_year", "part_package"),
 )
 """Fields that the words of a line fill."""
 _REQUIRED_BY = re.compile(
@@ -294,12 +294,10 @@ class RemedyFields:
     def values(self, finding: Finding, matches: Sequence[Match]) -> dict[str, str]:
         """Known fields of commands and texts."""
         values = words_of(matches) | {"python": self.stack.python}
-        wanted = [
-            match.fields[name] for match in matches for name in ("built", "least") if isinstance(match.fields.get(name), CudnnVersion)
-        ]
-        built = max(wanted[:2], default=None)
-        if built is not None:
-            values["built"], values["next"] = f"{built.major}.{built.minor}", str(built.major + 1)
+        shown = (match.fields.get(name) for match in matches for name in ("built", "least"))
+        wanted = max([version for version in shown if isinstance(version, CudnnVersion)][:2], default=None)
+        if wanted is not None:
+            values["built"], values["next"] = f"{wanted.major}.{wanted.minor}", str(wanted.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
@@ -364,10 +362,11 @@ class RemedyFields:
         return {name: value for name, value in told.items() if value is not None}
 
     def _own_values(self, matches: Sequence[Match], wheels_on_path: str) -> dict[str, str]:
-        """Fields for the right copy of a library: in a Python environment that of its wheels, and not a toolkit's cuDNN."""
+        """Fields for the right copy of a library, which is not a toolkit's cuDNN: in a known Python environment that of its wheels."""
         own = own_values(matches)
-        is_of_toolkit = own.get("own_library", "").startswith("/usr/local/cuda") and "cudnn" in own["own_library"]
-        return {"own_on_path": wheels_on_path} if is_of_toolkit and "/" in self.stack.python else own
+        if re.search(r"/cuda(?:-[\d.]+)?/.*cudnn", own.get("own_library", "")):
+            return {"own_on_path": wheels_on_path} if "/" in self.stack.python else {}
+        return own
 
     def _is_system_known(self) -> bool:
         """True if facts or the log show the system."""

@@ -80,6 +80,10 @@ _OF_FIELDS = ("lxd", "kmod_stream", "fabric_branch")
 """Fields of messages that are also features."""
 _LAST_BRANCHES = frozenset({"340", "390", "470"})
 """Branches of the driver that are the last for some GPUs."""
+_PART_BRANCH = re.compile(r"\.so\.(\d{3})\.\d")
+"""Branch in the name of a part of the driver."""
+_SPLIT = 390
+"""First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
@@ -113,13 +117,16 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
 
 
 def _branches(matches: Iterable[Match]) -> dict[str, str]:
-    """Driver branches that messages name: of a module that does not load, of an older library, and of the module beside that."""
+    """Driver branches that messages name: of a module that does not load, of an older library, of the module beside that, of a part."""
     matches = list(matches)
     values: dict[str, str] = {}
     for hit in (hit for match in matches if match.symptom.cause == "driver_not_loaded" for hit in _MODULE_BRANCH.finditer(match.text)):
         values.setdefault("module_branch", hit[1])
     both = next((match.fields for match in matches if "dso" in match.fields), {})
     kept, old = (str(both.get(name, "")).partition(".")[0] for name in ("kernel", "dso"))
+    parts = (_PART_BRANCH.search(str(match.fields["part"])) for match in matches if "part" in match.fields)
+    if (part := next((hit[1] for hit in parts if hit is not None), None)) is not None:
+        values["old_part_branch" if int(part) < _SPLIT else "part_branch"] = part
     return values | ({"kept_branch": kept, "old_branch": old} if kept != old else {})
 
 
@@ -167,6 +174,7 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     driver = driver_of(case)
     if driver is not None:
         values["driver_branch"] = str(driver).partition(".")[0]
+        values.setdefault("part_branch", values["driver_branch"])
     sizes = (_asked(match.text) for match in matches)
     asked = max((size for size in sizes if size is not None), default=None)
     return values | ({"asked": f"{asked:.1f} GiB"} if asked is not None else {})

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _COMPANIONS = ("torchvision", "torchaudio")
 _PYG = ("torch-scatter", "torch-sparse", "torch-cluster", "torch-spline-conv")
 _PYG_PAGE = "https://data.pyg.org/whl/torch-{}.html"
+_AUDIO = "'torchaudio!=2.11.0'"
+"""Without the only release that requires no PyTorch, so that pip would take it for every one."""
 _OTHER = ("xformers-other-torch", "torchvision-other-vendor")
 """Symptoms that state the version of the installed PyTorch."""
 
@@ -89,9 +91,13 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     # A Jetson's PyTorch is on no index under its version, or there without CUDA. If it is that, or cannot be imported, pip refuses the
     # option instead of installing another one.
     vendor = 'assert "+cu" in v or platform.machine() != "aarch64", "install what comes with this Arm build of PyTorch"'
-    read = f'import platform, torch; v = torch.__version__; {vendor}; print("torch==" + v, {shown})'
+    is_of_stable_abi = "_torchaudio.abi3." in text
+    package = '"torchaudio==" + v.split("+")[0]' if is_of_stable_abi else '"torch==" + v'
+    read = f"import platform, torch; v = torch.__version__; {vendor}; print({package}, {shown})"
     there = f"$({python} -c '{read}' || echo --no-torch)"
-    return f"{python} -m pip install --force-reinstall {others} {there}"
+    if is_of_stable_abi:  # of a release that is newer than the PyTorch, which stays
+        return f"{python} -m pip install --force-reinstall --no-deps {there}"
+    return f"{pip} {there}".replace("torchaudio", _AUDIO, 1)
 
 
 def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:

@@ -155,7 +155,7 @@ KINDS: dict[str, FieldKind] = {
     "cudnnsymbol": FieldKind(pattern=r"(?:cudnn[A-Z]\w{1,60}|_ZN\w{0,6}5cudnn\w{1,120})"),
     "jitsymbol": FieldKind(pattern=r"_{0,2}nvJitLink\w{1,60}"),
     "cudaname": FieldKind(pattern=r"(?:cuBLAS|cuFFT|cuRAND|CUPTI|CUDA|NCCL|nvJitLink)"),
-    "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}"),
+    "cudapath": FieldKind(pattern=r"(?:(?!/nvidia/(?!hpc_sdk/)|site-packages)[^\s'\"]){0,240}libnvJitLink[^\s'\"]{0,30}"),
     "tick": FieldKind(pattern=r"[`']"),
     "mangled": FieldKind(pattern=r"\w{1,400}"),
     "torchsymbol": FieldKind(
