@@ -369,11 +369,12 @@ def is_answered(cause: str, case: Case) -> bool:
 
 def _in_conda(command: str, python: str) -> str:
     """The command for the conda environment of the log's interpreter, if it is one."""
-    verb = re.match(r"conda (?:install|list) ", command)
+    verb = re.match(r"(conda) (install|list) ", command)
     found = _CONDA_PYTHON.fullmatch(python) if verb is not None else None
     if found is None or verb is None:
         return command
-    command = f"{verb[0]}-p {found[1]} {command[verb.end() :]}"
+    tool = "micromamba" if "/micromamba" in python else verb[1]  # which comes without conda
+    command = f"{tool} {verb[2]} -p {found[1]} {command[verb.end() :]}"
     return command.replace("=$CONDA_PREFIX", f"={found[1]}").replace("=%CONDA_PREFIX%", f"={found[1]}")
 
 

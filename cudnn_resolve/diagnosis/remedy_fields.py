@@ -21,6 +21,7 @@ from cudnn_resolve.diagnosis.log_stack import (
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
+from cudnn_resolve.diagnosis.other_half import bindings_of, importer_values
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
@@ -50,7 +51,10 @@ _REQUIRED_BY = re.compile(
 """File of a package, other than a framework, that wants a newer C library."""
 _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
-_BY_FIELD = ("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release")
+_BY_FIELD = (
+    *("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release"),
+    *("bindings", "importer-conda"),
+)
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
     {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "dnn-limit"}
@@ -303,9 +307,7 @@ class RemedyFields:
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
-        importer = self._importer(matches)
-        if importer is not None:
-            values["importer"] = importer
+        values |= importer_values(self._importer(matches), matches, self.case.matches) | bindings_of(finding.summary)
         values |= removed_values(matches[0].text, self.book.removed_names())[0] if matches else {}
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
         values |= self._told_values(matches, values["pip"])
@@ -323,9 +325,7 @@ class RemedyFields:
             values.setdefault("package", values["needs"])
         values.pop("extension", None)
         values |= self._extension_values(matches) | self.stack.nccl_values()
-        for name in ("package", "requirement", "key", "file"):
-            if name in values:
-                values[name] = shlex.quote(values[name])
+        values |= {name: shlex.quote(values[name]) for name in ("package", "requirement", "key", "file") if name in values}
         values |= path_values(matches, self.case.facts, self.stack.python, self.book)
         values |= self._own_values(matches, values["wheels_on_path"])
         asked = pip_values(matches, self.case.facts, own_python(matches, self.case), self.book, self.done)

@@ -42,7 +42,7 @@ _HARMLESS_WORDS = re.compile(r"(?:[\w\s./:=,@+~%*\"'{}-]|\$(?:\(pwd\)|\{\w+\}|(?
 _CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
 _POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,3})):[/~]\S{0,80}[#$]")
 """Prompt in a pod, whose name ends as its controller made it."""
-_UNSUPPORTED = re.compile(r"Unsupported gpu architecture '(?:compute|sm)_(\d{1,2})(\d)\b")
+_UNSUPPORTED = re.compile(r"(?:Unsupported gpu architecture|Value) '(?:compute|sm)_(\d{1,2})(\d)[af]?'(?!.{0,30}'gpu-name)")
 _STANDARDS = "C++14 needs CUDA 9.0, C++17 11.0, C++20 12.0"
 """First CUDA whose nvcc compiles a standard."""
 _EXPORT = re.compile(r"export((?: [A-Z_]{2,60}=(?:[\w.:+-]{1,80}|\"[\w.:+ -]{1,80}\")){1,3})")
@@ -64,7 +64,7 @@ _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
-NOT_PYTHON = frozenset({"java", "r-torch", "other-language", "julia", "rust-libtorch", "standalone"})
+NOT_PYTHON = frozenset({"java", "r-torch", "r-language", "other-language", "julia", "rust-libtorch", "standalone"})
 """Features of programs that take nothing from a Python environment: in other languages, or with a Python of their own."""
 _NOT_APT = frozenset({"nixos", "other-linux", "macos"})
 """Features of systems with package managers of their own."""

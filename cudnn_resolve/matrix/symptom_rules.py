@@ -29,8 +29,8 @@ DERIVED = frozenset(
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
     standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
-    llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch
-    lxd kmod-stream fabric-branch
+    llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch lxd
+    kmod-stream fabric-branch bindings importer-conda r-language avx-forced
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -48,7 +48,7 @@ FIELDS = frozenset(
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
     nearest_major apt_library old_key gpu_cuda gpu_gencode gpu_toolkit no_build compile_it compiler suite of_suite in_build gpgkey_legacy
-    toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch
+    toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch bindings importer_conda owner_conda
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

@@ -139,7 +139,7 @@ PLUGIN = '  File "/v/site-packages/vllm/a.py", line 5, in f\n  File "/v/site-pac
         (IGNORED.format("6.1", "6.1", "7.0"), "--force-reinstall tensorflow==RELEASE", None),
         (IGNORED.format("3.0", "3.0", "3.5"), "-f tensorflow", "selected GPUs"),
         # Old cuDNN has archives and bindings.
-        (CUDNN_5, "branch R6", "conda install"),
+        (CUDNN_5, "clone -b R7", "conda install"),
         ("[cudnn init] libcudnn v5 with header v7 unmatched!\n", "$HOME/cudnn7", "doctor LOG"),
         # On a Jetson, CUDA is that of JetPack; PyPI's PyTorch opens other libraries first.
         (TORCH_LACKS + "OSError: libcufft.so.10: cannot open shared object file: No such file or directory\n", "nv_tegra_release", None),
