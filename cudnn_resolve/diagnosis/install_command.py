@@ -28,7 +28,9 @@ ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
 _FILES = ("-r", "--requirement")
-_LAST_WITHOUT_SETTINGS, _SETTINGS = (3, 6), r"--config-settings=cmake\.define\.USE_(GPU|CUDA)=ON lightgbm"
+_LAST_WITHOUT_SETTINGS = (3, 6)
+"""Last Python whose pip has no --config-settings; the last LightGBM for it has no wheel with OpenCL for Linux."""
+_LIGHTGBM = r"--no-binary lightgbm --config-settings=cmake\.define\.USE_CUDA=ON lightgbm|--no-deps lightgbm"
 # Options without a value, which a repeated command can leave out.
 # fmt: off
 _FLAGS = frozenset([
@@ -110,10 +112,14 @@ def by_uv(command: str, python: str, *, is_project: bool) -> str:
 
 
 def for_pip(command: str, python: tuple[int, int] | None) -> str:
-    """The same build with the pip of that Python: that of 3.6 has no --config-settings, as LightGBM before 4 needs none."""
+    """The same build of LightGBM with the pip of that Python."""
     if python is None or python > _LAST_WITHOUT_SETTINGS:
         return command
-    return re.sub(_SETTINGS, lambda hit: f"--install-option=--{hit[1].lower()} 'lightgbm<4'", command)
+    return re.sub(
+        _LIGHTGBM,
+        lambda hit: f"--no-binary lightgbm --install-option=--{'cuda' if 'CUDA' in hit[0] else 'gpu'} 'lightgbm<4'",
+        command,
+    )
 
 
 def _is_command(match: Match) -> bool:

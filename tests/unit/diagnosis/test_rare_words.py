@@ -134,7 +134,7 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         (NVRTC, "gpu_arch_too_new_for_build", "7.5 10.0"),
         (f"NVIDIA GeForce RTX 4090\n{NVRTC}", "gpu_arch_too_new_for_build", "use CUDA 11.8"),
         ("a/__clang_cuda_runtime_wrapper.h:365:10: fatal error: 'texture_fetch.h' file not found\n", "other_bug", "Clang"),
-        (TREE_LEARNER, "cpu_only_build", "cmake.define.USE_GPU=ON"),
+        (TREE_LEARNER, "cpu_only_build", "--no-deps lightgbm"),
         (f'File "/e/lib/python3.6/site-packages/a.py", line 1, in f\n{TREE_LEARNER}', "cpu_only_build", "--install-option=--gpu"),
         ("Fabric Manager 550.127.05 don't match with driver version 560.35. Update\n", "fabric_manager_missing", "560=560.35-*"),
         (LEGACY.format("nixos"), "gpu_arch_too_old_for_build", "nvidiaPackages.legacy_470"),
