@@ -219,7 +219,7 @@ _MERE_WARNING = (
     r"|^E\d{4} .{0,80}Cannot create Cublas handle\.|We fallback to the NVIDIA driver for some compilation"
     r"|libcudart\.so (?:as expected! Searching|not found in any environmental path\. Searching)"
     r"|\bWARN(?:ING)?\b(?=.{0,200}\b(?:flash_?attn|xformers|apex|sageattention)\b)"
-    r"(?=.{0,200} (?:could not|can ?not|can't|[Ff]ailed to|[Uu]nable to) (?:be )?import)"
+    r"(?=.{0,200} (?:[Cc]ould not|[Cc]an ?not|[Cc]an't|[Ff]ailed to|[Uu]nable to) (?:be )?import)"
 )
 """Messages after which the program that prints them goes on, without what it lacks: at work later, it does not need that."""
 _OF_OPTIONAL = r"|compiled using NumPy 1|compiled with NumPy 2|_ARRAY_API not found"
@@ -242,6 +242,7 @@ _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "
 _CUDNN_UNFOUND = frozenset({"cudnn_missing", "cudnn_major_mismatch"})
 """Causes for which TensorFlow, whose loader reports them, uses no GPU at all."""
 _FELL_BACK, _SUCCEEDED, _OF_TORCH, _OF_JAX = "context-fell-back", "context-succeeded", frozenset({1}), frozenset({2})
+"""Lines of programs that took another way or ended well, and the places of two programs among those of `programs`."""
 _HANDLED, _NEAR = "context-handled", 3
 """A line of a program that handles out-of-memory errors, and its distance from the failure."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
@@ -339,10 +340,10 @@ def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: fr
 
 
 def _other_way(suspect: Suspect, after: Callable[[str], list[Match]]) -> tuple[Match, str] | None:
-    """The line showing that a program which works did without what failed: by other means than the CPU, or another framework does."""
-    if suspect.cause not in _AT_START | _IN_USE and (fell := next(iter(after(_FELL_BACK)), None)) is not None:
-        return fell, "the program uses something else in its place, and works"
+    """The line showing how a program works without what failed: PyTorch takes another way than the CPU, or does what JAX does not."""
     whose = programs((*suspect.matches, *suspect.effects))
+    if whose <= _OF_TORCH and suspect.cause not in _AT_START | _IN_USE and (fell := next(iter(after(_FELL_BACK)), None)) is not None:
+        return fell, "the program uses something else in its place, and works"
     shown = (match for match in after(_CARD) if programs((match,)) == _OF_TORCH)
     if suspect.cause == "cpu_only_build" and whose == _OF_JAX and (other := next(shown, None)) is not None:
         return other, "PyTorch works with the GPU, for which JAX is not needed"

@@ -65,7 +65,7 @@ ATTENTION = "RuntimeError: cuDNN Frontend error: s_kv not a multiple of 64 is no
         (COLLISION.format("cuda_cudart"), "apt_conflict", "cudaPackages"),
         ('[blocks B      ] <dev-libs/cudnn-8 ("<dev-libs/cudnn-8" is soft blocking a)\n', "apt_conflict", "emerge"),
         ("the to be installed nvidia-open-G06 conflicts with 'nvidia-G06' provided by the installed x\n", "apt_conflict", "Turing"),
-        ('!!! All ebuilds that could satisfy "=dev-libs/cudnn-8.0*" have been masked.\n', "pip_pin_unavailable", ""),
+        ('!!! All ebuilds that could satisfy "=dev-libs/cudnn-8.0*" have been masked.\n', "unrecognised", "'=dev-libs/cudnn-8.0*'"),
         ('The supported CUDA versions are ["12.3.2"]. Please provide a supported version in HERMETIC_A\n', "pip_pin_unavailable", "Bazel"),
         ("cudatoolkit 10.3** does not exist (perhaps a typo or a missing channel).\n", "pip_pin_unavailable", "mamba"),
         ("Version was specified as '9.0'. It does not exist for 'cuda' at the source specified.\n", "pip_pin_unavailable", "choco"),
