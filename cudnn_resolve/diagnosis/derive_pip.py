@@ -47,7 +47,7 @@ _OF_STACK = (
     r"nvidia|cuda|cudnn|cu1[0-9]|torch|tensor|jax|paddle|mxnet|cupy|gpu|onnx|triton|nccl|rapids|cudf|vllm|xformers|flash|deepspeed|python$"
 )
 """Names of packages in or near the GPU stack."""
-_OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "pip-wheel-file"})
+_OPEN = frozenset({"pip-versions-none", "pip-no-matching", "uv-wheel", "uv-python", "uv-none-compatible", "pip-wheel-file"})
 """Symptoms that leave open whether the Python version or the system is the reason."""
 _GLIBC_CAUSE, _OF_OLD_TAGS = "glibc_too_old", (2, 17)
 """Cause, and the newest glibc of wheels that also have tags without its version, which all but very old pips know."""
