@@ -66,8 +66,10 @@ _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 NOT_PYTHON = frozenset({"java", "r-torch", "r-language", "other-language", "julia", "rust-libtorch", "standalone"})
 """Features of programs that take nothing from a Python environment: in other languages, or with a Python of their own."""
-_NOT_APT = frozenset({"nixos", "other-linux", "macos"})
-"""Features of systems with package managers of their own."""
+_IMAGES = frozenset({"image-system", "sealed-system"})
+"""Features of systems that are updated as a whole; their containers are not."""
+_NOT_APT = frozenset({"nixos", "other-linux", "macos"}) | _IMAGES
+"""Features of systems without apt and dnf."""
 _OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
 _OF_APT = r"\b(?:apt|apt-(?:get|cache|file)|ubuntu-drivers|dpkg|dpkg-query|dnf|akmods)\b"
 _KEY_OF_RPM = "rpm's database (sudo rpm --import ADDRESS, or sudo zypper --gpg-auto-import-keys refresh)"
@@ -284,7 +286,7 @@ def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None
 
 def is_of_place(command: str, features: Collection[str]) -> bool:
     """False for a command of pip in a program of another language, and for one of a package manager that the system does not have."""
-    names = set(features) - ({"macos"} if set(features) & LINUX else set())
+    names = set(features) - ({"macos"} if set(features) & LINUX else set()) - (_IMAGES if set(features) & _INSIDE else set())
     foreign = [words for some, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT)) if some & names]
     return not any(re.search(words, command) for words in foreign)
 
