@@ -191,3 +191,13 @@ def _is_known(url: str, book: Book) -> bool:
 def parent_of(url: str) -> str:
     """Address under which an index lies."""
     return f"{url.rstrip('/').rpartition('/')[0]}/"
+
+
+def build_values(matches: Iterable[Match], done: Installation) -> dict[str, str]:
+    """Fields for the package that could not be built, and what its command asked for: a name, or the sources of an editable one."""
+    built = next((match for match in matches if match.symptom.id == "context-built"), None)
+    if built is None:
+        return {"build_asked": shlex.join(done.packages or ("PACKAGE",))}
+    name = str(built.fields["built"])
+    asked = ("-e", ".") if "building editable" in built.text else (name,)
+    return {"built_package": shlex.quote(name), "build_asked": shlex.join(done.packages or asked)}

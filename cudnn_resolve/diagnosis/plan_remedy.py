@@ -69,7 +69,9 @@ def on_windows(plan: Remedy, python: str, wheels: str, lines: list[tuple[int, in
     Another Python would refuse them, so an environment with a suitable one is proposed too.
     """
     if _SOME_CUDA in wheels:
+        plain = re.sub(rf"\+{_SOME_CUDA}| --index-url \S+", "", wheels)
         asked = f"see the installed build: what its version has after the + (cu121, cpu) replaces {_SOME_CUDA} in the next command"
+        asked += f"; with nothing there, it is PyPI's: pip install -U {plain}"
         yield Remedy(text=asked, command=f"{python} -m pip show torch")
     # Both packages have the same files; pip passes over one that is not installed.
     first = f"{python} -m pip uninstall -y paddlepaddle && " if wheels.startswith("paddlepaddle-gpu") else ""

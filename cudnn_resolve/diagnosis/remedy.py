@@ -254,7 +254,12 @@ class Remedies:
         """A plan for a machine known only from its log: compared with the builds of the tables that fit it."""
         case, framework = self.case, known_framework(values["framework"], self.book)
         line = python_line(case)
-        if framework is None or (line is not None and line < _OLDEST_PYTHON) or "jetson" in case.features:
+        if framework is None or "jetson" in case.features:
+            return
+        if line is not None and line < _OLDEST_PYTHON:
+            if cause == "gpu_arch_too_old_for_build" and (gpus := case.context.capabilities):
+                text = f"no known build for Python {line[0]}.{line[1]} runs on compute capability {gpus[0]}"
+                yield self._without_build(cause, framework, text)
             return
         machine_code = cause == "gpu_arch_too_new_for_build"
         without, limited = self._limited(cause, framework, plan, values)

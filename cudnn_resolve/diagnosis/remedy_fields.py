@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
-from cudnn_resolve.diagnosis.install_command import for_pip, installation
+from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
@@ -53,7 +53,7 @@ _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
 _BY_FIELD = (
     *("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release"),
-    *("bindings", "importer-conda"),
+    *("bindings", "importer-conda", "extra-package"),
 )
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
@@ -312,9 +312,7 @@ class RemedyFields:
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
         values |= self._told_values(matches, values["pip"])
         values["image"] = image_of(self.case.matches)
-        built = next((str(match.fields["built"]) for match in self.case.matches if match.symptom.id == "context-built"), None)
-        values |= {"built_package": shlex.quote(built)} if built else {}
-        values["build_asked"] = shlex.join(self.done.packages or (built or "PACKAGE",))
+        values |= build_values(self.case.matches, self.done)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
         setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.is_windows else "TORCH_CUDA_ARCH_LIST={} "

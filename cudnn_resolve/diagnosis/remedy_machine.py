@@ -66,8 +66,10 @@ _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
 NOT_PYTHON = frozenset({"java", "r-torch", "r-language", "other-language", "julia", "rust-libtorch", "standalone"})
 """Features of programs that take nothing from a Python environment: in other languages, or with a Python of their own."""
-_NOT_APT = frozenset({"nixos", "other-linux", "macos"})
-"""Features of systems with package managers of their own."""
+_IMAGE = frozenset({"image-system"})
+"""Feature of a system that is updated as a whole; its containers are not."""
+_NOT_APT = frozenset({"nixos", "other-linux", "macos"}) | _IMAGE
+"""Features of systems without apt and dnf."""
 _OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
 _OF_APT = r"\b(?:apt|apt-(?:get|cache|file)|ubuntu-drivers|dpkg|dpkg-query|dnf|akmods)\b"
 _KEY_OF_RPM = "rpm's database (sudo rpm --import ADDRESS, or sudo zypper --gpg-auto-import-keys refresh)"
@@ -142,11 +144,11 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     if len(gpus) == 1:
         gpu = gpus.pop()
         arch = str(gpu).replace(".", "")
-        gencode = f"arch=compute_{20 if arch == '21' else arch},code=sm_{arch}"  # nvcc has no compute_21
+        virtual = "20" if arch == "21" else arch  # nvcc has no compute_21
         values |= {
             "gpu_capability": str(gpu),
-            "gpu_arch": arch,
-            "gpu_gencode": gencode,
+            "gpu_arch": virtual,
+            "gpu_gencode": f"arch=compute_{virtual},code=sm_{arch}",
             "gpu_toolkit": "a CUDA toolkit that still supports it",
         }
         row = case.book.architecture(gpu)
@@ -284,7 +286,7 @@ def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None
 
 def is_of_place(command: str, features: Collection[str]) -> bool:
     """False for a command of pip in a program of another language, and for one of a package manager that the system does not have."""
-    names = set(features) - ({"macos"} if set(features) & LINUX else set())
+    names = set(features) - ({"macos"} if set(features) & LINUX else set()) - (_IMAGE if set(features) & _INSIDE else set())
     foreign = [words for some, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT)) if some & names]
     return not any(re.search(words, command) for words in foreign)
 

@@ -30,7 +30,8 @@ DERIVED = frozenset(
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
     standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
     llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch lxd
-    kmod-stream fabric-branch bindings importer-conda r-language avx-forced
+    kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package
+    torch-rocm darknet affine-grid
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""

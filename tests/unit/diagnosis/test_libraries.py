@@ -168,7 +168,7 @@ def test_xla_on_windows_gets_no_command_of_a_shell() -> None:
         '  File "C:\\e\\tf\\lib\\site-packages\\tensorflow\\x.py", line 1, in f\n'
         "error: Can't find libdevice directory ${CUDA_DIR}/nvvm/libdevice\n"
     )
-    assert told(log) == ['set XLA_FLAGS=--xla_gpu_cuda_data_dir="%CUDA_PATH%"']
+    assert told(log) == ['xcopy /i "%CUDA_PATH%\\nvvm\\libdevice" cuda_sdk_lib\\nvvm\\libdevice']
 
 
 def test_the_provider_of_onnxruntime_is_mended_in_its_own_python() -> None:

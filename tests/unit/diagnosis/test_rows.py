@@ -357,8 +357,8 @@ _NO_IMAGE = (
 @pytest.mark.parametrize(
     ("log", "cause", "said"),
     [
-        (_NO_IMAGE.format("GeForce GT 540M"), "gpu_arch_too_old_for_build", "arch=compute_20,code=sm_21), with CUDA 8.0 or older"),
-        (_NO_IMAGE.format("GeForce GT 740M"), "gpu_arch_too_old_for_build", "arch=compute_30,code=sm_30), with CUDA 10.2 or older"),
+        (_NO_IMAGE.format("GeForce GT 540M"), "gpu_arch_too_old_for_build", "ARCH='-gencode arch=compute_20,code=sm_21'"),
+        (_NO_IMAGE.format("GeForce GT 740M"), "gpu_arch_too_old_for_build", "nvcc of CUDA 10.2 or older"),
         ("Found GPU0 GeForce 820M which is of cuda capability 2.1.\n    PyTorch no longer supports this GPU because it is too old.\n",
          "gpu_arch_too_old_for_build", "2.1: use another GPU or the CPU"),
         ("| N/A   40C    P0    20W /  N/A |    300MiB /  8192MiB |      0%   Prohibited |\n", "gpu_exclusive_mode", "compute mode"),
