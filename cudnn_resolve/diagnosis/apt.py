@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.library_path import missing
@@ -36,6 +36,8 @@ _CUDA_PATH = "/compute/cuda/repos"
 _CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
 _KEY_FILE = "3bf863cc.pub"
 """File of NVIDIA's current key in each repository."""
+_RPM_KEY_FILE = "D42D0685.pub"
+"""The same in repositories for dnf and zypper."""
 _CUDA_KEY = "3BF863CC"
 """End of the number of that key."""
 _OLD_KEY = "7FA2AF80"
@@ -43,11 +45,12 @@ _OLD_KEY = "7FA2AF80"
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
-def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every: Iterable[Match] = ()) -> dict[str, str]:
+def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every: Sequence[Match] = ()) -> dict[str, str]:
     """Fields of commands that the messages provide, or, for a repository that they do not name, `every` line of the log.
 
     `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
-    `newest_of_any` for any); `in_the_way`: the package that owns a file, and `archive` the one that could not overwrite it;
+    `newest_of_any` for any); `in_the_way`: the package that owns a file, and `unpack` what goes on
+    with the one that could not overwrite it;
     `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key`, `old_key` and
     `gpgkey`: URL of the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for
     another release; `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that
@@ -78,6 +81,9 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     asked = tuple(found["part_asked"] for found in each if "part_asked" in found)
     pins = (str(match.fields["pinned"]) for match in every if "pinned" in match.fields)
     values.update([("conda_pin", pin) for pin in pins if pin.startswith(asked)][:1])
+    repos = (str(match.fields["rpm_repo"]) for match in every if "rpm_repo" in match.fields)
+    folder = _cuda_repositories(book)["repositories"]
+    values.update([("rpm_key", f"{folder}/{repo}/{_RPM_KEY_FILE}") for repo in repos][:1])
     beside = [match for match in every if match.symptom.id == "context-nvidia-repository"]
     is_of_key = any(_CUDA_KEY in found.get("key", "").upper() for found in each)
     for match in (*matches, *(beside if is_of_key else ())):
@@ -182,7 +188,7 @@ def _of(found: dict[str, str]) -> dict[str, str]:
     dependent, needs = found.get("dependent", ""), found.get("needs", "")
     if "absent" in found and is_of_nvidia(dependent) and re.fullmatch(r"lib[^\s:]{1,80}", needs) and not is_of_nvidia(needs):
         values["apt_other_release"] = needs
-    package, version = found.get("package"), found.get("version")
+    package, version = found.get("package", found.get("owner")), found.get("version")
     if package is None or not is_of_nvidia(package):
         return values
     numbers = re.fullmatch(_VERSION, version or "")
@@ -192,7 +198,8 @@ def _of(found: dict[str, str]) -> dict[str, str]:
         if numbers[2]:
             values["newest_of_any"] = shlex.quote(f"{package}={numbers[1]}.*")
     if found.get("archive", "-")[:1] not in ("", "-"):  # dpkg runs the hooks that options name
-        values["archive"] = shlex.quote(found["archive"])
+        archive = found["archive"]  # apt deletes its own directory of links
+        values["unpack"] = "apt-get" if "/apt-dpkg-install-" in archive else f"dpkg -i {shlex.quote(archive)}; sudo apt-get"
     values["in_the_way"] = shlex.quote(package)
     return values
 

@@ -30,7 +30,7 @@ _SHOWS = (("context-cudnn-package", "context-cudnn-shown", "context-upgraded"), 
 """Symptoms that name an installed cuDNN; and those that name it in the field `found`."""
 FILES_LISTED = "files-listed"
 _PLACE = "context-place"
-"""Symptom whose fields are named like the features that they show."""
+"""Start of the names of symptoms whose fields are named like the features that they show."""
 _FILE = re.compile(r"[\w+.-]{1,80}\.(?:so|a|la|dll|lib|h|pc)[\d.]{0,20}[*@]?")
 _LONG_LISTING = (
     r"\s{0,8}(?:[-l][rwxsStT-]{9}[.+@]? +\d{1,6} \S{1,60} "
@@ -279,7 +279,7 @@ def features_of(matches: Iterable[Match], context: Context, facts: Facts | None 
     remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
     told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
     features = {name for name, is_there in told if name and (is_there or name not in _OF_PROMPT)}
-    features |= {name.replace("_", "-") for match in matches if match.symptom.id == _PLACE for name in match.fields}
+    features |= {name.replace("_", "-") for match in matches if match.symptom.id.startswith(_PLACE) for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))
     features |= set(_gpu_age(context, features, matches))

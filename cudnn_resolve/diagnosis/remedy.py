@@ -74,6 +74,17 @@ _OF_SYSTEM = (
 """Steps that change the system, or interrupt everything that runs on it."""
 WANT_CARD = frozenset({"driver_not_loaded", "container_gpu_not_passed", "gpu_hidden_by_env", "cpu_only_build"})
 """Causes for which a machine without an NVIDIA GPU has other remedies."""
+_TOLD = {
+    "gpu-virtual": frozenset({"not-supported", "virtual-gpu"}),
+    "toolkit-outdated": frozenset({"cgroup-2", "toolkit-old"}),
+    "module-told": frozenset(
+        ("secure-boot", "vfio", "nouveau", "module-build", "driver-container", "gpu-service", "card-legacy", "card-modules", "card-known")
+    )
+    | {"image-system"},
+    "no-install": frozenset({"conda-virtual", "freebsd", "macos", "guest", "jetson", "batch-system", "smi-table", "gpu-seen"})
+    | {"driver-seen", "kernel-gcc", "module-unloaded", "module-branch"},
+}
+"""Features that stand for others: why the driver's module is not loaded, where none is to be installed, and what shares a step."""
 _AFTER = "after the first problem is solved, install the release of this package for the framework that is then installed"
 _OLDEST_PYTHON = (3, 6)
 """Oldest Python with wheels of NVIDIA's libraries, and with plans."""
@@ -208,6 +219,8 @@ class Remedies:
         matches = self.matches.get(finding.cause, ())
         values = self.fields.values(finding, matches)
         features = self.case.features | self.fields.features(matches, values)
+        seen = features - ({"nouveau"} if "nouveau-alone" in features else set())
+        features |= {name for name, some in _TOLD.items() if seen & some}
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
         has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
@@ -326,7 +339,8 @@ class Remedies:
         has = {_NO_BUILD, framework, *self.case.features}
         rows = (row for row in self.book.helps() if _NO_BUILD in row.needs and cause in (row.cause, *row.also))
         left = next(row for row in rows if has.issuperset(row.needs) and has.isdisjoint(row.unless))
-        return Remedy(text=_filled(left.text, values) or text, command=left.command)
+        command = _filled(left.command, {"python": self.stack.python}) if left.command is not None else None
+        return Remedy(text=_filled(left.text, values) or text, command=command)
 
     def _is_open(self) -> bool:
         """True if the log shows neither Python, driver nor CUDA, so that pip has to choose the release."""

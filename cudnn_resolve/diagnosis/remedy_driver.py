@@ -9,7 +9,16 @@ from cudnn_resolve.diagnosis.model import Case, Match
 from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted
 from cudnn_resolve.diagnosis.specifier import parsed
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.version import CudaVersion, DriverVersion
+from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+
+_ONLY_OPEN = ("12.0",)
+_CAPABILITIES = (
+    dict.fromkeys(("1e", "1f", "21"), "7.5")
+    | dict.fromkeys(("22", "24", "25"), "8.6")
+    | dict.fromkeys(("26", "27", "28"), "8.9")
+    | dict.fromkeys(("2b", "2c", "2d"), _ONLY_OPEN[0])
+)
+"""Capability of a generation of GPUs by the first digits of their PCI IDs."""
 
 
 def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
@@ -18,6 +27,8 @@ def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaV
     asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
     if cause == "ptx_too_new" and asked is None and built is None:
         return _driver_for_ptx(case)
+    if (card := next((match for match in matches if "pci" in match.fields), None)) is not None:
+        return _driver_for_card(case, card)
     cuda = asked or built or (CudaVersion(named) if named else None)
     if cuda is None:
         return _drivers_wanted(case, matches)
@@ -30,6 +41,16 @@ def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaV
     # The releases of a branch have other numbers on Windows.
     is_windows = bool(case.features & {"windows", "wsl"})
     return f" to {str(oldest).partition('.')[0] if is_windows else oldest} or newer"
+
+
+def _driver_for_card(case: Case, match: Match) -> str:
+    """Wording for the driver of the first CUDA that knows a card which a driver refuses."""
+    capability = _CAPABILITIES.get(match.fields["pci"])
+    row = case.book.architecture(Capability.parse(capability)) if capability is not None else None
+    oldest = case.book.toolkit_driver(row.cuda_first) if row is not None else None
+    if oldest is None or match.fields["refused"] >= oldest:
+        return ""
+    return f" to {oldest} or newer{', with its open kernel modules' if capability in _ONLY_OPEN else ''}"
 
 
 def _installed_driver(case: Case) -> DriverVersion | None:

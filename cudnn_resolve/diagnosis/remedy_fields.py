@@ -25,7 +25,15 @@ from cudnn_resolve.diagnosis.other_half import bindings_of, importer_values
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
-from cudnn_resolve.diagnosis.remedy_stack import KnownStack, cuda_served, is_signed_by_another, last_of, major_built, words_of
+from cudnn_resolve.diagnosis.remedy_stack import (
+    KnownStack,
+    cuda_served,
+    is_signed_by_another,
+    last_of,
+    major_built,
+    release_values,
+    words_of,
+)
 from cudnn_resolve.diagnosis.removed_name import removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
@@ -53,7 +61,7 @@ _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
 _BY_FIELD = (
     *("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release"),
-    *("bindings", "importer-conda", "extra-package"),
+    *("bindings", "importer-conda", "extra-package", "unpack", "rpm-key", "holder", "libcuda-dir"),
 )
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
@@ -106,6 +114,7 @@ class RemedyFields:
             "name-removed": "removed_name" in values,
             "program-named": "cuda_build" in values,
             "toolkit-other": "cuda_there" in values,
+            "other-listed": "cuda_there" in values and "files-listed" in self.case.features,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
@@ -400,7 +409,7 @@ class RemedyFields:
         compilers = (str(match.fields["nvcc"].major) for match in self.case.matches if match.symptom.id == "context-nvcc")
         cuda = f"CUDA {shown}" if (shown := named or next(compilers, None)) else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}{last_of(major, self.book)}" if major else "the cuDNN that the program was built with"
-        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | self._release_values(framework, matches)
+        found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | release_values(framework, matches, self.book)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
         found["to_driver"] = driver_wanted(self.case, cause, matches, built, named)
         if values.get("ptx_from", "").startswith("12."):
@@ -419,16 +428,6 @@ class RemedyFields:
         found |= {"cuda_there": there.line} if there is not None and named not in (there.line, str(there.major)) else {}
         found |= {"conda_cuda": f"cudatoolkit={named}" + (f" cudnn={beside}" if beside else "")} if is_in_conda(named) else {}
         return found | {"cuda_named": named}
-
-    def _release_values(self, framework: str | None, matches: Iterable[Match]) -> dict[str, str]:
-        """The newest release of the framework, no newer than 1.x, that was built for the cuDNN that is loaded."""
-        loaded = next((match.fields["found"] for match in matches if isinstance(match.fields.get("found"), CudnnVersion)), None)
-        rows = self.book.framework(framework).builds if framework == "tensorflow" and loaded is not None else ()
-        fitting = [row for row in rows if row.version.startswith("1.") and row.cudnn is not None and loaded and loaded.serves(row.cudnn)]
-        if not fitting:
-            return {}
-        newest = max(fitting, key=lambda row: tuple(int(part) for part in re.findall(r"\d+", row.version)))
-        return {"for_found": f"{newest.package}=={newest.version}"}
 
     def _needs_cudnn(self, framework: str | None, matches: Iterable[Match]) -> bool:
         """True if the finding's lines name cuDNN, or builds of the framework were made with it."""

@@ -86,6 +86,19 @@ _PART_BRANCH = re.compile(r"\.so\.(\d{3})\.\d")
 """Branch in the name of a part of the driver."""
 _SPLIT = 390
 """First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
+_PLACED = ("row_bus",)
+"""Fields of lines that only describe the machine, for commands."""
+_MUCH_HELD = 1024
+"""MiB from which a program is why a GPU is full."""
+_MOK = (
+    (r"\bakmods?\b", "/etc/pki/akmods/certs/public_key.der"),
+    (r"\bzypper\b|opensuse|-g0\d-kmp-", "/usr/share/nvidia-pubkeys/*.der"),
+    (r"(?<![-:/])\bubuntu\b|\dubuntu\d|\d-generic\b", "/var/lib/shim-signed/mok/MOK.der"),
+    (r"\bdebian\b|[+~]deb\d|\.el\d{1,2}\b|\b(?:rhel|centos|rocky|alma)\w{0,5}\d", "/var/lib/dkms/mok.pub"),
+)
+"""Words of each system, and the key with which it signs the modules that it builds."""
+_MOK_UNKNOWN = "/var/lib/shim-signed/mok/MOK.der"
+_MOK_ELSE = "; this file is Ubuntu's: elsewhere DKMS has /var/lib/dkms/mok.pub, akmods /etc/pki/akmods/certs/public_key.der"
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
@@ -173,6 +186,9 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     values |= {name: str(lxd[name]) for name in ("lxd", "instance") if name in lxd}
     image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
+    values |= {name: match.fields[name] for match in case.matches for name in _PLACED if name in match.fields}
+    values |= _holder(case.matches)
+    values["gpu_service"] = "slurmd" if any("gres.conf" in match.text for match in matches) else "nvidia-persistenced"
     driver = driver_of(case)
     if driver is not None:
         values["driver_branch"] = str(driver).partition(".")[0]
@@ -182,12 +198,27 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     return values | ({"asked": f"{asked:.1f} GiB"} if asked is not None else {})
 
 
+def _holder(matches: Iterable[Match]) -> dict[str, str]:
+    """The program that holds most of the GPU's memory, of those that nvidia-smi lists in the log."""
+    listed = [match.fields for match in matches if "mib" in match.fields]
+    most = max(listed, key=lambda fields: int(fields["mib"]), default={"mib": "0"})
+    if int(most["mib"]) < _MUCH_HELD:
+        return {}
+    return {"holder": f"{most['process']} (pid {most['pid']}, {most['mib']} MiB)", "pid": most["pid"]}
+
+
 def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
     """Fields for the commands of the log's system."""
     is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
     autoinstall = f"ubuntu-drivers {'autoinstall' if 'before-2019' in case.features else 'install'}"
     is_debian = "debian" in case.features
+    shown = "\n".join(match.text for match in case.matches).casefold()
+    key = next((file for words, file in _MOK if re.search(words, shown)), None)
+    cuda = next((match.fields["virtual_cuda"] for match in case.matches if "virtual_cuda" in match.fields), "12.4")
     return {
+        "mok": key or _MOK_UNKNOWN,
+        "mok_else": "" if key else _MOK_ELSE,
+        "virtual_cuda": cuda if "." in cuda else f"{cuda[:-1]}.{cuda[-1]}",
         "grep": "findstr" if is_windows else "grep -i",
         "driver_install": "apt-get install linux-headers-$(dpkg --print-architecture) nvidia-driver" if is_debian else autoinstall,
         "on_system": "on Debian, with contrib, non-free and (from 12 on) non-free-firmware in its sources" if is_debian else "on Ubuntu",

@@ -56,6 +56,21 @@ def words_of(matches: Iterable[Match]) -> dict[str, str]:
     return found
 
 
+def release_values(framework: str | None, matches: Iterable[Match], book: Book) -> dict[str, str]:
+    """The newest 1.x of TensorFlow that was built for the cuDNN that is loaded, and for the CUDA of builds with that of the message."""
+    both = [match.fields for match in matches if isinstance(match.fields.get("found"), CudnnVersion)][:1]
+    rows = [row for row in book.framework("tensorflow").builds if row.version.startswith("1.") and row.cudnn is not None]
+    if framework != "tensorflow" or not both:
+        return {}
+    loaded, built = both[0]["found"], both[0].get("built")
+    same = {row.cuda for row in rows if isinstance(built, CudnnVersion) and row.cudnn and built.serves(row.cudnn)}
+    fitting = [row for row in rows if row.cudnn and loaded.serves(row.cudnn) and row.cuda in (same or {row.cuda})]
+    if not fitting:
+        return {}
+    newest = max(fitting, key=lambda row: tuple(int(part) for part in re.findall(r"\d+", row.version)))
+    return {"for_found": f"{newest.package}=={newest.version}"}
+
+
 def is_signed_by_another(matches: Sequence[Match], case: Case) -> bool:
     """True if a program that is no framework signs a message, on its line or beside it."""
     lines = {match.line for match in case.matches if match.symptom.id == "context-other-program"}

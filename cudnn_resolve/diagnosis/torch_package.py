@@ -106,8 +106,18 @@ def extension_values(name: str, torch: str | None, case: Case, python: str, *, i
     found = {"extension_release": release} | _pyg_values(name, torch, case, python, is_windows=is_windows)
     if name and found.keys() == {"extension_release"}:
         found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
+    asked = next((str(match.fields["mm_range"]) for match in case.matches if "mm_range" in match.fields), None)
+    found["mm_install"] = _mm_command(asked, python) if asked is not None else None
     found["torch_pair"] = pair_command(torch, case, python, is_windows=is_windows)
     return {field: value for field, value in found.items() if value is not None}
+
+
+def _mm_command(asked: str, python: str) -> str:
+    """Command for a package of OpenMMLab in a range; MMCV 1 with operators is another package."""
+    if not re.match(r"mmcv\b.*<=?1\.", asked):
+        return f"{python} -m mim install {shlex.quote(asked)}"
+    full = shlex.quote(asked.replace("mmcv", "mmcv-full"))
+    return f"{python} -m pip uninstall -y mmcv mmcv-full && {python} -m mim install {full}"
 
 
 def _pyg_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:

@@ -30,8 +30,9 @@ DERIVED = frozenset(
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
     standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
     llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch lxd
-    kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package
-    torch-rocm darknet affine-grid
+    kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package torch-rocm
+    darknet affine-grid unpack rpm-key holder other-listed row-remap module-told no-install gpu-virtual toolkit-outdated visible-none
+    visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -43,13 +44,14 @@ FIELDS = frozenset(
     grep rpm repoquery only_index jit_for_ptx python_64 python_range in_file repeated_hosts extension_module arch_asked on_nvidia
     arch_first removed_name removed_pin pin_pythons older_python instead caller cuda_build torch_asked by_name by_name_untold file_python
     glibc_needs packager venv_python or_windows raised for_macos nvcc_wheel cudnn_wheels wheels_by_cuda together newest newest_of_any
-    in_the_way archive keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
+    in_the_way keyring switched_off old_line driver_packages gpgkey the_cudnn the_cuda the_libraries to_driver tf_keras for_gpu
     repository_key repositories newest_keyring apt_cudnn cuda_named cuda_served arm name_old successor conda_cuda extension_told
     pip importer program distribution raiser module own_file own_at built_package image start container pod gpu_capability gpu_arch
     driver_branch asked driver_install on_system key_place conda_python headers_pin module_branch old_branch kept_branch driver_there
     driver_wanted pyg pyg_open torchtext_pairs toolkit_label build_asked cuda_there gpu_last cupy_last checkout conda_pin force_build
     nearest_major apt_library old_key gpu_cuda gpu_gencode gpu_toolkit no_build compile_it compiler suite of_suite in_build gpgkey_legacy
-    toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch bindings importer_conda owner_conda
+    toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch bindings importer_conda owner_conda mok mok_else
+    unpack rpm_key holder mm_install gpu_service
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""

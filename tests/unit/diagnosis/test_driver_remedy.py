@@ -65,7 +65,7 @@ def said(log: str) -> str:
         # A module that was built is refused by Secure Boot, or by another driver that is there.
         (NO_LOAD, "mokutil --sb-state", "tee /etc/modprobe.d"),
         ("modprobe: ERROR: could not insert 'nvidia': Operation not permitted\n", "mokutil --sb-state", "dkms autoinstall"),
-        ("-> Kernel module load error: Key was rejected by service\n", "mokutil --import", "dkms"),
+        ("-> Kernel module load error: Key was rejected by service\n", "mokutil --import", "dkms autoinstall"),
         ("NVRM: This can occur when a driver such as: nouveau, rivafb was loaded\n" + NO_LOAD, "tee /etc/modprobe.d", "mokutil"),
         # Of module and libraries the older one is at fault.
         ("Failed to initialize NVML: Driver/library version mismatch\n", "dkms autoinstall", "purge"),
@@ -79,7 +79,7 @@ def said(log: str) -> str:
         ("This GPU is supported through the NVIDIA 340.xx legacy Linux graphics drivers.\n", "nvidia.*340", "dkms"),
         ("Your card is only supported up to the 340 legacy drivers series.\n", "nvidia.*340", "nvidia-smi"),
         ("NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n", "-open", "dkms autoinstall"),
-        ("NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because\n", "without -open", "dkms autoinstall"),
+        ("NVRM: installed in this system is not supported by open\nNVRM: nvidia.ko because\n", "proprietary modules", "dkms autoinstall"),
         # The module decides: first what is loaded, then the device file.
         ("nvidia-docker | 2016/07/13 23:40:32 Error: Could not load UVM kernel module\n", "lsmod", "restart the container"),
         ("ls: cannot access '/dev/nvidia-uvm': No such file or directory\n", "nvidia-modprobe -u", "rmmod"),
