@@ -15,15 +15,14 @@ from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import EMPTY, SEVERITIES, Case, Diagnosis, Evidence, Finding, Match, Suspect
 from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answered
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
+from cudnn_resolve.diagnosis.survived import cured, mark_survived
 from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
 from cudnn_resolve.diagnosis.weigh import (
     FINDING,
     OWN_FAULT,
-    cured,
     evidence_of,
     fill,
     is_active,
-    mark_survived,
     rank,
     summary_of,
     suspects,
