@@ -91,7 +91,8 @@ _PLACED = ("row_bus",)
 _MUCH_HELD = 1024
 """MiB from which a program is why a GPU is full."""
 _MOK = (
-    (r"\bakmods?\b", "/etc/pki/akmods/certs/public_key.der"),
+    (r"\bublue-os\b|\bbazzite\b|\bprojectbluefin\b", "/etc/pki/akmods/certs/akmods-ublue.der"),
+    (r"\bakmods?\b|\brpm-ostree\b", "/etc/pki/akmods/certs/public_key.der"),
     (r"\bzypper\b|opensuse|-g0\d-kmp-", "/usr/share/nvidia-pubkeys/*.der"),
     (r"(?<![-:/])\bubuntu\b|\dubuntu\d|\d-generic\b", "/var/lib/shim-signed/mok/MOK.der"),
     (r"\bdebian\b|[+~]deb\d|\.el\d{1,2}\b|\b(?:rhel|centos|rocky|alma)\w{0,5}\d", "/var/lib/dkms/mok.pub"),

@@ -31,7 +31,7 @@ DERIVED = frozenset(
     standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
     llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch lxd
     kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package torch-rocm
-    darknet affine-grid unpack rpm-key holder other-listed row-remap module-told no-install gpu-virtual toolkit-outdated visible-none
+    darknet unpack rpm-key holder other-listed row-remap module-told no-install gpu-virtual toolkit-outdated visible-none
     visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )

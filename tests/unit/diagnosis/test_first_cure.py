@@ -40,6 +40,7 @@ def first(log: str) -> str:
         ("Linux nb 6.8.0-40-generic #40-Ubuntu SMP\n$ sudo apt install ubuntu-desktop\n" + REJECTED, "shim-signed/mok/MOK.der"),
         ("ii  nvidia-kernel-dkms  525.147.05-7~deb12u1\n" + REJECTED, "--import /var/lib/dkms/mok.pub"),
         ("$ sudo zypper in nvidia-driver-G06-kmp-default\n" + REJECTED, "/usr/share/nvidia-pubkeys/"),
+        ("ghcr.io/ublue-os/bazzite-nvidia:stable\n" + REJECTED, "--import /etc/pki/akmods/certs/akmods-ublue.der &&"),
         (REJECTED, "elsewhere DKMS has /var/lib/dkms/mok.pub"),
         (LOCKED, "an unsigned one, build again"),
         # Why the module is not there, or who holds the card.
@@ -48,6 +49,8 @@ def first(log: str) -> str:
         ("modprobe: ERROR: could not insert 'nvidia': No such device\nNVRM: GPU 0000:0b:00.0 is already bound to vfio-pci.\n", "vfio"),
         ("nouveau 0000:0b:00.0: unknown chipset (b74000a1)\n$ nvidia-smi\nbash: nvidia-smi: command not found\n", "ubuntu-drivers"),
         ("slurmd: fatal: can't stat gres.conf file /dev/nvidia0: No such file or directory\n", "systemctl restart slurmd"),
+        ("nvidia-persistenced[8]: Failed to query NVIDIA devices. Please ensure\n", "systemctl restart nvidia-persistenced"),
+        ("Linux 5.15.167.4-microsoft-standard-WSL2\n[h264_nvenc @ 0x5] Cannot load libnvidia-encode.so.1\n", "ls /usr/lib/wsl/lib"),
         # The release of the driver, and the kind of its modules.
         (REFUSED.format("2684", "515.65.01"), "to 520.61.05 or newer"),
         (REFUSED.format("2b85", "535.183.01"), "open kernel modules"),
@@ -70,7 +73,10 @@ def first(log: str) -> str:
         ("uncorrectable ECC error encountered\nXid (PCI:0000:c1:00): 63, pid=1, Row Remapper: New row marked for r\n", "-i 0000:c1:00.0"),
         # Libraries.
         ("located at ['/usr/lib64/libcuda.so.1'].Please create a symlink of libcuda.so to any of the file.\n", "/usr/lib64/libcuda.so"),
-        ("/usr/lib/python3.6/site-packages/torch/cuda/__init__.py\n" + OLD, "whl/cu80/torch_stable.html"),
+        (
+            "/usr/lib/python3.6/site-packages/torch/cuda/__init__.py\n" + OLD,
+            "--no-index torch==1.0.0 -f https://download.pytorch.org/whl/cu80/",
+        ),
     ],
 )
 def test_the_first_step_uses_what_the_log_names(log: str, there: str) -> None:
