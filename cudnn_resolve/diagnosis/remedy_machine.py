@@ -71,6 +71,8 @@ _IMAGE = frozenset({"image-system"})
 _NOT_APT = frozenset({"nixos", "other-linux", "macos"}) | _IMAGE
 """Features of systems without apt and dnf."""
 _OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
+_MACOS, _NOT_MACOS = frozenset({"macos"}), r"\b(?:nvidia-smi|ldconfig|lspci|dmesg|modprobe|systemctl)\b|/proc/"
+"""Parts of commands that macOS does not have."""
 _OF_APT = r"\b(?:apt|apt-(?:get|cache|file)|ubuntu-drivers|dpkg|dpkg-query|dnf|akmods)\b"
 _KEY_OF_RPM = "rpm's database (sudo rpm --import ADDRESS, or sudo zypper --gpg-auto-import-keys refresh)"
 _KEY_OF_APT = "the file that `signed-by` in its list names, readable for all"
@@ -317,9 +319,9 @@ def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None
 
 
 def is_of_place(command: str, features: Collection[str]) -> bool:
-    """False for a command of pip in a program of another language, and for one of a package manager that the system does not have."""
+    """False for a command of pip in a program of another language, and for a package manager or a program that the system does not have."""
     names = set(features) - ({"macos"} if set(features) & LINUX else set()) - (_IMAGE if set(features) & _INSIDE else set())
-    foreign = [words for some, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT)) if some & names]
+    foreign = [words for some, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT), (_MACOS, _NOT_MACOS)) if some & names]
     return not any(re.search(words, command) for words in foreign)
 
 
