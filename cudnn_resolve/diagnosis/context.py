@@ -21,7 +21,7 @@ _OLDEST = Capability(7, 5)
 _AMPERE = Capability(8, 0)
 _FIRST_NUMBER, _LAST_NUMBER = 20, 199
 """Capabilities that programs print as one number: 86 for 8.6."""
-_PASCAL = Capability(6, 0)
+_KEPLER, _MAXWELL, _PASCAL = Capability(3, 0), Capability(5, 0), Capability(6, 0)
 _WANTS = ("cudnn_missing", "cudnn_too_old_for_framework", "lib_not_on_path", "pip_pin_unavailable", "pip_wheel_unavailable_for_python")
 """Causes whose lines name a required cuDNN, not an installed one."""
 _ASKS = ("noise-pip-notice", "pip-cudnn-other-major")
@@ -390,7 +390,7 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
                 yield "gpu-newer" if capability > min(target.capability for target in targets) else "gpu-older"
         elif capability >= _newest(features) or capability in context.unknown:
             yield "gpu-newer"
-        elif capability < _OLDEST:
+        elif capability < _oldest(features):
             yield "gpu-older"
         yield from (name for name, first in (("gpu-turing", _OLDEST), ("gpu-ampere", _AMPERE)) if capability >= first)
     if context.capabilities or context.cards:
@@ -408,6 +408,13 @@ def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> 
 def _newest(features: set[str]) -> Capability:
     """Capability from which builds of the log's time have no code for a GPU."""
     return _PASCAL if "before-2018" in features else _AMPERE if "cuda-10" in features else _NEWEST
+
+
+def _oldest(features: set[str]) -> Capability:
+    """Capability below which builds of the log's time have dropped a GPU; those for a Jetson are made for its own."""
+    if "jetson" in features:
+        return Capability(0, 0)
+    return _KEPLER if "before-2018" in features else _MAXWELL if "cuda-10" in features else _OLDEST
 
 
 def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
