@@ -77,6 +77,7 @@ WANT_CARD = frozenset({"driver_not_loaded", "container_gpu_not_passed", "gpu_hid
 _TOLD = {
     "gpu-virtual": frozenset({"not-supported", "virtual-gpu"}),
     "toolkit-outdated": frozenset({"cgroup-2", "toolkit-old"}),
+    "module-wanted": frozenset({"module-failed", "gpu-service"}),
     "module-told": frozenset(
         ("secure-boot", "vfio", "nouveau", "module-build", "driver-container", "gpu-service", "card-legacy", "card-modules", "card-known")
     )

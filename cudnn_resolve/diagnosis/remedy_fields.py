@@ -82,7 +82,7 @@ _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 _OF_JETPACK_4 = ("10.0", "10.2")
 """CUDA of JetPack 4."""
 _OPENED_LATE = frozenset({"cufft", "curand", "nvtoolsext", "nvtx"})
-_NO_JETSON = frozenset({"no-jetson", "windows", "wsl", "macos", "hosted-notebook"}) | NOT_PYTHON
+_NO_JETSON = frozenset({"no-jetson", "windows", "wsl", "macos", "hosted-notebook"}) | (NOT_PYTHON - {"native-program"})
 """With any of these features the machine is no Jetson."""
 _INSTALLER = "conda"
 """Prints messages about frameworks, but is not one."""

@@ -64,7 +64,7 @@ _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
 _LINUX_ONLY = r"\$LD_|LD_DEBUG|ldconfig|/proc/|/dev/|systemctl|grep|\$CUDA_"
 """Parts of commands that Windows does not have."""
 LINUX = frozenset({"wsl", "docker", "hosted-notebook"})
-NOT_PYTHON = frozenset({"java", "r-torch", "r-language", "other-language", "julia", "rust-libtorch", "standalone"})
+NOT_PYTHON = frozenset({"java", "r-torch", "r-language", "other-language", "julia", "rust-libtorch", "standalone", "native-program"})
 """Features of programs that take nothing from a Python environment: in other languages, or with a Python of their own."""
 _IMAGE = frozenset({"image-system"})
 """Feature of a system that is updated as a whole; its containers are not."""
@@ -88,6 +88,8 @@ _PART_BRANCH = re.compile(r"\.so\.(\d{3})\.\d")
 """Branch in the name of a part of the driver."""
 _SPLIT = 390
 """First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
+_WITH_CUDNN_5 = ("1.2", "1.3")
+"""Releases of JavaCPP whose artifacts are for cuDNN 5 and may not name one."""
 _PLACED = ("row_bus",)
 """Fields of lines that only describe the machine, for commands."""
 _MUCH_HELD = 1024
@@ -191,6 +193,7 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
     values |= {name: match.fields[name] for match in case.matches for name in _PLACED if name in match.fields}
     values |= _holder(case.matches)
+    values["java_cuda"] = _of_artifact(next((match.fields["java_cuda"] for match in case.matches if "java_cuda" in match.fields), None))
     values["gpu_service"] = "slurmd" if any("gres.conf" in match.text for match in matches) else "nvidia-persistenced"
     driver = driver_of(case)
     if driver is not None:
@@ -199,6 +202,15 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     sizes = (_asked(match.text) for match in matches)
     asked = max((size for size in sizes if size is not None), default=None)
     return values | ({"asked": f"{asked:.1f} GiB"} if asked is not None else {})
+
+
+def _of_artifact(name: str | None) -> str:
+    """CUDA and cuDNN of a JavaCPP artifact, `10.1-7.6-1.5`; the first ones do not name their cuDNN."""
+    if name is None:
+        return "as in cuda-10.1-7.6-1.5.2"
+    cuda, *named, release = name.split("-")
+    cudnn = named or ["5"][: release in _WITH_CUDNN_5]
+    return ", cuDNN ".join((f"here CUDA {cuda}", *cudnn))
 
 
 def _holder(matches: Iterable[Match]) -> dict[str, str]:
