@@ -20,7 +20,7 @@ _CUDA_STEMS = (
 _MEASURED = r"\b(?:(?:epoch|step|loss|vs)\b|(?:val|train|iter|max|min|mean|avg|sum|rel|abs|test|eval|rms)\w{0,7}[ _-]{0,2}err)"
 """Start of a numerical error, such as that of a training."""
 _CUDA_FAILED = (
-    r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cudaError(?:_t)?|cuda(?:Get|Set)\w{2,20}"
+    r"(?i:\b(?:cuda|cuInit|cudart|nvcuda|cudaError(?:_t)?|cuda(?:Get|Set|Host|Mem|Malloc|Free|Launch|Stream|Event|Device)\w{0,24}"
     r"|(?:nvidia|gpu) (?:device|driver)(?=.{0,60}\b(?:err|fail)))\b"
     rf"(?:(?!{_MEASURED}).){{0,60}}?\b(?:err(?:or)?|failure|failed|fails|returned|returns)"
     r"(?: with)?(?: err(?:or)?)?(?:[:, ]{0,2}(?:code|status|number))?(?: -> |[ :=(#!]{1,4})"
@@ -216,7 +216,7 @@ KINDS: dict[str, FieldKind] = {
         r"|cuda[_ -](?:runtime|toolkit|home|path|libraries|library|compiler)|cuda\.h|cuda_runtime\.h)\w{0,40}",
     ),
     "cudafailed": FieldKind(pattern=_CUDA_FAILED),
-    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b))"""),
+    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b| ptr\b))"""),
     "cudasays": FieldKind(pattern=_CUDA_SAYS),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?"),
