@@ -216,7 +216,9 @@ KINDS: dict[str, FieldKind] = {
         r"|cuda[_ -](?:runtime|toolkit|home|path|libraries|library|compiler)|cuda\.h|cuda_runtime\.h)\w{0,40}",
     ),
     "cudafailed": FieldKind(pattern=_CUDA_FAILED),
-    "codeend": FieldKind(pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b| ptr\b))"""),
+    "codeend": FieldKind(
+        pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b| ptr:))"""
+    ),
     "cudasays": FieldKind(pattern=_CUDA_SAYS),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
     "name": FieldKind(pattern=r"[\w][\w .()/+-]{0,60}?"),
