@@ -21,10 +21,10 @@ from cudnn_resolve.diagnosis.log_stack import (
     version_features,
 )
 from cudnn_resolve.diagnosis.model import Case, Finding, Match
-from cudnn_resolve.diagnosis.other_half import bindings_of, importer_values
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
+from cudnn_resolve.diagnosis.remedy_pair import bindings_of, importer_values
 from cudnn_resolve.diagnosis.remedy_stack import (
     KnownStack,
     cuda_served,

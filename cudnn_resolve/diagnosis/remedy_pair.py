@@ -1,4 +1,4 @@
-"""Of two packages that do not fit, what brings one to the other: a branch of bindings, or a range of releases for conda."""
+"""Fields of remedies for two packages that do not pair: the branch of bindings, or a range of releases for conda."""
 
 from __future__ import annotations
 
