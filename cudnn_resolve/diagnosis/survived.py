@@ -63,7 +63,7 @@ _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "
 """Causes of an invisible GPU; a program that later shows its GPU at work has found another way."""
 _CUDNN_UNFOUND = frozenset({"cudnn_missing", "cudnn_major_mismatch"})
 """Causes for which TensorFlow, whose loader reports them, uses no GPU at all."""
-_FELL_BACK, _SUCCEEDED, _OF_TORCH, _OF_JAX = "context-fell-back", "context-succeeded", frozenset({1}), frozenset({2})
+_FELL_BACK, _SUCCEEDED, _OF_TORCH, _OF_JAX = "context-fell-back", "context-succeeded", frozenset({"torch"}), frozenset({"jax"})
 """Lines of programs that took another way or ended well, and the places of two programs among those of `programs`."""
 _HANDLED, _NEAR = "context-handled", 3
 """A line of a program that handles out-of-memory errors, and its distance from the failure."""

@@ -22,19 +22,14 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 """Writer of a line, if several write into one log."""
-_PROGRAMS = tuple(
-    map(
-        re.compile,
-        (
-            r"tensorflow|Created device |local_xla",
-            r"[Tt]orch\b",
-            r"\bjax|Device\(id=",
-            r"onnxruntime|ExecutionProvider",
-            r"ggml|ollama|inference compute",
-            r"[Pp]addle|Please NOTE: device",
-        ),
-    )
-)
+_PROGRAMS = {
+    "tensorflow": re.compile(r"tensorflow|Created device |local_xla"),
+    "torch": re.compile(r"[Tt]orch\b"),
+    "jax": re.compile(r"\bjax|Device\(id="),
+    "onnxruntime": re.compile(r"onnxruntime|ExecutionProvider"),
+    "ggml": re.compile(r"ggml|ollama|inference compute"),
+    "paddle": re.compile(r"[Pp]addle|Please NOTE: device"),
+}
 """Wording of the programs that may look for a GPU in one process."""
 _OTHER, _START = "context-other-command", "context-start"
 
@@ -57,9 +52,9 @@ def _after_time(text: str) -> int:
     return time.end() if time else 0
 
 
-def programs(matches: Iterable[Match]) -> frozenset[int]:
-    """Programs that wrote the lines, as places in a fixed list."""
-    return frozenset(number for number, pattern in enumerate(_PROGRAMS) for match in matches if pattern.search(match.shown))
+def programs(matches: Iterable[Match]) -> frozenset[str]:
+    """Programs that wrote the lines, by their wording."""
+    return frozenset(name for name, pattern in _PROGRAMS.items() for match in matches if pattern.search(match.shown))
 
 
 def is_of_other(match: Match, failed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
