@@ -87,3 +87,14 @@ def test_no_purge_names_a_pattern_that_apt_may_not_know() -> None:
     log = "user@DESKTOP-1A2B3C4:~$ python3 a.py\n/usr/lib/wsl/lib/nvidia-smi works\nNVIDIA-SMI has failed because it couldn't communicate\n"
     steps = " ".join(one.command or "" for one in judged(log).findings[0].remedy)
     assert '"cuda-drivers*"' not in steps
+
+
+def test_macos_gets_no_command_of_linux() -> None:
+    failed = "THCudaCheck FAIL file=/tmp/THC/THCTensorRandom.cu line=20 error=2 : out of memory\n"
+    frame = "/torch/install/share/lua/5.1/cutorch/init.lua:2: in main chunk\n"
+
+    on_mac, on_linux = (str(judged(f"{failed}{home}{frame}").findings[0].remedy) for home in ("/Users/ann", "/opt/ann"))
+
+    assert "nvidia-smi" in on_linux
+    assert "nvidia-smi" not in on_mac
+    assert "smaller" in on_mac
