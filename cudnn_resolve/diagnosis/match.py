@@ -13,7 +13,7 @@ from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.normalize_log import decoded, formed, whole
 from cudnn_resolve.diagnosis.quoted_text import EXECUTED_LINE, QUOTED_LINE
-from cudnn_resolve.matrix.anchor import literals_of, words_of
+from cudnn_resolve.matrix.anchor import may_match, words_of
 from cudnn_resolve.matrix.message import KINDS, expand, fields_of
 from cudnn_resolve.matrix.symptom import Symptom
 from cudnn_resolve.version import CodeTarget, Dotted
@@ -169,22 +169,20 @@ class _Compiled(NamedTuple):
 
 
 class _Form:
-    """A symptom with its patterns, each compiled when a line first contains one of its literals."""
+    """A symptom with its patterns, each compiled when a line first has all that it needs."""
 
     __slots__ = ("_patterns", "symptom")
 
     def __init__(self, symptom: Symptom) -> None:
         self.symptom = symptom
-        self._patterns: list[tuple[tuple[str, ...], str, _Compiled | None]] | None = None
+        self._patterns: list[_Compiled | None] = [None] * len(symptom.pattern)
 
     def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
         """Find the patterns in a text, with their fields and offsets; `low` is the text in lower case."""
-        if self._patterns is None:
-            self._patterns = [(literals_of(pattern), pattern, None) for pattern in self.symptom.pattern]
-        for place, (literals, source, compiled) in enumerate(self._patterns):
-            if not any(literal in low for literal in literals):
+        for place, literals in enumerate(self.symptom.literals):
+            if not may_match(literals, low):
                 continue
-            pattern, kinds = compiled or self._compiled(place, literals, source)
+            pattern, kinds = self._patterns[place] or self._compiled(place)
             count = 0
             for match in pattern.finditer(text):
                 if across and not any(match.start() < at < match.end() for at in across):
@@ -198,10 +196,9 @@ class _Form:
             if count:
                 return
 
-    def _compiled(self, place: int, literals: tuple[str, ...], source: str) -> _Compiled:
-        assert self._patterns is not None
-        compiled = _Compiled(re.compile(expand(source)), fields_of(source))
-        self._patterns[place] = (literals, source, compiled)
+    def _compiled(self, place: int) -> _Compiled:
+        source = self.symptom.pattern[place]
+        compiled = self._patterns[place] = _Compiled(re.compile(expand(source)), fields_of(source))
         return compiled
 
 

@@ -4,9 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec.structs import force_setattr
 
-from cudnn_resolve.matrix.anchor import literals_of
+from cudnn_resolve.matrix.anchor import Literals, anchors_of, anchors_of_lines, literals_of
 from cudnn_resolve.matrix.column import SINGLE, Comparison, Count, Identifier, Lines, Pattern, Percent, Specifier, Text
-from cudnn_resolve.matrix.row import Row
+from cudnn_resolve.matrix.message import expand
+from cudnn_resolve.matrix.row import DERIVED, Row
 
 Singles = Annotated[tuple[Identifier, ...], SINGLE]
 
@@ -28,8 +29,10 @@ class Symptom(Row, frozen=True, kw_only=True):
     anchor: Annotated[tuple[Text, ...], SINGLE] = ()
     """Lower-case strings; every line that a pattern matches contains one, and lines without any are skipped.
 
-    The default is the longest literal of each alternative of the patterns.
+    The default is taken from the patterns.
     """
+    literals: Annotated[tuple[Literals, ...], DERIVED] = ()
+    """What a line must contain, for each pattern."""
     cause: Identifier | None = None
     weight: Percent = 50
     """Strength of the evidence for the cause, up to 100."""
@@ -55,9 +58,12 @@ class Symptom(Row, frozen=True, kw_only=True):
     """Versions of the framework in which the message has this meaning."""
 
     def __post_init__(self) -> None:
-        """Derive the anchors from the patterns if the row has none."""
+        """Derive the literals from the patterns, and the anchors from the literals if the row has none."""
+        if not self.literals:
+            force_setattr(self, "literals", tuple(literals_of(expand(pattern)) for pattern in self.pattern))
         if not self.anchor:
-            force_setattr(self, "anchor", tuple(dict.fromkeys(text for pattern in self.pattern for text in literals_of(pattern))))
+            anchors = anchors_of if self.span == 1 else anchors_of_lines
+            force_setattr(self, "anchor", tuple(dict.fromkeys(text for literals in self.literals for text in anchors(literals))))
 
 
 class Cause(Row, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cudnn_resolve.diagnosis.log_lines import Index, Scanner
-from cudnn_resolve.matrix.anchor import key_of, literals_of
+from cudnn_resolve.matrix.anchor import key_of, literals_of, may_match
 from cudnn_resolve.matrix.message import expand
 from cudnn_resolve.matrix.symptom import Symptom
 from tests.written_logs import book
@@ -137,21 +137,43 @@ def test_a_key_is_a_word_that_says_something() -> None:
 
 
 @pytest.mark.slow
-def test_what_a_pattern_finds_holds_its_literal() -> None:
+def test_what_a_pattern_finds_holds_its_literals() -> None:
     every, _ = samples()
     lost = []
     for symptom, text in every:
-        for pattern in symptom.pattern:
+        for pattern, literals in zip(symptom.pattern, symptom.literals, strict=True):
             found = re.search(expand(pattern), text)
-            if found and not any(literal in found[0].lower() for literal in literals_of(pattern)):
+            if found and not may_match(literals, text.lower()):
                 lost.append((symptom.id, pattern))
     assert not lost
-    assert literals_of(r"\bCUDA[_ ]error: (?:lost|found) {name:word}") == ("error: ",)
-    assert literals_of("one|other") == ("one", "other")
-    assert literals_of(r"one|(?:two|three)") == ("",)
 
 
-def test_a_row_without_anchors_takes_the_literals_of_its_patterns() -> None:
-    patterns = ("GPU (?:is|was) lost|Fallen off {bus:word}", "fallen off ")
-    row = Symptom(id="lost", pattern=patterns, role="context", sample=("GPU is lost",), source=("own",))
-    assert row.anchor == (" lost", "fallen off ")
+@pytest.mark.parametrize(
+    ("expression", "literals"),
+    [
+        (r"\bCUDA[_ ]error: (?:lost|found) in (?P<name>\d+)", [[("cuda",), ("error: ",), ("lost", "found"), (" in ",)]]),
+        ("one|other", [[("one",)], [("other",)]]),
+        ("one(?:two|three)four", [[("one",), ("two", "three"), ("four",)]]),
+        ("(?i)ABC{2}d(?:xyz)?(?!no)(?=.*yes)?end", [[("abc",), ("d",), ("end",)]]),
+        ("(?:foo|bar){1,2}-(baz)*(qux){0,3}", [[("foo", "bar"), ("-",)]]),
+        (r"(?:a|[bc])\.so(?P=name)|(?:or)?", [[(".so",)], [("",)]]),
+        ("", [[("",)]]),
+    ],
+)
+def test_the_literals_of_an_expression_are_what_each_alternative_needs(expression: str, literals: list[list[tuple[str, ...]]]) -> None:
+    assert [list(clauses) for clauses in literals_of(expression)] == literals
+
+
+def test_a_line_may_match_if_it_has_a_literal_of_each_clause() -> None:
+    literals = literals_of("error (?:lost|found)|warning")
+    assert may_match(literals, "an error is found")
+    assert may_match(literals, "a warning")
+    assert not may_match(literals, "an error")
+    assert not may_match(literals, "lost and found")
+
+
+@pytest.mark.parametrize(("span", "anchor"), [(1, (" the bus", "fallen off ")), (2, ("the bus", "fallen off"))])
+def test_a_row_without_anchors_takes_them_from_its_patterns(span: int, anchor: tuple[str, ...]) -> None:
+    patterns = ("GPU .{0,9} the bus|Fallen off {name:word}", "fallen off ")
+    row = Symptom(id="lost", pattern=patterns, role="context", sample=("GPU left the bus",), source=("own",), span=span)
+    assert row.anchor == anchor
