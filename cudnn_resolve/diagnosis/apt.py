@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.library_path import missing
@@ -29,6 +29,9 @@ _OLD_NAME, _FIRST_RENAMED = r"libcuda1-(\d{3})|nvidia-(\d{3})(?:-dev|-uvm)?", 39
 """Packages of the driver as Ubuntu named them before 18.04, and the first branch with new names."""
 _NEEDS_DRIVER = re.compile(r"cuda(?:-runtime|-demo-suite)?-(\d{1,2}-\d{1,2})")
 """Packages of CUDA that also require a driver."""
+_TENSORRT = re.compile(r"(?:tensorrt|(?:python3?-)?lib(?:nvinfer|nvonnxparsers?|nvparsers))[\w.+-]*")
+_BRANCH = re.compile(r"= (\d{3})\.\d")
+"""Release of a part of the driver that another package needs."""
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key next to its distributions."""
@@ -55,7 +58,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     `gpgkey`: URL of the key alone; `repeated_hosts`: of repositories that two files list; `repositories` and `newest_keyring`: for
     another release; `switched_off`: the command that disables a repository; `conda_pin`: what conda was asked for of a package that
     another one limits; `apt_library`: the package of a missing library; `apt_other_release`: a library of another release of the
-    distribution; `suite`: the one that is asked for packages (`bookworm-backports`), and `of_suite` these with what they lack.
+    distribution; `tensorrt_pin`: the version of all its packages; `later_branch`: that of a driver part which another branch than the
+    one asked for brings; `suite`: the one that is asked for packages (`bookworm-backports`), and `of_suite` these with what they lack.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -69,7 +73,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     if lacking and (suite := next((str(match.fields["suite"]) for match in every if "suite" in match.fields), None)):
         values |= {"suite": suite, "of_suite": shlex.join(lacking)}
     together = _together(each)
-    if together and "suite" not in values:
+    values |= _pinned_family(each, together) | _branches_apart(each, every)
+    if together and values.keys().isdisjoint({"suite", "tensorrt_pin", "later_branch"}):
         values["together"] = shlex.join(together)
     values.update([("apt_toolkit", f"cuda-toolkit-{hit[1]}") for hit in map(_NEEDS_DRIVER.fullmatch, lacking) if hit][:1])
     hosts = dict.fromkeys(hit[1] for found in each if (hit := re.match(r"\w{2,8}://([\w.-]{1,80})", found.get("repeated", ""))))
@@ -158,10 +163,11 @@ def _together(each: list[dict[str, str]]) -> list[str]:
         version, there = equal[1], found.get("found", "")
         if _cuda_of(there) != _cuda_of(version) and _cuda_of(there):
             # The installed package is for the installed CUDA; request the other package of its set in that version.
-            if not dependent or _set_of(dependent) != _set_of(needs):
+            if dependent and _set_of(dependent) == _set_of(needs):
+                version = there
+                beside[dependent] = there
+            elif _release_of(there) != _release_of(version):
                 return []
-            version = there
-            beside[dependent] = there
         if not all(map(is_of_nvidia, names)) or pinned.setdefault(needs, version) != version:
             return []
         if dependent:
@@ -173,9 +179,34 @@ def _together(each: list[dict[str, str]]) -> list[str]:
     return list(words.values())
 
 
+def _pinned_family(each: Iterable[Mapping[str, str]], together: Iterable[str]) -> dict[str, str]:
+    """Field for the version of TensorRT's packages, which are there in one release for several CUDAs, as a pattern for apt."""
+    pairs = [(found["found"], found["relation"]) for found in each if {"found", "relation"} <= found.keys()]
+    has_twins = any(_release_of(there) in wanted and there not in wanted for there, wanted in pairs)
+    versions = {version for word in together if _TENSORRT.fullmatch(word.partition("=")[0]) and (version := word.partition("=")[2])}
+    if not has_twins or len(versions) != 1 or "tensorrt" not in {word.partition("=")[0] for word in together}:
+        return {}
+    return {"tensorrt_pin": versions.pop()}
+
+
+def _branches_apart(each: Iterable[Mapping[str, str]], every: Iterable[Match]) -> dict[str, str]:
+    """Fields for the driver that a command asks for, if apt takes a part of another branch for it."""
+    asked = next((match.fields for match in every if "asked_driver" in match.fields), None)
+    parts = (hit[1] for found in each if "nvidia" in found.get("needs", "") and (hit := _BRANCH.match(found.get("relation", ""))))
+    later = next((branch for branch in parts if asked is not None and branch != asked["asked_branch"]), None)
+    if asked is None or later is None:
+        return {}
+    return {"asked_driver": asked["asked_driver"], "asked_branch": asked["asked_branch"], "later_branch": later}
+
+
 def _cuda_of(version: str) -> str:
     """CUDA major that a package is built for, `11` of 2.13.4-1+cuda11.7."""
     return version.partition("+cuda")[2].partition(".")[0]
+
+
+def _release_of(version: str) -> str:
+    """`10.9.0.34-1` of 10.9.0.34-1+cuda12.8."""
+    return version.partition("+cuda")[0]
 
 
 def _set_of(package: str) -> str:

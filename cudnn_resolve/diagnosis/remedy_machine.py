@@ -90,7 +90,7 @@ _SPLIT = 390
 """First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
 _WITH_CUDNN_5 = ("1.2", "1.3")
 """Releases of JavaCPP whose artifacts are for cuDNN 5 and may not name one."""
-_PLACED = ("row_bus",)
+_PLACED = ("row_bus", "module_release")
 """Fields of lines that only describe the machine, for commands."""
 _MUCH_HELD = 1024
 """MiB from which a program is why a GPU is full."""
@@ -191,7 +191,7 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     values |= {name: str(lxd[name]) for name in ("lxd", "instance") if name in lxd}
     image = next((match.fields for match in case.matches if match.symptom.id == "container-driver-release"), {})
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
-    values |= {name: match.fields[name] for match in case.matches for name in _PLACED if name in match.fields}
+    values |= {name: str(match.fields[name]) for match in case.matches for name in _PLACED if name in match.fields}
     values |= _holder(case.matches)
     values["java_cuda"] = _of_artifact(next((match.fields["java_cuda"] for match in case.matches if "java_cuda" in match.fields), None))
     values["gpu_service"] = "slurmd" if any("gres.conf" in match.text for match in matches) else "nvidia-persistenced"

@@ -226,7 +226,7 @@ NGC = "ERROR: Detected NVIDIA {} GPU, which is not {}\nERROR: No supported GPU(s
         ("dlsym: symbol lookup for cuDeviceGetUuid succeeded\n", None),
         ("checking for undefined symbol: gettid... no\n", None),
         ("NVRM: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x51) returned from memdescAlloc\n", "out_of_memory"),
-        ("ERROR: modpost: GPL-incompatible module nvidia-uvm.ko uses GPL-only symbol 'rcu'\n", "driver_not_loaded"),
+        ("ERROR: modpost: GPL-incompatible module nvidia-uvm.ko uses GPL-only symbol 'rcu'\n", "other_bug"),
         ("dyld: Library not loaded: @rpath/CUDA.framework/Versions/A/CUDA\n  Reason: image not found\n", "driver_not_loaded"),
         ("(EE) NVIDIA(GPU-0): Failed to initialize the GLX module; please check in your X\n", "driver_incomplete"),
         ("Error on querying NVIDIA devices. Use --debug flag to see more details.\nUnknown Error\n", "container_gpu_detached"),
