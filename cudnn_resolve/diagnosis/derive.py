@@ -67,6 +67,8 @@ def derive(found: Suspects, case: Case) -> Suspects:
 
 _NVVM = re.compile(r"(/[^\s:'\"]{1,200})/nvvm/lib\w{0,3}/libnvvm\.so")
 """A toolkit in which a program looks for its compiler."""
+_OWN_TOOLKIT = re.compile(r"conda|mamba|forge|/envs/|-packages/")
+"""Paths of toolkits that Numba finds in its environment, without a variable."""
 
 
 def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
@@ -327,15 +329,16 @@ def _find_on_disk(found: Suspects, case: Case) -> Suspects:
 
 
 def _find_toolkit(found: Suspects, case: Case) -> Suspects:
-    """Numba looks for libNVVM where it is not, although the facts have a toolkit elsewhere: a variable names the wrong one."""
+    """Numba looks for libNVVM where it is not: a variable names the wrong directory, unless facts have no toolkit elsewhere."""
     absent = found.get("cuda_runtime_missing")
     asked = next((hit[1] for match in (absent.matches if absent else ()) if (hit := _NVVM.search(match.text))), None)
     toolkits = or_none(case.facts.cuda_toolkits) if case.facts is not None else None
     homes = [one.path for one in toolkits or () if one.path and one.source != "pip" and (one.version or "").count(".") > 1]
-    if absent is None or not homes or asked in (None, "/usr/local/cuda", *homes):
+    is_told = bool(homes) or (case.facts is None and _OWN_TOOLKIT.search(asked or "") is None)
+    if absent is None or not is_told or asked in (None, "/usr/local/cuda", *homes):
         return found
-    text = f"Numba looks for libNVVM in {asked}, where it is not, although CUDA is installed in {homes[0]}"
-    return strengthened(found, "lib_not_on_path", absent, 4, text)
+    there = f"although CUDA is installed in {homes[0]}" if homes else "because an environment variable (NUMBAPRO_NVVM, CUDA_HOME) names it"
+    return strengthened(found, "lib_not_on_path", absent, 4, f"Numba looks for libNVVM in {asked}, where it is not, {there}")
 
 
 def _check_jax_library(found: Suspects, case: Case) -> Suspects:

@@ -25,6 +25,8 @@ BARE = ("tensorflow", "jax", "jaxlib")
 _NAMED_BY_CUDA, _MOST_OF_CUDA = ("cudart", "cublas", "cublasLt"), 4
 """Libraries whose name tells the CUDA they are of, and how many of CUDA's a list has that is not of a few only."""
 _LINKED = "cuda-link-name"
+_SHOWS = ("context-cuda-listed", "context-cuda-listdir", "context-cuda-names", "context-tensorrt-names")
+"""Symptoms of a library that a log shows as a file."""
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
 """pip's wording for a wheel that is not installed yet, or no longer."""
 
@@ -129,7 +131,7 @@ def _listed(lacking: Suspect, case: Case) -> tuple[Library, str, Match] | None:
 def _shown_in(match: Match, library: Library, case: Case) -> str | None:
     """Wording for where a log line shows a CUDA library; None if it does not."""
     shown = match.fields.get("present")
-    if match.symptom.id in ("context-cuda-listed", "context-cuda-names", "context-tensorrt-names") and isinstance(shown, Library):
+    if match.symptom.id in _SHOWS and isinstance(shown, Library):
         if shown.file != library.file and not shown.file.startswith(f"{library.file}."):
             return None
         place = str(match.fields.get("place") or shown_at(match, case.matches))

@@ -39,7 +39,7 @@ _GPU_WORDS = r"(?i)cuda|cudnn|nvidia|tensorrt|nvjitlink|cublas|cusparse|nccl"
 _DRIVERS_OWN = r"/usr/lib/wsl/|/usr/local/nvidia/|/driver/|^/usr/lib\d{0,2}(?:/[\w-]{1,40}-linux-gnu)?[/-]nvidia[\w.-]{0,40}/(?:current/)?$"
 """Directories in which systems, containers, notebooks and WSL provide the driver."""
 _IN_WHEEL_OF = {"cublaslt": "cublas", "cufftw": "cufft", "cusolvermg": "cusolver", "nvjitlink": "nvjitlink"}
-_PLACED = ("context-cuda-listed", "context-files-listed", "context-rpath")
+_PLACED = ("context-cuda-listed", "context-cuda-listdir", "context-files-listed", "context-rpath")
 """Symptoms whose field `place` is a directory of libraries."""
 _NAMES = ("context-cuda-names", "context-cudnn-listed")
 """Symptoms that show a file without its directory."""

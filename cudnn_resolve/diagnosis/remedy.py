@@ -37,7 +37,7 @@ _CONDA_PYTHON = re.compile(
     r"(?:[/\\]envs[/\\][^'\"\s/\\]{1,60})?|[^'\"\s]{0,200}[/\\]envs[/\\][^'\"\s/\\]{1,60})(?:/bin/python|\\python\.exe)"
 )
 """Interpreter of a conda environment."""
-_BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy")}
+_BESIDE_TORCH = {"torchvision": (), "torchaudio": ("torchaudio", "comfy", "whisperx", "pyannote", "was trained with torch")}
 """Companions of PyTorch, and the words in a log that show that they are used; without words they usually are."""
 _PLAN = "cudnn-resolve apply -f "
 """Prefix of a command that can be tried as a plan."""

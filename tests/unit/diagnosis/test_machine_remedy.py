@@ -116,7 +116,7 @@ def test_a_dll_of_llama_cpp_that_does_not_start_is_a_question_of_the_processor()
     )
     assert found(log).cause == "cpu_without_avx"
     assert "Win32_Processor" in commands(log)[0]
-    assert commands(log)[1] == "koboldcpp.exe --noavx2"
+    assert commands(log)[1] == "koboldcpp.exe --noavx2 --noblas --nommap"
 
 
 def test_libgpuarray_on_windows_is_asked_for_the_cuda_that_it_opens() -> None:
