@@ -30,6 +30,10 @@ _OLD_NAME, _FIRST_RENAMED = r"libcuda1-(\d{3})|nvidia-(\d{3})(?:-dev|-uvm)?", 39
 _NEEDS_DRIVER = re.compile(r"cuda(?:-runtime|-demo-suite)?-(\d{1,2}-\d{1,2})")
 """Packages of CUDA that also require a driver."""
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
+_OF_ONE_CUDA = re.compile(
+    r"\b(lib(?:cudnn|nvinfer|nccl|nvonnxparsers?|nvparsers)(?:[\w-]{0,30})-dev)=(\d{1,3}[\w.~-]{1,40}\+cuda[\d.]{1,6})"
+)
+"""A package with headers that a command asks for in the version of one CUDA."""
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key next to its distributions."""
 _CUDA_PATH = "/compute/cuda/repos"
@@ -68,7 +72,7 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     lacking = dict.fromkeys(found[name] for found in each for name in ("dependent", "needs") if name in found)
     if lacking and (suite := next((str(match.fields["suite"]) for match in every if "suite" in match.fields), None)):
         values |= {"suite": suite, "of_suite": shlex.join(lacking)}
-    together = _together(each)
+    together = _together(each) or _with_library(match.text for match in matches if match.symptom.cause == "apt_conflict")
     if together and "suite" not in values:
         values["together"] = shlex.join(together)
     values.update([("apt_toolkit", f"cuda-toolkit-{hit[1]}") for hit in map(_NEEDS_DRIVER.fullmatch, lacking) if hit][:1])
@@ -171,6 +175,14 @@ def _together(each: list[dict[str, str]]) -> list[str]:
     words = {name: f"{name}={version}" for name, version in pinned.items()}
     words |= {name: f"{name}={version}" if version else name for name, version in beside.items() if name not in words}
     return list(words.values())
+
+
+def _with_library(texts: Iterable[str]) -> list[str]:
+    """Packages with headers that a command asks for, each after its library, which must have the same version."""
+    asked = dict.fromkeys(pair for text in texts for pair in _OF_ONE_CUDA.findall(text))
+    bare = ((name.removesuffix("-dev"), version) for name, version in asked)
+    named = ((name if name[-1].isdigit() else f"{name}{version.partition('.')[0]}", name, version) for name, version in bare)
+    return [word for library, name, version in named for word in (f"{library}={version}", f"{name}-dev={version}")]
 
 
 def _cuda_of(version: str) -> str:
