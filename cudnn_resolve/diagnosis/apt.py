@@ -33,6 +33,10 @@ _TENSORRT = re.compile(r"(?:tensorrt|(?:python3?-)?lib(?:nvinfer|nvonnxparsers?|
 _BRANCH = re.compile(r"= (\d{3})\.\d")
 """Release of a part of the driver that another package needs."""
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
+_OF_ONE_CUDA = re.compile(
+    r"\b(lib(?:cudnn|nvinfer|nccl|nvonnxparsers?|nvparsers)(?:[\w-]{0,30})-dev)=(\d{1,3}[\w.~-]{1,40}\+cuda[\d.]{1,6})"
+)
+"""A package with headers that a command asks for in the version of one CUDA."""
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key next to its distributions."""
 _CUDA_PATH = "/compute/cuda/repos"
@@ -72,7 +76,7 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     lacking = dict.fromkeys(found[name] for found in each for name in ("dependent", "needs") if name in found)
     if lacking and (suite := next((str(match.fields["suite"]) for match in every if "suite" in match.fields), None)):
         values |= {"suite": suite, "of_suite": shlex.join(lacking)}
-    together = _together(each)
+    together = _together(each) or _with_library(match.text for match in matches if match.symptom.cause == "apt_conflict")
     values |= _pinned_family(each, together) | _branches_apart(each, every)
     if together and values.keys().isdisjoint({"suite", "tensorrt_pin", "later_branch"}):
         values["together"] = shlex.join(together)
@@ -197,6 +201,14 @@ def _branches_apart(each: Iterable[Mapping[str, str]], every: Iterable[Match]) -
     if asked is None or later is None:
         return {}
     return {"asked_driver": asked["asked_driver"], "asked_branch": asked["asked_branch"], "later_branch": later}
+
+
+def _with_library(texts: Iterable[str]) -> list[str]:
+    """Packages with headers that a command asks for, each after its library, which must have the same version."""
+    asked = dict.fromkeys(pair for text in texts for pair in _OF_ONE_CUDA.findall(text))
+    bare = ((name.removesuffix("-dev"), version) for name, version in asked)
+    named = ((name if name[-1].isdigit() else f"{name}{version.partition('.')[0]}", name, version) for name, version in bare)
+    return [word for library, name, version in named for word in (f"{library}={version}", f"{name}-dev={version}")]
 
 
 def _cuda_of(version: str) -> str:

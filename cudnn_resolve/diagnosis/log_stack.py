@@ -44,7 +44,7 @@ _VENV = r"(?i)(?:[\w-]{1,30}[_-])?(?:v|virtual)?-?env[\w.-]{0,20}"
 """Names of virtual environments, also of those that contain `python`."""
 _TEXT = r"(?i)(?:\+cu|[-_/]cu(?:da)?|cuda[- /]?(?:version:? ?)?|runtime api version:? )(\d{1,2})\.?(\d)(?!\d)"
 """CUDA in the name of a build, of a directory or of a table: `+cu118`, `_cu112`, `cuda-11.8`, `CUDA Version: 12.2`."""
-_OF_BUILD = re.compile(r"(?:\+cu|[-_/]cu|/cuda[-/])(9|1\d)\.?(\d)(?!\d)")
+_OF_BUILD = re.compile(r"(?:\+cu|[-_/]cu|/cuda[-/])(9|1\d)\.?(\d)(?!\d|-download)")
 """The same without what tells of the driver."""
 _IMAGE = (
     r"(?<=\s)(?:[a-z0-9][\w.-]{0,80}(?::\d{1,5})?/){1,4}[\w.-]{1,80}(?::[\w.-]{1,80})?(?=\s|$)"

@@ -66,6 +66,14 @@ _HELP = re.compile(
     r"usage: \S|(?:(?:optional|positional|keyword|required) )?(?:usage|options|arguments|flags|commands)(?: \[options\])?:\s{0,4}$",
     re.IGNORECASE,
 )
+_WRONG_OPTION = re.compile(
+    r"(?:.{0,80}(?:: |\] ))?(?:(?:unknown|unrecogni[sz]ed|invalid|illegal|unsupported|bad) .{0,20}(?:option|flag|argument|switch)"
+    r"|no such option|flag provided but not defined)",
+    re.IGNORECASE,
+)
+"""Message after which a program shows its usage because it was started wrongly."""
+_BEFORE_USAGE = 7
+"""Lines between such a message and the usage, at most."""
 _HEAD_OF_OPTIONS = re.compile(r"[A-Za-z][\w ,/-]{1,60}:\s{0,4}$")
 _FAILURE = re.compile(r"\s{0,12}" + _FAILED)
 _FRAME = re.compile(r"\s{0,12}File \"[^\"]{1,400}\", line \d")
@@ -171,7 +179,7 @@ def _helped(messages: Sequence[str]) -> Iterator[int]:
         is_failure = _FAILURE.match(message) is not None
         asked = asked and not is_failure
         within = not is_failure and (is_head or (within and (not message.strip() or message[:1].isspace())))
-        if within:
+        if within and not (is_head and any(map(_WRONG_OPTION.match, messages[max(at - _BEFORE_USAGE, 0) : at]))):
             yield at
 
 

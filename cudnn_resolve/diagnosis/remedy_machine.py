@@ -58,6 +58,7 @@ _IN_POWERSHELL = (
     (re.compile(r"%(\w{2,40})%"), r"$env:\1"),
     (re.compile(r"(?<![\w-])where (?=/r |\S{1,40}\.dll)"), "where.exe "),
     (re.compile(r" ?&&? "), "; "),
+    (re.compile(r"(?<=; )path$"), "$env:PATH"),
 )
 """Other parts of commands for cmd.exe, and what Windows PowerShell, in which `where` is another command, has in their place."""
 _UNSET = re.compile(r"unset ([A-Z_]{2,60})")
@@ -344,6 +345,7 @@ def question(cause: Cause, features: Collection[str], *, windows: bool, python: 
         command = cause.decide_windows or command
         if command is not None and re.search(_LINUX_ONLY, command):
             command = " & ".join(part for part in command.split("; ") if not re.search(_LINUX_ONLY, part))
+        command = _in_powershell(command) if command and "powershell" in features else command
     elif command is not None and set(features) & _INSIDE:
         command = "; ".join(part for part in command.split("; ") if not part.startswith("sudo "))
     if not command:

@@ -367,3 +367,23 @@ def test_an_extension_waits_for_the_framework_that_replaces_the_present_one() ->
 
     assert step.command is None
     assert "after the first problem" in step.text
+
+
+def test_a_miner_gets_no_advice_for_developers() -> None:
+    every = judged("CUDA error in func search at line 346 calling sync : unspecified launch failure\n").findings
+
+    assert [finding.cause for finding in every] == ["hardware_fault"]
+    assert "clocks" in every[0].remedy[0].text
+
+
+def test_a_library_with_the_name_of_a_wheel_is_linked() -> None:
+    log = "libcudart.so.11.0: cannot open shared object file: No such file or directory\n$ ls lib\nlibcudart-80664282.so.11.0\n"
+
+    assert "ln -s libcudart-80664282.so.11.0 libcudart.so.11.0" in steps(log)
+
+
+def test_singularity_with_a_gpu_is_not_asked_for_it_again() -> None:
+    log = "$ singularity -s exec -B /data --nv app.sif ./app\n" + NO_LIBRARY.format("libcuda.so.1")
+
+    assert not any("--nv" in step for step in steps(log))
+    assert "ls /.singularity.d/libs" in steps(log)

@@ -71,3 +71,11 @@ def test_what_surrounds_a_message_decides(harmless: str, failed: str) -> None:
 
 def test_a_training_that_was_told_to_use_the_gpu_is_not_silently_on_the_cpu() -> None:
     assert loud(judged(f"$ python fit.py --accelerator gpu\n{NO_DRIVER}{TRAINS}"))
+
+
+def test_powershell_gets_commands_that_it_has() -> None:
+    log = "PS C:\\work> .\\demo.exe\nThe code execution cannot proceed because cudart64_12.dll was not found.\n"
+    undecided = judged(log).findings[0].undecided or ""
+
+    assert "where.exe /r C:\\ cudart64_*.dll" in undecided
+    assert " & " not in undecided

@@ -166,3 +166,19 @@ def test_a_release_that_an_extension_was_built_for_is_not_taken_for_gpu_code() -
         "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
     )
     assert "framework_pkg_mismatch" in [finding.cause for finding in judged(log).findings]
+
+
+def test_headers_of_one_cuda_are_asked_for_with_their_library() -> None:
+    asked = "apt-get install libcudnn8-dev=8.6.0.163-1+cuda11.8 libnvinfer-dev=8.5.3-1+cuda11.8"
+    (command, *_) = first(f"E: Unable to correct problems, you have held broken packages. ({asked})\n")[1]
+
+    for package in ("libcudnn8", "libcudnn8-dev"):
+        assert f" {package}=8.6.0.163-1+cuda11.8" in command
+    for package in ("libnvinfer8", "libnvinfer-dev"):
+        assert f" {package}=8.5.3-1+cuda11.8" in command
+
+
+def test_the_address_of_an_archive_names_no_installed_cuda() -> None:
+    log = "ImportError: Could not find 'cudart64_100.dll'. Download and install CUDA 10.0 from: https://x.org/cuda-90-download-archive\n"
+
+    assert not any("CUDA 9.0" in step.text for step in judged(log).findings[0].remedy)
