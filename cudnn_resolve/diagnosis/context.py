@@ -259,7 +259,7 @@ _IMPLIED = (
     (frozenset({"ipython-cell", "hosted-notebook"}), "notebook"),
     (frozenset({"docker", "composed", "wsl"}), "docker-or-wsl"),
     (frozenset({"docker", "composed", "hosted-notebook", "wsl", "windows"}), "guest"),
-    (frozenset({"cgroups-off", "lxc-devices"}), "devices-denied"),
+    (frozenset({"cgroups-off", "lxc-devices", "nspawn"}), "devices-denied"),
     (GPU_THERE, "gpu-wanted"),
 )
 """Features, of which each implies the one beside them, in this order."""

@@ -260,7 +260,12 @@ def served(framework: str, case: Case, *, machine_code: bool = False, version: s
 def driver_of(case: Case) -> DriverVersion | None:
     """Driver version in the log."""
     fields = (match.fields for match in case.matches if match.symptom.role == "context")
-    versions = {shown[name] for shown in fields for name in ("driver", "driver2", "driver3") if isinstance(shown.get(name), DriverVersion)}
+    versions = {
+        shown[name]
+        for shown in fields
+        for name in ("driver", "driver2", "driver3", "driver4")
+        if isinstance(shown.get(name), DriverVersion)
+    }
     return next(iter(versions)) if len(versions) == 1 else None
 
 

@@ -78,7 +78,7 @@ _TOLD = {
     "gpu-virtual": frozenset({"not-supported", "virtual-gpu"}),
     "toolkit-outdated": frozenset({"cgroup-2", "toolkit-old"}),
     "module-wanted": frozenset({"module-failed", "gpu-service"}),
-    "mismatch-told": frozenset({"library-older", "gsp-firmware", "vgpu-releases", "module-stays"}),
+    "mismatch-told": frozenset({"library-older", "gsp-firmware", "vgpu-releases", "module-stays", "switch-release"}),
     "module-told": frozenset(
         ("secure-boot", "vfio", "nouveau", "module-build", "driver-container", "gpu-service", "card-legacy", "card-modules", "card-known")
     )

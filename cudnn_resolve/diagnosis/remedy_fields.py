@@ -317,7 +317,8 @@ class RemedyFields:
         values |= system_values(self.case, is_windows=self.is_windows)
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
         values |= importer_values(self._importer(matches), matches, self.case.matches) | bindings_of(finding.summary)
-        values |= removed_values(matches[0].text, self.book.removed_names())[0] if matches else {}
+        for match in matches[:1]:
+            values |= removed_values(match.text, self.book.removed_names(), imported=match.fields.get("partner", ""))[0]
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
         values |= self._told_values(matches, values["pip"])
         values["image"] = image_of(self.case.matches)

@@ -226,7 +226,7 @@ def _not_needed(
 ) -> tuple[Match, str] | None:
     """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
     died = max((match.line for match in latest.get(_DIED, ())), default=-1)
-    if died <= failed.line and (over := _over(suspect, failed, latest)) is not None:
+    if died <= failed.line and (over := _over(suspect, failed, latest, features)) is not None:
         return over
     if died >= failed.line:
         return None
@@ -259,14 +259,15 @@ def _not_needed(
     return None
 
 
-def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str] | None:
+def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]) -> tuple[Match, str] | None:
     """The line showing that a failure of a machine or pod is over: booted since, or running."""
     later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
     is_journal = suspect.cause == _MISMATCH and speaker(failed.text)  # else it may show a boot before the failure
     if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
         return later[-1], "the machine has booted, and loaded the module anew"
     shown_by = (*suspect.matches, *suspect.effects)
-    is_given = {match.fields["holder"] for match in shown_by if "holder" in match.fields} == {"vfio-pci"}
+    holders = {match.fields["holder"] for match in shown_by if "holder" in match.fields}
+    is_given = holders == {"vfio-pci"} or (not holders and "vfio-given" in features)
     if is_given and all("NVRM: " in match.text for match in shown_by):
         listed = next((match for match in latest.get(_SEEN, ()) if match.line > failed.line), None)
         return (listed, "another GPU is there than the one given to a virtual machine") if listed else None

@@ -33,6 +33,7 @@ DERIVED = frozenset(
     kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package torch-rocm
     darknet unpack rpm-key holder other-listed row-remap module-told no-install gpu-virtual toolkit-outdated visible-none
     visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir mmcv-full frozen-program rust-error
+    job-with-gpu job-without-gpu nspawn vfio-given cc-not-ready persistenced-numa
     java-cuda native-program arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
