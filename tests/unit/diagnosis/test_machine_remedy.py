@@ -143,3 +143,19 @@ def test_a_device_that_cub_does_not_find_follows_from_code_that_is_absent() -> N
         "CUDA error 101 [../third_party/cccl/cub/cub/util_device.cuh, 102]: invalid device ordinal\n"
     )
     assert "gpu_hidden_by_env" not in {one.cause for one in judged(log).findings}
+
+
+def test_words_near_those_of_a_place_or_change_lead_to_no_steps_for_it() -> None:
+    failed = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is installed and running.\n"
+    assert "ubuntu-drivers" in every(f"pci 0000:01:00.0: BAR 1: assigned [mem 0xc0000000-0xc00000ff]\n$ nvidia-smi\n{failed}")
+    refused = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+    offered = "Command 'docker' not found, but can be installed with:\nsudo snap install docker         # version 24.0.5, or\n"
+    assert "nvidia-ctk runtime configure" in every(offered + refused)
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch\n"
+    assert commands(f"$ sudo reboot\n$ sudo apt upgrade -y\n$ nvidia-smi\n{mismatch}")[0] == "sudo reboot"
+    assert "sudo reboot" not in commands(f"$ sudo reboot\n$ nvidia-smi\n{mismatch}")
+
+
+def test_apptainer_binds_the_library_of_debian_and_of_red_hat() -> None:
+    missing = "Could not load library libcudnn_ops_infer.so.8. Error: libcuda.so: cannot open shared object file\n"
+    assert "ldconfig -p | grep -m1 'libcuda.so.1 .*x86-64'" in commands(f"$ apptainer exec --nv a.sif ./a\n{missing}")[0]
