@@ -11,6 +11,8 @@ from cudnn_resolve.diagnosis.specifier import parsed
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
 
+_FIRST_WITH_ERROR = CudaVersion("11.1")
+"""CUDA whose driver first says that PTX was compiled with an unsupported toolchain."""
 _ONLY_OPEN = ("12.0",)
 _CAPABILITIES = (
     dict.fromkeys(("1e", "1f", "21"), "7.5")
@@ -25,7 +27,8 @@ def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaV
     """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if log or facts have one that is new enough."""
     required = (match for match in case.matches if match.symptom.id == "context-image-requires")
     asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
-    if cause == "ptx_too_new" and asked is None and built is None:
+    is_older = built is not None and built < _FIRST_WITH_ERROR and any("unsupported toolchain" in match.text for match in matches)
+    if cause == "ptx_too_new" and asked is None and (built is None or is_older):
         return _driver_for_ptx(case)
     if (card := next((match for match in matches if "pci" in match.fields), None)) is not None:
         return _driver_for_card(case, card)
