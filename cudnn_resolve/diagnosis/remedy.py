@@ -78,13 +78,14 @@ _TOLD = {
     "gpu-virtual": frozenset({"not-supported", "virtual-gpu"}),
     "toolkit-outdated": frozenset({"cgroup-2", "toolkit-old"}),
     "module-wanted": frozenset({"module-failed", "gpu-service"}),
+    "nixos-module": frozenset({"nouveau", "smi-failed"}),
     "mismatch-told": frozenset({"library-older", "gsp-firmware", "vgpu-releases", "module-stays", "switch-release"}),
     "module-told": frozenset(
         ("secure-boot", "vfio", "nouveau", "module-build", "driver-container", "gpu-service", "card-legacy", "card-modules", "card-known")
     )
     | {"image-system"},
     "no-install": frozenset({"conda-virtual", "freebsd", "macos", "guest", "jetson", "batch-system", "smi-table", "gpu-seen"})
-    | {"driver-seen", "kernel-gcc", "module-unloaded", "module-branch"},
+    | {"driver-seen", "kernel-gcc", "module-unloaded", "module-branch", "nixos", "other-linux"},
 }
 """Features that stand for others: why the driver's module is not loaded, where none is to be installed, and what shares a step."""
 _AFTER = "after the first problem is solved, install the release of this package for the framework that is then installed"

@@ -225,7 +225,7 @@ def _holder(matches: Iterable[Match]) -> dict[str, str]:
 
 def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
     """Fields for the commands of the log's system."""
-    is_old = any(re.search(r"\.el[67]\.", match.text) for match in case.matches)
+    is_old = any(re.search(r"\.el[67]\.|\b(?:centos|rhel)[67]/|\[Errno -?\d+\] repomd", match.text) for match in case.matches)
     autoinstall = f"ubuntu-drivers {'autoinstall' if 'before-2019' in case.features else 'install'}"
     is_debian = "debian" in case.features
     shown = "\n".join(match.text for match in case.matches).casefold()
