@@ -34,7 +34,7 @@ _BRANCH = re.compile(r"= (\d{3})\.\d")
 """Release of a part of the driver that another package needs."""
 _URL = r"(?:https?|file|copy|mirror\+\w{1,10}):/[\w./:+~-]{1,200}"
 _OF_ONE_CUDA = re.compile(
-    r"\b(lib(?:cudnn|nvinfer|nccl|nvonnxparsers?|nvparsers)(?:[\w-]{0,30})-dev)=(\d{1,3}[\w.~-]{1,40}\+cuda[\d.]{1,6})"
+    r"\b(lib(?:cudnn|nvinfer(?!-headers)|nccl|nvonnxparsers?|nvparsers)[\w-]{0,30}-dev)=(\d{1,3}[\w.~-]{1,40}\+cuda[\d.]{1,6})"
 )
 """A package with headers that a command asks for in the version of one CUDA."""
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"

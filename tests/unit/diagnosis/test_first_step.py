@@ -387,3 +387,10 @@ def test_singularity_with_a_gpu_is_not_asked_for_it_again() -> None:
 
     assert not any("--nv" in step for step in steps(log))
     assert "ls /.singularity.d/libs" in steps(log)
+
+
+def test_a_job_that_asks_for_a_gpu_by_its_kind_is_not_told_that_it_asked_for_none() -> None:
+    for option in ("-G 1", "-G a100:1", "--gpus-per-node=2"):
+        (first, *_) = judged(f"$ srun {option} python fit.py\nRuntimeError: No CUDA GPUs are available\n").findings
+
+        assert "requested no GPU" not in first.summary

@@ -182,3 +182,11 @@ def test_the_address_of_an_archive_names_no_installed_cuda() -> None:
     log = "ImportError: Could not find 'cudart64_100.dll'. Download and install CUDA 10.0 from: https://x.org/cuda-90-download-archive\n"
 
     assert not any("CUDA 9.0" in step.text for step in judged(log).findings[0].remedy)
+
+
+def test_headers_that_belong_to_no_library_ask_for_none() -> None:
+    asked = "apt-get install libnvinfer-headers-dev=8.6.1.6-1+cuda11.8 libnvinfer-dev=8.6.1.6-1+cuda11.8"
+    (command, *_) = first(f"E: Unable to correct problems, you have held broken packages. ({asked})\n")[1]
+
+    assert " libnvinfer8=8.6.1.6-1+cuda11.8" in command
+    assert "libnvinfer-headers8" not in command
