@@ -65,7 +65,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     `repositories` and `newest_keyring`: for another release; `switched_off`: the command that disables a repository; `conda_pin`: what
     conda was asked for of a package that another one limits; `apt_library`: the package of a missing library; `apt_other_release`: a
     library of another release of the distribution; `tensorrt_pin`: the version of all its packages; `later_branch`: that of a driver
-    part which another branch than the one asked for brings; `suite`: the one that is asked for packages (`bookworm-backports`), and `of_suite` these with what they lack.
+    part which another branch than the one asked for brings; `suite`: the one that is asked for packages
+    (`bookworm-backports`), and `of_suite` these with what they lack.
     """
     values: dict[str, str] = {}
     matches = list(matches)
