@@ -27,9 +27,10 @@ def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaV
     """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if log or facts have one that is new enough."""
     required = (match for match in case.matches if match.symptom.id == "context-image-requires")
     asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
-    is_older = built is not None and built < _FIRST_WITH_ERROR and any("unsupported toolchain" in match.text for match in matches)
-    if cause == "ptx_too_new" and asked is None and (built is None or is_older):
-        return _driver_for_ptx(case)
+    if cause == "ptx_too_new" and asked is None:
+        is_told = any("unsupported toolchain" in match.text for match in matches)
+        if built is None or (is_told and built < _FIRST_WITH_ERROR):
+            return _driver_for_ptx(case, is_told=is_told)
     if (card := next((match for match in matches if "pci" in match.fields), None)) is not None:
         return _driver_for_card(case, card)
     cuda = asked or built or (CudaVersion(named) if named else None)
@@ -61,9 +62,11 @@ def _installed_driver(case: Case) -> DriverVersion | None:
     return parsed(DriverVersion, driver.version) if driver is not None else None
 
 
-def _driver_for_ptx(case: Case) -> str:
+def _driver_for_ptx(case: Case, *, is_told: bool) -> str:
     """Wording for the driver of the CUDA that a toolkit's directory or name shows; minor-version compatibility does not include PTX."""
     named = toolkit_named(case)
+    if named is not None and is_told and named < _FIRST_WITH_ERROR:
+        named = None
     oldest = case.book.toolkit_driver(named) if named is not None else None
     if oldest is None or case.features & {"windows", "wsl"}:
         return f" to one made for {f'CUDA {named}' if named else 'the CUDA of the program'} or newer, not only for the same major"
