@@ -25,6 +25,7 @@ BARE = ("tensorflow", "jax", "jaxlib")
 _NAMED_BY_CUDA, _MOST_OF_CUDA = ("cudart", "cublas", "cublasLt"), 4
 """Libraries whose name tells the CUDA they are of, and how many of CUDA's a list has that is not of a few only."""
 _LINKED = "cuda-link-name"
+_LIBCUDA_LISTED = "libcuda-listed"
 _SHOWS = ("context-cuda-listed", "context-cuda-listdir", "context-cuda-names", "context-tensorrt-names")
 """Symptoms of a library that a log shows as a file."""
 _ASKED = r"(?i)\b(?:requires?|requirement (?!already)|collecting|downloading|uninstall\w{0,4}|found existing|no matching|could not find)\b"
@@ -94,7 +95,8 @@ def _cuda_listed(case: Case) -> tuple[set[int], set[str], list[Match]]:
 
 def find_listed(found: Suspects, case: Case) -> Suspects:
     """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
-    for cause in ("cuda_runtime_missing", "driver_incomplete", "driver_not_loaded"):
+    is_told = any(match.symptom.id == _LIBCUDA_LISTED for match in case.matches)
+    for cause in ("cuda_runtime_missing", "driver_incomplete", *(("driver_not_loaded",) if not is_told else ())):
         lacking = found.get(cause)
         listed = None if lacking is None else _listed(lacking, case)
         if lacking is not None and listed is not None:
