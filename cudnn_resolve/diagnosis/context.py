@@ -360,7 +360,8 @@ def _of_facts(facts: Facts) -> Iterable[str]:
     if has_no_card(facts):
         yield "no-card"
     if gpus:
-        yield from ("gpu-named", "gpu-seen")
+        # The bus and the device tree show a card without its driver, too.
+        yield from ("gpu-named",) if facts.driver is None or is_idle(facts) else ("gpu-named", "gpu-seen")
         if all(gpu.hidden for gpu in gpus):
             yield "visible-devices-set"
 
@@ -375,7 +376,12 @@ def is_idle(facts: Facts) -> bool:
     driver = or_none(facts.driver)
     if facts.gpus == () and facts.container is None and driver is not None and driver.version and driver.kernel_module is None:
         return True
-    return any(problem.what == "NVIDIA kernel module" or (problem.what == "NVML" and " (9)" in problem.why) for problem in facts.problems)
+    return any(
+        problem.what == "NVIDIA kernel module"
+        or (problem.what == "NVML" and " (9)" in problem.why)
+        or (problem.what == "driver" and "no NVIDIA kernel module is loaded" in problem.why)
+        for problem in facts.problems
+    )
 
 
 def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> Iterable[str]:

@@ -261,7 +261,7 @@ def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
         return "", "", ()
     if "hosted-notebook" in case.features and (case.facts.driver is None or case.facts.gpus == ()):  # some images have a libcuda
         return "no_gpu_runtime", "this notebook's runtime has no GPU", _ABSENT[:3]
-    if case.facts.driver is not None:
+    if case.facts.driver is not None or _is_in_sif(case):
         return "", "", ()
     return "driver_not_loaded", "this machine has no NVIDIA driver", _ABSENT[:3]
 
@@ -274,6 +274,12 @@ def _is_container_without_driver(case: Case) -> bool:
     if loader is None or is_of_host or is_elsewhere or "docker" not in case.features:
         return False
     return not any(path.rpartition("/")[2].startswith("libcuda.so") for path in loader.ldconfig)
+
+
+def _is_in_sif(case: Case) -> bool:
+    """True inside a Singularity or Apptainer container, whose host may have a driver."""
+    loader = or_none(case.facts.loader) if case.facts is not None else None
+    return loader is not None and any(path.startswith("/.singularity.d/") for path in loader.ld_library_path)
 
 
 def _finds_no_device(unseen: Suspect) -> bool:

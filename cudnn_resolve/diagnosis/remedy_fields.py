@@ -50,7 +50,7 @@ _CONDA = frozenset({"torch", "tensorflow", "jax", "cupy"})
 """Frameworks with CUDA builds on conda-forge."""
 _FROM_CLUES = (
     *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
-    *("extra_package", "force_build", "runtime_year", "part_package"),
+    *("extra_package", "force_build", "runtime_year", "part_package", "caller", "callee"),
 )
 """Fields that the words of a line fill."""
 _REQUIRED_BY = re.compile(
