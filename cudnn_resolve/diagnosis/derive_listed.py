@@ -95,8 +95,10 @@ def _cuda_listed(case: Case) -> tuple[set[int], set[str], list[Match]]:
 
 def find_listed(found: Suspects, case: Case) -> Suspects:
     """CUDA or driver libraries that are not found although the log shows the file, or the wheel that contains it."""
-    is_told = any(match.symptom.id == _LIBCUDA_LISTED for match in case.matches)
-    for cause in ("cuda_runtime_missing", "driver_incomplete", *(("driver_not_loaded",) if not is_told else ())):
+    causes = ["cuda_runtime_missing", "driver_incomplete"]
+    if not any(match.symptom.id == _LIBCUDA_LISTED for match in case.matches):
+        causes.append("driver_not_loaded")
+    for cause in causes:
         lacking = found.get(cause)
         listed = None if lacking is None else _listed(lacking, case)
         if lacking is not None and listed is not None:
