@@ -39,9 +39,10 @@ Clause = tuple[str, ...]
 Literals = tuple[tuple[Clause, ...], ...]
 """Clauses of each top-level alternative of a pattern."""
 _TOKEN = re.compile(
-    r"(?P<times>\{\d+,?\d*\}[?+]?|[*?+][?+]?)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|\\(?P<class>[A-Za-z0-9])|\\(?P<escaped>.)"
-    r"|(?P<empty>\(\?[a-z]+\)|\(\?P=\w+\))|(?P<absent>\(\?<?!)|(?P<open>\((?:\?(?:P<\w+>|[a-z-]*:|<?=))?)|(?P<close>\))|(?P<or>\|)"
-    r"|(?P<any>[.^$])|(?P<plain>.)",
+    r"(?P<times>\{\d+,?\d*\}[?+]?|[*?+][?+]?)|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
+    r"|\\(?P<class>x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|N\{[^}]*\}|[A-Za-z0-9])|\\(?P<escaped>.)"
+    r"|(?P<empty>\(\?[a-z]+\)|\(\?P=\w+\))|(?P<absent>\(\?(?:<?!|#|\(\w+\)))|(?P<open>\((?:\?(?:P<\w+>|[a-z-]*:|<?=|>))?)"
+    r"|(?P<close>\))|(?P<or>\|)|(?P<any>[.^$])|(?P<plain>.)",
     re.DOTALL,
 )
 """One element of a regular expression."""

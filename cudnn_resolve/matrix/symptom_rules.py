@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from string import Formatter
 
-from cudnn_resolve.matrix.anchor import key_of
+from cudnn_resolve.matrix.anchor import key_of, may_match
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.message import expand, fields_of
 from cudnn_resolve.matrix.row_fault import Fault, Placed
@@ -62,13 +62,18 @@ _NO_REMEDY = frozenset({"harmless"})
 
 
 def samples_found(book: Book) -> Iterator[Fault]:
-    """Every sample of a symptom matches one of its patterns."""
+    """Every sample of a symptom matches one of its patterns, and has the literals without which that one is not tried."""
     for placed in book.placed_in_all_files(Symptom):
         row = placed.row
         for number, sample in enumerate(row.sample):
             text = " ".join(part.strip() for part in sample.splitlines())
-            if not any(re.search(expand(pattern), text) or re.search(expand(pattern), sample) for pattern in row.pattern):
+            found = [place for place, pattern in enumerate(row.pattern) for one in (text, sample) if re.search(expand(pattern), one)]
+            if not found:
                 yield placed.fault(f"sample[{number}]", "matches none of the patterns")
+            elif not any(may_match(row.literals[place], sample.lower()) or may_match(row.literals[place], text.lower()) for place in found):
+                yield placed.fault(
+                    f"sample[{number}]", "lacks a text that its pattern seems to need; write the pattern with plain characters"
+                )
 
 
 def anchors_hold(book: Book) -> Iterator[Fault]:

@@ -157,6 +157,7 @@ def test_what_a_pattern_finds_holds_its_literals() -> None:
         ("(?i)ABC{2}d(?:xyz)?(?!no)(?=.*yes)?end", [[("abc",), ("d",), ("end",)]]),
         ("(?:foo|bar){1,2}-(baz)*(qux){0,3}", [[("foo", "bar"), ("-",)]]),
         (r"(?:a|[bc])\.so(?P=name)|(?:or)?", [[(".so",)], [("",)]]),
+        (r"\x41bc\u00e4d(?#note)(e)?(?(1)f|g)h", [[("bc",), ("d",), ("h",)]]),
         ("", [[("",)]]),
     ],
 )

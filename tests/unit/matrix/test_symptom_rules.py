@@ -37,6 +37,10 @@ def test_a_row_that_is_right(tmp_path: Path) -> None:
 
 WRONG = [
     (row(sample='"something rare"'), "matches none of the patterns"),
+    (
+        row(pattern=r"'\101bcd of {found:cudnn}'", anchor='"bcd of"', sample='"Abcd of 9.1.0"'),
+        "lacks a text that its pattern seems to need",
+    ),
     (row(anchor='"something else"'), "none is in sample[0]"),
     (row(anchor='"Something rare"'), "is not in lower case"),
     (row(pattern='"A1 {found:cudnn}"', anchor='"a1 "', sample='"A1 9.1.0"'), "no word of three letters"),
