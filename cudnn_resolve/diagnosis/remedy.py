@@ -30,7 +30,7 @@ from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import Capability
+from cudnn_resolve.version import Capability, Dotted
 
 _CONDA_PYTHON = re.compile(
     r"(?i)([^'\"\s]{0,200}[/\\](?:[\w.-]{0,12}conda\w{0,4}|(?:mini|micro)?mamba\w{0,6}|miniforge\w{0,4}|mambaforge)"
@@ -353,7 +353,7 @@ class Remedies:
     def _wheels_for_windows(self, framework: str, plan: str, values: Mapping[str, str], *, machine_code: bool) -> tuple[Build, str] | None:
         """Newest or requested build of a framework, and pip's arguments for it, if it is on an index other than the default."""
         cudnn = int(values["major"]) if values.get("major", "").isdigit() else None
-        builds = fitting(framework, self.case, machine_code=machine_code, cudnn=cudnn)
+        builds = [one for one in fitting(framework, self.case, machine_code=machine_code, cudnn=cudnn) if not _is_for_linux_alone(one)]
         builds = [build for build in builds if build.cuda and build.cuda.major in self.stack.majors] or builds
         wanted = re.search(r"-f \W?[\w.-]+(?:==|>=)([\w.]+)", plan)
         version = wanted[1] if wanted else builds[0].version if builds else ""
@@ -382,6 +382,12 @@ class Remedies:
         beside = "".join(f" {name}" for name in named) if framework == "torch" else ""
         pin = "" if is_free else f"=={build.wheel_version or build.version}"
         return build, f"{build.package}{pin}{beside} {option} {index.url}"
+
+
+def _is_for_linux_alone(build: Build) -> bool:
+    """True for PyTorch 1.11 and newer with CUDA 10.2, which has no wheels for Windows (pytorch/pytorch#65648)."""
+    is_of_cuda_10 = build.cuda is not None and build.cuda.major == 10
+    return build.package == "torch" and is_of_cuda_10 and Dotted(build.version).parts[:2] >= (1, 11)
 
 
 def is_answered(cause: str, case: Case) -> bool:

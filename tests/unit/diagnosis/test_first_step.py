@@ -394,3 +394,13 @@ def test_a_job_that_asks_for_a_gpu_by_its_kind_is_not_told_that_it_asked_for_non
         (first, *_) = judged(f"$ srun {option} python fit.py\nRuntimeError: No CUDA GPUs are available\n").findings
 
         assert "requested no GPU" not in first.summary
+
+
+@pytest.mark.parametrize(
+    ("folder", "release"),
+    [("D:\\env\\lib\\site-packages\\torch\\cuda\\", "1.10.2"), ("/srv/env/lib/python3.8/site-packages/torch/cuda/", "1.12.1")],
+)
+def test_no_wheels_of_linux_alone_are_offered_to_windows(folder: str, release: str) -> None:
+    warning = "CUDA initialization: The NVIDIA driver on your system is too old (found version 10020). Please update your GPU driver"
+    steps = judged(f"{folder}__init__.py:107: UserWarning: {warning}\n").findings[0].remedy
+    assert f"PyTorch {release}, built with CUDA 10.2" in " ".join(step.text for step in steps)
