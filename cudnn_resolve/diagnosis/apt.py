@@ -39,8 +39,8 @@ _OF_ONE_CUDA = re.compile(
 """A package with headers that a command asks for in the version of one CUDA."""
 _GITHUB = r"https://nvidia\.github\.io/([\w-]{1,60})(?=/)"
 """NVIDIA's repositories for containers, each with its key next to its distributions."""
-_TOOLKIT_RPM = "https://nvidia.github.io/libnvidia-container/stable/rpm/nvidia-container-toolkit.repo"
-"""Their present list for yum and dnf."""
+_TOOLKIT_REPO = "https://nvidia.github.io/libnvidia-container/stable/rpm/nvidia-container-toolkit.repo"
+"""The repository file for yum and dnf that replaces theirs."""
 _CUDA_PATH = "/compute/cuda/repos"
 _CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
 _KEY_FILE = "3bf863cc.pub"
@@ -58,15 +58,14 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     """Fields of commands that the messages provide, or, for a repository that they do not name, `every` line of the log.
 
     `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
-    `newest_of_any` for any); `in_the_way`: the package that owns a file, and `unpack` what goes on
-    with the one that could not overwrite it;
-    `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key`, `old_key` and
-    `gpgkey`: URL of the key alone; `gpgkey_rpm`: of the list for yum and dnf; `repeated_hosts`: of repositories that two files list;
-    `repositories` and `newest_keyring`: for another release; `switched_off`: the command that disables a repository; `conda_pin`: what
-    conda was asked for of a package that another one limits; `apt_library`: the package of a missing library; `apt_other_release`: a
-    library of another release of the distribution; `tensorrt_pin`: the version of all its packages; `later_branch`: that of a driver
-    part which another branch than the one asked for brings; `suite`: the one that is asked for packages (`bookworm-backports`), and
-    `of_suite` these with what they lack.
+    `newest_of_any` for any); `in_the_way`: the package that owns a file, and `unpack` what goes on with the one that could not overwrite
+    it; `driver_packages`: named packages of the driver; `keyring`: URL of NVIDIA's package with the key; `repository_key`, `old_key` and
+    `gpgkey`: URL of the key alone; `toolkit_repo`: that of the repository file for yum and dnf; `repeated_hosts`: of repositories that
+    two files list; `repositories` and `newest_keyring`: for another release; `switched_off`: the command that disables a repository;
+    `conda_pin`: what conda was asked for of a package that another one limits; `apt_library`: the package of a missing library;
+    `apt_other_release`: a library of another release of the distribution; `tensorrt_pin`: the version of all its packages;
+    `later_branch`: that of a driver part which another branch than the one asked for brings; `suite`: the one that is asked for packages
+    (`bookworm-backports`), and `of_suite` these with what they lack.
     """
     values: dict[str, str] = {}
     matches = list(matches)
@@ -133,7 +132,7 @@ def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, 
     if re.match(_CUDA_REPOSITORIES, address[0]):
         values |= _cuda_repositories(book)
     if (own := re.match(_GITHUB, address[0])) is not None:
-        values |= {"gpgkey": f"{own[0]}/gpgkey", "gpgkey_rpm": _TOOLKIT_RPM}
+        values |= {"gpgkey": f"{own[0]}/gpgkey", "toolkit_repo": _TOOLKIT_REPO}
     if re.search(_OF_NVIDIA, address[0]):
         values["switched_off"] = _switched_off(address[0])
     return values

@@ -65,7 +65,7 @@ _AT_START = _NO_GPU | {"driver_too_old", "driver_wedged", "gpu_hidden_by_env", "
 _CUDNN_UNFOUND = frozenset({"cudnn_missing", "cudnn_major_mismatch"})
 """Causes for which TensorFlow, whose loader reports them, uses no GPU at all."""
 _FELL_BACK, _SUCCEEDED, _OF_TORCH, _OF_JAX = "context-fell-back", "context-succeeded", frozenset({"torch"}), frozenset({"jax"})
-"""Lines of programs that took another way or ended well, and the places of two programs among those of `programs`."""
+"""Lines of programs that took another way or ended well, and two programs of those that `programs` tells."""
 _HANDLED, _NEAR = "context-handled", 3
 """A line of a program that handles out-of-memory errors, and its distance from the failure."""
 _IN_USE = frozenset({"out_of_memory", "bad_input", "hardware_fault"})
