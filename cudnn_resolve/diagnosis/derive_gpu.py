@@ -52,6 +52,10 @@ _CODE_35 = r"(?i)insufficient for CUDA runtime version|cudaErrorInsufficientDriv
 _NO_GPU_HERE = "so that it is not the driver: the program's container or pod got no GPU, or another libcuda is found first"
 _OTHER_DRIVERS = frozenset({"windows", "wsl", "hosted-notebook", "jetson"})
 """Places where driver versions differ, or where there is no container to start again."""
+_CONTAINED = frozenset({"docker", "composed", "container-start", "docker-build", "hosted-notebook", "compat-first"})
+"""With any of these features the loader may find a compat libcuda."""
+_OF_SERVICE = re.compile(r"[A-Z][a-z]{2} [ \d]?\d [\d:]{8} [\w.-]{1,60} (?!docker|containerd|podman|kube|conmon)[\w.@-]{1,60}\[\d{1,8}\]: ")
+"""Prefix of a line in the journal of a machine that one of its own services wrote."""
 _PYTHON_FRAMEWORK = r"(?i)\b(?:torch|tensorflow|tf\.|keras|jax|onnxruntime|paddle)"
 _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})
 """With any of these features the container has a GPU, or is not meant to have one."""
@@ -79,7 +83,17 @@ def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
             text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
             found = strengthened(found, "ld_path_shadowing", mismatch, 0, text)
             del found["driver_library_mismatch"]
+    elif compat and driver is None and _is_on_host(compat, case):
+        text = "error 804 outside a container: most often the driver was updated, and the old kernel module runs until a reboot"
+        found = strengthened(found, "driver_library_mismatch", replace(compat, weight=_OPEN), 12, text)
+        del found["forward_compat_hw"]
     return found
+
+
+def _is_on_host(suspect: Suspect, case: Case) -> bool:
+    """True if the program that fails runs on the machine itself, by its service's journal or its user's prompt."""
+    is_service = any(_OF_SERVICE.match(match.text) for match in suspect.matches)
+    return not case.features & _CONTAINED and (is_service or any(match.symptom.id == "context-host-prompt" for match in case.matches))
 
 
 def _is_one_branch(match: Match) -> bool:

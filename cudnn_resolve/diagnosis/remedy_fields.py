@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
-from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_of_system, own_python
+from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_for_newer_pip, is_of_system, own_python
 from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
@@ -116,6 +116,7 @@ class RemedyFields:
             "toolkit-other": "cuda_there" in values,
             "other-listed": "cuda_there" in values and "files-listed" in self.case.features,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
+            "pip-old": any(is_for_newer_pip(match, self.book) for match in matches),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
             "glibc-extension": "glibc_needs" in values,

@@ -28,7 +28,7 @@ DERIVED = frozenset(
     pin-of-linux no-conda toolkit-found arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
     program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
     other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
-    standalone docker-build apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
+    standalone docker-build pip-old apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
     llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch lxd
     kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package torch-rocm
     darknet unpack rpm-key holder other-listed row-remap module-told no-install gpu-virtual toolkit-outdated visible-none
