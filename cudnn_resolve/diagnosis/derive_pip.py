@@ -203,7 +203,7 @@ def is_for_newer_pip(match: Match, book: Book) -> bool:
     rows = {row.version: row for row in (package.releases if package else ()) if not row.yanked}
     row = rows.get(wanted.version or "") if wanted is not None else None
     known = [_glibc(rows[version]) for version in listed if version in rows]
-    return row is not None and row.version not in listed and bool(known) and max(known) <= _OF_FIRST_TAGS < _glibc(row)
+    return row is not None and row.version not in listed and max(known, default=None) == _OF_FIRST_TAGS < _glibc(row)
 
 
 def _of_old_pip(match: Match, book: Book) -> tuple[str, float, str] | None:

@@ -318,6 +318,20 @@ def test_a_module_that_hides_packages_is_reset(log: str) -> None:
     assert "dnf module reset" in str(judged(log).findings[0].remedy[0].command)
 
 
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        ("Mar 11 07:40:12 nas jellyfin[1840]: ", "driver_library_mismatch"),
+        ("mia@box:~/x$ ./deviceQuery\n", "driver_library_mismatch"),
+        ("Mar 11 07:40:12 nas dockerd[1840]: ", "forward_compat_hw"),
+        ("root@4e1f0c9a77b2:/samples# ./deviceQuery\n", "forward_compat_hw"),
+        ("", "forward_compat_hw"),
+    ],
+)
+def test_error_804_is_an_update_without_a_reboot_where_no_image_brings_a_libcuda(before: str, cause: str) -> None:
+    assert loud(judged(before + "Error 804: forward compatibility was attempted on non supported HW\n")) == [cause]
+
+
 _LIST = (
     "ERROR: Could not find a version that satisfies the requirement {0} (from versions: {1})\n"
     "ERROR: No matching distribution found for {0}\n"
