@@ -76,7 +76,7 @@ CONTAINERS = {
     "mount error: failed to add device rules: bpf_prog_query failed: operation not permitted": "container_gpu_not_passed",
     "mount error: mount operation failed: /o/merged/proc/driver/nvidia/params: no such file or directory": "driver_wedged",
     "mount error: stat failed: /GeForce: no such file or directory": "other_bug",
-    "ldcache error: open failed: /sbin/ldconfig.real: no such file or directory": "other_bug",
+    "ldcache error: open failed: /sbin/ldconfig.real: no such file or directory": "container_toolkit_missing",
 }
 
 
