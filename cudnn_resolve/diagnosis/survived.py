@@ -40,6 +40,7 @@ _MERE_WARNING = (
     r"|The installed Paddle is compiled with CUDNN |UserWarning: Failed to load image Python extension: "
     r"|^E\d{4} .{0,80}Cannot create Cublas handle\.|We fallback to the NVIDIA driver for some compilation"
     r"|Falling back to the CUDA driver for PTX compilation; ptxas does not support|\bUsed ptxas at "
+    r"|Unsloth: CUDA is not linked properly"
     r"|libcudart\.so (?:as expected! Searching|not found in any environmental path\. Searching)"
     r"|\bWARN(?:ING)?\b(?=.{0,200}\b(?:flash_?attn|xformers|apex|sageattention)\b)"
     r"(?=.{0,200} (?:[Cc]ould not|[Cc]an ?not|[Cc]an't|[Ff]ailed to|[Uu]nable to) (?:be )?import)"
