@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cudnn_resolve.diagnosis.library_path import missing
@@ -78,7 +78,8 @@ def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every:
     lacking = dict.fromkeys(found[name] for found in each for name in ("dependent", "needs") if name in found)
     if lacking and (suite := next((str(match.fields["suite"]) for match in every if "suite" in match.fields), None)):
         values |= {"suite": suite, "of_suite": shlex.join(lacking)}
-    together = _together(each) or _with_library(match.text for match in matches if match.symptom.cause == "apt_conflict")
+    exact = {match.fields["asked_exact"] for match in every if "asked_exact" in match.fields}
+    together = _together(each, exact) or _with_library(match.text for match in matches if match.symptom.cause == "apt_conflict")
     values |= _pinned_family(each, together) | _branches_apart(each, every)
     if together and values.keys().isdisjoint({"suite", "tensorrt_pin", "later_branch"}):
         values["together"] = shlex.join(together)
@@ -156,18 +157,23 @@ def is_of_nvidia(package: str) -> bool:
     return re.fullmatch(_OURS, package.partition(":")[0]) is not None
 
 
-def _together(each: list[dict[str, str]]) -> list[str]:
-    """Unmet dependencies on exact releases, as arguments for apt; none if one is not NVIDIA's or two disagree."""
+def _together(each: list[dict[str, str]], exact: Collection[str]) -> list[str]:
+    """Unmet dependencies on exact releases, as arguments for apt; none if one is not NVIDIA's or two disagree.
+
+    `exact`: a package with its release as the command asks for it, whatever CUDA apt would otherwise take.
+    """
     pinned: dict[str, str] = {}
     beside: dict[str, str] = {}
+    owner = None
     for found in each:
         needs, dependent = found.get("needs"), found.get("dependent")
+        owner = dependent or owner  # apt names it in the first of its lines
         equal = re.fullmatch(_EQUAL, found.get("relation", "").strip())
         if not needs or equal is None:
             continue
         names = [feature for feature in (needs, dependent) if feature]
         version, there = equal[1], found.get("found", "")
-        if _cuda_of(there) != _cuda_of(version) and _cuda_of(there):
+        if _cuda_of(there) != _cuda_of(version) and _cuda_of(there) and f"{owner}={version}" not in exact:
             # The installed package is for the installed CUDA; request the other package of its set in that version.
             if dependent and _set_of(dependent) == _set_of(needs):
                 version = there
