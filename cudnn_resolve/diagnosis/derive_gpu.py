@@ -54,7 +54,9 @@ _OTHER_DRIVERS = frozenset({"windows", "wsl", "hosted-notebook", "jetson"})
 """Places where driver versions differ, or where there is no container to start again."""
 _CONTAINED = frozenset({"docker", "composed", "container-start", "docker-build", "hosted-notebook", "compat-first"})
 """With any of these features the loader may find a compat libcuda."""
-_OF_SERVICE = re.compile(r"[A-Z][a-z]{2} [ \d]?\d [\d:]{8} [\w.-]{1,60} (?!docker|containerd|podman|kube|conmon)[\w.@-]{1,60}\[\d{1,8}\]: ")
+_ENGINES = r"docker|containerd|podman|kube|conmon|[0-9a-f]{12}\["
+"""Starts of the names under which a journal has the output of containers; Docker's own is the container's id."""
+_OF_SERVICE = re.compile(rf"[A-Z][a-z]{{2}} [ \d]?\d [\d:]{{8}} [\w.-]{{1,60}} (?!{_ENGINES})[\w.@-]{{1,60}}\[\d{{1,8}}\]: ")
 """Prefix of a line in the journal of a machine that one of its own services wrote."""
 _PYTHON_FRAMEWORK = r"(?i)\b(?:torch|tensorflow|tf\.|keras|jax|onnxruntime|paddle)"
 _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-table", "visible-devices-set"})

@@ -65,7 +65,7 @@ _BY_FIELD = (
 )
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
-    {"attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "dnn-limit"}
+    {"attention-kind", "attention-limit", "bfloat16-limit", "compiler-limit", "card-limit", "encoder-limit", "dnn-limit"}
     | {"compiler-new", "compiled-here", "profiler"}
 )
 """What fails on an old GPU whatever the build, or is compiled there; each has remedies of its own."""

@@ -324,6 +324,7 @@ def test_a_module_that_hides_packages_is_reset(log: str) -> None:
         ("Mar 11 07:40:12 nas jellyfin[1840]: ", "driver_library_mismatch"),
         ("mia@box:~/x$ ./deviceQuery\n", "driver_library_mismatch"),
         ("Mar 11 07:40:12 nas dockerd[1840]: ", "forward_compat_hw"),
+        ("Mar 11 07:40:12 nas 4e1f0c9a77b2[1840]: ", "forward_compat_hw"),
         ("root@4e1f0c9a77b2:/samples# ./deviceQuery\n", "forward_compat_hw"),
         ("", "forward_compat_hw"),
     ],
