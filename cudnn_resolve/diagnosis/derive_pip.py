@@ -53,6 +53,8 @@ _GLIBC_CAUSE, _OF_OLD_TAGS = "glibc_too_old", (2, 17)
 """Cause, and the newest glibc of wheels that also have tags without its version, which all but very old pips know."""
 _OF_FIRST_TAGS = (2, 5)
 """The newest glibc of wheels with the first tag, manylinux1, which pip knows from 8.1 on."""
+_OF_NEWER_PIP = "ERROR: Could not find a version"
+"""Message of a pip that knows manylinux2010; older ones print it without the level."""
 _NO_GLIBC = frozenset({"windows", "macos", "arm-cpu"})
 _OLD_SYSTEM = r"\.(?:el[67]|amzn2)\b"
 _GLIBC = r"manylinux_(\d{1,2})_(\d{1,3})_"
@@ -67,8 +69,9 @@ def interpret_pip_versions(found: Suspects, case: Case) -> Suspects:
     """Locate the requested version in pip's list of versions."""
     ignored = " ".join(match.text for match in case.matches if match.symptom.id == _ANOTHER)
     for match in case.matches:
-        first = _of_stubs(match, case.book) or _of_old_pip(match, case.book) if match.symptom.id == _LISTED else None
-        verdict = first or (_verdict(match, ignored) if match.symptom.id == _LISTED else None)
+        verdict = None
+        if match.symptom.id == _LISTED:
+            verdict = _of_stubs(match, case.book) or _of_old_pip(match, case) or _verdict(match, ignored)
         if verdict is not None and verdict[0] == _PYTHON and verdict[1] < _DECIDED and (of_glibc := _of_glibc(match, case)) is not None:
             verdict = of_glibc
             found.pop(_PYTHON, None)
@@ -196,25 +199,24 @@ def _glibc_of_list(wanted: Wanted, offered: Iterable[str], own: PythonLine | Non
     return (".".join(map(str, min(_glibc(rows[aim]) for aim in aims))), held == lines) if held else None
 
 
-def is_for_newer_pip(match: Match, book: Book) -> bool:
-    """True if a list lacks a release whose wheels, unlike all those listed, only have tags that pip knows from 19.0 on (PEP 571)."""
+def is_for_newer_pip(match: Match, case: Case) -> bool:
+    """True if a list of a pip before 19.0 lacks a release, because its wheels, unlike those listed, only have newer tags (PEP 571)."""
     wanted, listed = parse(str(match.fields.get("requirement", ""))), set(listed_in(match))
-    package = book.package(wanted.name) if wanted is not None and wanted.is_pin and not wanted.local else None
+    if wanted is None or not wanted.is_pin or wanted.local or _OF_NEWER_PIP in match.text or case.features & _NO_GLIBC:
+        return False
+    package = case.book.package(wanted.name)
     rows = {row.version: row for row in (package.releases if package else ()) if not row.yanked}
-    row = rows.get(wanted.version or "") if wanted is not None else None
-    known = [_glibc(rows[version]) for version in listed if version in rows]
-    return row is not None and row.version not in listed and max(known, default=None) == _OF_FIRST_TAGS < _glibc(row)
+    row = rows.get(wanted.version or "")
+    newest = max((_glibc(rows[version]) for version in listed if version in rows), default=None)
+    return row is not None and row.version not in listed and newest == _OF_FIRST_TAGS and _glibc(row) > _OF_FIRST_TAGS
 
 
-def _of_old_pip(match: Match, book: Book) -> tuple[str, float, str] | None:
+def _of_old_pip(match: Match, case: Case) -> tuple[str, float, str] | None:
+    """Cause, weight and summary if a list goes beyond a release that it lacks; where it ends before it, Python is as likely."""
     wanted = parse(match.fields["requirement"])
-    if wanted is None or not is_for_newer_pip(match, book) or all(within(f"<{wanted.version}", text) for text in listed_in(match)):
-        return None  # where the list ends before it, Python is as likely
-    return (
-        _PYTHON,
-        _DECIDED,
-        f"the index has {wanted.text}, but this pip is too old for its wheels' tags (manylinux2010: 19.0 or newer)",
-    )
+    if wanted is None or not is_for_newer_pip(match, case) or all(within(f"<{wanted.version}", text) for text in listed_in(match)):
+        return None
+    return _PYTHON, _DECIDED, f"the index has {wanted.text}, but this pip is too old for its wheels' tags (manylinux2010: 19.0 or newer)"
 
 
 def _glibc(row: WheelRelease) -> tuple[int, int]:

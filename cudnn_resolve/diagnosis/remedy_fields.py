@@ -116,7 +116,7 @@ class RemedyFields:
             "toolkit-other": "cuda_there" in values,
             "other-listed": "cuda_there" in values and "files-listed" in self.case.features,
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
-            "pip-old": any(is_for_newer_pip(match, self.book) for match in matches),
+            "pip-old": any(is_for_newer_pip(match, self.case) for match in matches),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
             "glibc-extension": "glibc_needs" in values,

@@ -353,6 +353,15 @@ def test_nothing_is_under_the_retired_name_of_tensorflow(asked: str, listed: str
 
 
 @pytest.mark.parametrize(
+    ("before", "level", "is_old"),
+    [("", "", True), ("", "ERROR: ", False), ("C:\\Users\\mia>pip install torch==2.7.0\n", "", False)],
+)
+def test_only_a_pip_that_prints_no_level_lacks_tags_of_linux(before: str, level: str, *, is_old: bool) -> None:
+    log = before + _LIST.format("torch==2.7.0", "2.2.0, 2.3.1, 2.4.1").replace("ERROR: ", level)
+    assert ("before 19.0" in advice(log)) is is_old
+
+
+@pytest.mark.parametrize(
     "said", ["ldd (Ubuntu GLIBC 2.35-0ubuntu3.8) 2.35", "ldd (GNU libc) 2.34", "Libc version: glibc-2.31", "glibc 2.36"]
 )
 def test_a_glibc_that_the_log_shows_is_known(said: str) -> None:
