@@ -66,6 +66,10 @@ _NOTICE = (
     r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu|GPU functionality will not be available"
 )
 """Lines by which TensorFlow, JAX and NVIDIA's images say that they go on without a GPU."""
+_INSTALLS = r"[Nn]ouveau kernel driver is currently in use|Unable to load the (?:'?nvidia\S{0,20} )?kernel module|nvidia-installer|\bNVRM: "
+"""Lines of the driver's installer and kernel module, which work on the machine even where they run in a driver container."""
+_WANTS_DRIVER = rf"{_INSTALLS}|NVIDIA-SMI has failed|^modprobe: "
+"""Lines of the driver's own tools: whoever runs them expects a GPU."""
 _PLAIN_ERROR = rf"{OWN_FAULT}|(?:[\w.]{{0,80}}\.)?(?:Value|NotImplemented)Error: "
 """Errors of a program's own code, which say nothing of a GPU unless they name it."""
 _OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"
@@ -82,8 +86,10 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
 
     `wishes`: the user's options for plans.
     """
-    machine = diagnose_facts(facts, book) if facts is not None else []
     matches = list(reader.every()) if reader is not None else []
+    if facts is not None and any(re.search(_INSTALLS, match.text) for match in matches):
+        facts = replace(facts, container=None)
+    machine = diagnose_facts(facts, book) if facts is not None else []
     context = context_of(matches, book, facts)
     case = Case(
         matches=speaking(matches, context, book),
@@ -99,6 +105,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     ranked = _ranked(case, reader, died, has_failed=has_failed)
     if "no-card" in case.features and not case.features & GPU_THERE:
         has_failed |= reader is not None and any("cut" in match.fields for match in reader.latest.get(_ALARM, ()))
+        has_failed |= any(re.search(_WANTS_DRIVER, match.text) for suspect in ranked for match in suspect.matches)
         ranked = _without_card(ranked, has_failed=has_failed)
         machine = [replace(each, severity="info") if each.cause in WANT_CARD and not has_failed else each for each in machine]
     log, unknown = _of_log(reader, ranked, case) if reader is not None else ([], None)

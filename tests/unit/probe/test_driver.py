@@ -194,6 +194,17 @@ def test_the_windows_driver_of_wsl_needs_no_kernel_module() -> None:
     assert [problem.what for problem in machine.problems] == ["cuInit"]
 
 
+def test_a_card_without_its_kernel_module_is_not_taken_for_none() -> None:
+    card = {"vendor": "0x10de\n", "class": "0x030000\n", "device": "0x2684\n"}
+    machine = Machine(
+        {f"/sys/bus/pci/devices/0000:01:00.0/{name}": text for name, text in card.items()},
+        nvml=loaded("libnvidia-ml.so", path="/usr/lib/libnvidia-ml.so.1", error=[9, "Driver Not Loaded"]),
+        libcuda=loaded("libcuda.so", path="/usr/lib/libcuda.so.1", cuda=12040, error=[100, "CUDA_ERROR_NO_DEVICE"]),
+    )
+
+    assert machine.gpus is UNKNOWN
+
+
 def test_wsl_without_an_nvidia_card_has_no_driver() -> None:
     assert Machine({"/dev/dxg": ""}).driver is None
 
