@@ -217,7 +217,8 @@ KINDS: dict[str, FieldKind] = {
     ),
     "cudafailed": FieldKind(pattern=_CUDA_FAILED),
     "codeend": FieldKind(
-        pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\.(?!\d)| at \S| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b| ptr:))"""
+        pattern=r"""(?=\s{0,4}(?:$|[,;:)\]"'-]|\[cu[A-Zd](?!aGraphicsGL)|\.(?!\d)| at \S"""
+        r"""| in (?:call|file|line|function|\S{0,80}\.\w)| ?vs\b| ptr:))"""
     ),
     "cudasays": FieldKind(pattern=_CUDA_SAYS),
     "hex": FieldKind(pattern=r"(?:0x)?[0-9a-f]{1,6}", take=lambda text: int(text, 16)),
