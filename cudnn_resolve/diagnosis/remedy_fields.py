@@ -74,8 +74,8 @@ _NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-o
 _PINS_TORCH = frozenset({"vllm", "xformers"})
 """Extensions whose releases each require one PyTorch, and so one CUDA."""
 _OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
-_NAMES, _NEXT = "names-of-another-release", 3
-"""Symptom of a name that another release has, and its distance from the call that asks for it."""
+_NAMES, _NEXT = ("names-of-another-release", "jax-name-removed"), 3
+"""Symptoms of a name that another release has (JAX is for Linux alone), and its distance from the call that asks for it."""
 _FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
 _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 """Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
@@ -289,7 +289,7 @@ class RemedyFields:
 
     def _importer(self, matches: Sequence[Match]) -> str | None:
         """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
-        asked = next((match for match in matches[:1] if match.symptom.id == _NAMES), None)
+        asked = next((match for match in matches[:1] if match.symptom.id in _NAMES[: 1 if self.is_windows else 2]), None)
         calls = (frame for frame in self.case.frames if "-packages" in frame.text)
         near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
         name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""
