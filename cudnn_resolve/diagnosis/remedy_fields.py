@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_for_newer_pip, is_of_system, own_python
-from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
+from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation, source_build
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
@@ -317,7 +317,7 @@ class RemedyFields:
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
-        values |= importer_values(self._importer(matches), matches, self.case.matches) | bindings_of(finding.summary)
+        values |= importer_values(self._importer(matches), matches, self.case.matches, self.stack.python) | bindings_of(finding.summary)
         for match in matches[:1]:
             values |= removed_values(match.text, self.book.removed_names(), imported=match.fields.get("partner", ""))[0]
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
@@ -365,6 +365,7 @@ class RemedyFields:
             "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
+            "glibc_build": source_build(needing),
             "wanted": next((word for match in matches if "XX" in (word := str(match.fields.get("wanted", "")))), None),
             "cuda_build": for_pip(build, python_line(self.case)).replace("PIP", pip) if build is not None else None,
         }
