@@ -165,6 +165,9 @@ def _present(matches: Iterable[Match]) -> Iterable[Present]:
             value = match.fields.get(name)
             if isinstance(value, CudnnVersion) and match.symptom.id in _SHOWS[name == "found"]:
                 yield Present(major=value.major, version=value, match=match)
+        if match.symptom.id == "context-cudnn-header":
+            release = CudnnVersion(f"{match.fields['major']}.{match.fields['minor']}")
+            yield Present(major=release.major, version=release, match=match)
         if match.symptom.id == "context-cudnn-package" and isinstance(match.fields.get("major"), int) and match.fields["major"] < 20:
             yield Present(major=match.fields["major"], version=None, match=match)
 

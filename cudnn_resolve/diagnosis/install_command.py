@@ -122,6 +122,12 @@ def for_pip(command: str, python: tuple[int, int] | None) -> str:
     )
 
 
+def source_build(module: str | None) -> str:
+    """Command that compiles the package of a module on this system, with CUDA if its name is known."""
+    settings, name = ("CMAKE_ARGS=-DGGML_CUDA=on ", "llama-cpp-python") if module == "llama_cpp" else ("", "NAME")
+    return f"{settings}pip install --force-reinstall --no-deps --no-cache-dir --no-binary {name} {name}"
+
+
 def _is_command(match: Match) -> bool:
     """True if a line is a command, whole, and not a sentence that mentions one."""
     before = match.text.partition(str(match.fields.get("command", "")))[0]
@@ -181,6 +187,21 @@ def _named(matches: Iterable[Match], book: Book) -> Iterable[str]:
         option = "-f" if is_page else "--index-url" if len(urls) == 1 else "--extra-index-url"
         for url in filter(lambda url: _is_known(url, book), urls):
             yield from (option, url)
+
+
+def of_ended_index(name: str, newest: tuple[int, int], own: tuple[int, int] | None, done: Installation, book: Book) -> dict[str, str]:
+    """Fields for a package without a requested release, if the only named index has no build of it for the newest Pythons any more."""
+    row = next((row for row in book.indexes() if [row.url.rstrip("/")] == [url.rstrip("/") for url in done.urls]), None)
+    framework = book.framework_of(name)
+    if row is None or framework is None:
+        return {}
+    tags = {tag for build in book.framework(framework).builds if (build.package, build.index) == (name, row.id) for tag in build.pythons}
+    lines = sorted((3, int(tag[3:])) for tag in tags if re.fullmatch(r"cp3\d{1,2}", tag) and tag not in ("cp36", "cp37"))
+    if len(lines) < 2 or own in lines or lines[-1] >= newest:
+        return {}
+    settled = lines[-1] if own is not None and own > lines[-1] else lines[-2]  # which wheels of other packages are for, too
+    only = {"from_index": f" --index-url {shlex.quote(row.url)}"} if {*done.packages} <= {*row.serves} else {}
+    return {"line": f"3.{settled[1]}", "python_64": f"3.{settled[1]}", "python_range": f"3.{lines[0][1]} to 3.{lines[-1][1]}"} | only
 
 
 def _is_known(url: str, book: Book) -> bool:

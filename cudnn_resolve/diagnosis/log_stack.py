@@ -69,6 +69,10 @@ _MINOR_COMPATIBLE = 11
 """First CUDA major with minor-version compatibility of drivers."""
 
 
+_LAUNCHER = r"(?:^|[A-Z]:\\[^>]{0,120}> ?)(py(?: -3(?:\.\d{1,2})?)?) -m pip install "
+"""Launcher of Windows in a command of the log."""
+
+
 class Served(Struct, frozen=True, kw_only=True):
     """Newest build of a framework for a known machine, and what is known of it."""
 
@@ -115,6 +119,9 @@ def interpreter(case: Case) -> str | None:
     scripts = [hit[1] for text in every for hit in re.finditer(_SCRIPT, text) if not re.search(rf"/\.local/|{_TOOL}|{_BUILD}", hit[0])]
     if scripts:
         return shlex.quote(f"{scripts[-1]}/python")
+    launched = [hit[1] for text in every for hit in re.finditer(_LAUNCHER, text)]
+    if launched:
+        return launched[-1]
     line = python_line(case) if "windows" not in case.features or case.features & {"wsl", "docker"} else None
     return f"python{line[0]}.{line[1]}" if line and not any(re.search(_WINDOWS, text) or "\\" in text for text in every) else None
 

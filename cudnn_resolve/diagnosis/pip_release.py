@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, parent_of
+from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, of_ended_index, parent_of
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts
@@ -143,13 +143,13 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     if known := sorted(_known(wanted, book)):
         plain = wanted.name.removesuffix("-gpu")
         values["for_macos"] = "" if plain == wanted.name else f". On macOS, which has no CUDA, install {plain} instead"
-        values["python_range"] = shown(known)
-        values["python_64"] = ".".join(map(str, own if own in known else known[len(known) // 2]))
+        values |= {"python_range": shown(known), "python_64": ".".join(map(str, own if own in known else known[len(known) // 2]))}
     if wanted.is_file:
         values |= _file_values(wanted, book)
     elif (arm := _arm(wanted, book)) is not None:
         values["arm"] = arm
-    return values | _index_values(wanted, matches, done, book)
+    ended = {} if is_listed or wanted.version else of_ended_index(wanted.name, max(known, default=(0, 0)), own, done, book)
+    return values | _index_values(wanted, matches, done, book) | ended
 
 
 def _arm(wanted: Wanted, book: Book) -> str | None:

@@ -40,8 +40,11 @@ _STARTED_IN_SIF = re.compile(_PROMPT + r"(singularity|apptainer) (run|exec|shell
 _HARMLESS_WORDS = re.compile(r"(?:[\w\s./:=,@+~%*\"'{}-]|\$(?:\(pwd\)|\{\w+\}|(?=\w)))+")
 """A command without anything that starts another one, redirects, or goes on in the next line."""
 _CONTAINER = re.compile(r"(?:^|\s)\w{1,32}@([0-9a-f]{12}):[/~]\S{0,80}[#$]")
-_POD = re.compile(r"(?:^|\s)\w{1,32}@([a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,3})):[/~]\S{0,80}[#$]")
-"""Prompt in a pod, whose name ends as its controller made it."""
+_POD = re.compile(
+    r"(?:(?:^|\s)\w{1,32}@(?=[a-z][a-z0-9.-]{1,60}-(?:[a-z0-9]{5}|\d{1,3}):[/~]\S{0,80}[#$])|\bkubectl exec (?:-[it]{1,2} ){0,2})"
+    r"([a-z][a-z0-9.-]{1,70})(?=[: ])"
+)
+"""Prompt in a pod, whose name ends as its controller made it, or a command in one of the default namespace."""
 _UNSUPPORTED = re.compile(r"(?:Unsupported gpu architecture|Value) '(?:compute|sm)_(\d{1,2})(\d)[af]?'(?!.{0,30}'gpu-name)")
 _STANDARDS = "C++14 needs CUDA 9.0, C++17 11.0, C++20 12.0"
 """First CUDA whose nvcc compiles a standard."""

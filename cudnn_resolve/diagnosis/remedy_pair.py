@@ -20,13 +20,15 @@ def bindings_of(summary: str) -> dict[str, str]:
     return {"bindings": f"R{there[1]}"} if there is not None else {}
 
 
-def importer_values(importer: str | None, failed: Sequence[Match], every: Iterable[Match]) -> dict[str, str]:
+def importer_values(importer: str | None, failed: Sequence[Match], every: Iterable[Match], python: str) -> dict[str, str]:
     """Fields for a package that asks for a missing name; with ranges for it, and for the package without the name, if conda lists them."""
     if importer is None:
         return {}
     rows = (match.fields for match in every if "conda_name" in match.fields)
     listed = {str(fields["conda_name"]): str(fields["conda_release"]).split(".") for fields in rows}
-    values, own = {"importer": importer}, listed.get(importer, [])
+    is_of_jax = failed[0].symptom.id == "jax-name-removed"  # whose installed release is kept, with its jaxlib
+    with_jax = f" \"jax==$({python} -c 'import jax; print(jax.__version__)')\"" if is_of_jax else ""
+    values, own = {"importer": importer, "importer_with": with_jax}, listed.get(importer, [])
     if len(own) > 1 and own[1].isdigit():
         values["importer_conda"] = shlex.quote(f"{importer}>{'.'.join(own)},<{own[0]}.{int(own[1]) + 1}")
     asked = next((str(value).partition(".")[0] for name, value in failed[0].fields.items() if name.startswith("module")), "")
