@@ -10,7 +10,7 @@ from cudnn_resolve.diagnosis.diagnose import diagnose
 from cudnn_resolve.diagnosis.match import Reader
 from cudnn_resolve.diagnosis.model import Finding
 from cudnn_resolve.facts.codec import from_mapping
-from tests.unit.diagnosis.test_with_facts import HOST, SITE
+from tests.unit.diagnosis.test_with_facts import HOST, NO_CARD, SITE
 from tests.written_logs import book
 
 _SYSTEM = "/usr/lib/x86_64-linux-gnu"
@@ -119,3 +119,24 @@ def test_the_wheels_of_a_framework_are_put_on_the_path_together() -> None:
     found = _first(log, {"cudnn": [_copy("8.9.7.29")], "frameworks": [there], "packages": {"pip": {"tensorflow": "2.16.1"}}})
     assert found.cause == "lib_not_on_path"
     assert '/nvidia/*/lib"' in (found.remedy[0].command or "")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        "ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens most frequently when\n",
+    ],
+)
+def test_the_tools_of_a_driver_want_a_gpu_even_where_there_is_none(log: str) -> None:
+    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(HOST | NO_CARD), book()).findings
+    assert (first.cause, first.severity) == ("driver_not_loaded", "error")
+
+
+def test_the_installer_in_a_driver_container_works_on_the_machine() -> None:
+    log = "ERROR: The Nouveau kernel driver is currently in use by your system.\nERROR: Installation has failed.\n"
+    known = HOST | {"driver": None, "container": {"kind": "docker"}}
+    facts = from_mapping({name: value for name, value in known.items() if name != "gpus"})
+    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), facts, book()).findings
+    assert first.cause == "driver_not_loaded"
+    assert "nouveau" in first.remedy[0].text

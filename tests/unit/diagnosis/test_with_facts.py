@@ -465,27 +465,6 @@ def test_a_program_that_ends_for_want_of_a_gpu_is_not_sent_for_a_driver(said: st
     assert "CPU" in first.remedy[0].text
 
 
-@pytest.mark.parametrize(
-    "log",
-    [
-        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
-        "ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens most frequently when\n",
-    ],
-)
-def test_the_tools_of_a_driver_want_a_gpu_even_where_there_is_none(log: str) -> None:
-    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), from_mapping(HOST | NO_CARD), book()).findings
-    assert (first.cause, first.severity) == ("driver_not_loaded", "error")
-
-
-def test_the_installer_in_a_driver_container_works_on_the_machine() -> None:
-    log = "ERROR: The Nouveau kernel driver is currently in use by your system.\nERROR: Installation has failed.\n"
-    known = HOST | {"driver": None, "container": {"kind": "docker"}}
-    facts = from_mapping({name: value for name, value in known.items() if name != "gpus"})
-    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), facts, book()).findings
-    assert first.cause == "driver_not_loaded"
-    assert "nouveau" in first.remedy[0].text
-
-
 _REGISTERED = "E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8454] Unable to register cuDNN factory\n"
 
 
