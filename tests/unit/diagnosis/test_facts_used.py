@@ -133,10 +133,18 @@ def test_the_tools_of_a_driver_want_a_gpu_even_where_there_is_none(log: str) -> 
     assert (first.cause, first.severity) == ("driver_not_loaded", "error")
 
 
-def test_the_installer_in_a_driver_container_works_on_the_machine() -> None:
-    log = "ERROR: The Nouveau kernel driver is currently in use by your system.\nERROR: Installation has failed.\n"
+def _in_container(log: str) -> Finding:
     known = HOST | {"driver": None, "container": {"kind": "docker"}}
     facts = from_mapping({name: value for name, value in known.items() if name != "gpus"})
-    (first, *_) = diagnose(Reader(book().symptoms()).read([log.encode()]), facts, book()).findings
+    return diagnose(Reader(book().symptoms()).read([log.encode()]), facts, book()).findings[0]
+
+
+def test_the_installer_in_a_driver_container_works_on_the_machine() -> None:
+    first = _in_container("ERROR: The Nouveau kernel driver is currently in use by your system.\nERROR: Installation has failed.\n")
     assert first.cause == "driver_not_loaded"
     assert "nouveau" in first.remedy[0].text
+
+
+def test_the_kernel_log_that_a_container_shows_does_not_hide_the_container() -> None:
+    log = "RuntimeError: Found no NVIDIA driver on your system.\n[   12.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15\n"
+    assert _in_container(log).cause == "container_gpu_not_passed"
