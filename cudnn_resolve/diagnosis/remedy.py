@@ -392,7 +392,7 @@ def _is_for_linux_alone(build: Build) -> bool:
 
 def is_answered(cause: str, case: Case) -> bool:
     """True if a log shows what the question of a cause asks for: the GPU, or wheels that have the libraries."""
-    shown = {"lib_not_on_path": "cuda-wheel", "gpu_exclusive_mode": "compute-prohibited"}.get(cause)
+    shown = {"lib_not_on_path": "cuda-wheel", "gpu_exclusive_mode": "vgpu-no-cuda"}.get(cause)
     return (cause in _OF_GPU and bool(case.context.capabilities)) or shown in case.features
 
 
