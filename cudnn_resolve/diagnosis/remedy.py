@@ -392,7 +392,8 @@ def _is_for_linux_alone(build: Build) -> bool:
 
 def is_answered(cause: str, case: Case) -> bool:
     """True if a log shows what the question of a cause asks for: the GPU, or wheels that have the libraries."""
-    return (cause in _OF_GPU and bool(case.context.capabilities)) or (cause == "lib_not_on_path" and "cuda-wheel" in case.features)
+    shown = {"lib_not_on_path": "cuda-wheel", "gpu_exclusive_mode": "vgpu-no-cuda"}.get(cause)
+    return (cause in _OF_GPU and bool(case.context.capabilities)) or shown in case.features
 
 
 def _in_conda(command: str, python: str) -> str:

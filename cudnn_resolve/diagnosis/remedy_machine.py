@@ -75,9 +75,18 @@ _IMAGE = frozenset({"image-system"})
 _NOT_APT = frozenset({"nixos", "other-linux", "macos"}) | _IMAGE
 """Features of systems without apt and dnf."""
 _OF_PYTHON = r"\bpip3? |-m pip\b|\bcudnn-resolve (?:apply|plan)\b"
-_MACOS, _NOT_MACOS = frozenset({"macos"}), r"\b(?:nvidia-smi|ldconfig|lspci|dmesg|modprobe|systemctl)\b|/proc/"
+_MACOS, _NOT_MACOS = frozenset({"macos"}), r"\b(?:nvidia-smi|ldconfig|ldd|lspci|dmesg|modprobe|systemctl)\b|/proc/"
 """Parts of commands that macOS does not have."""
+_OF_SUDO, _OF_CONDA = r"^sudo ", r"^conda install\b"
 _OF_APT = r"\b(?:apt|apt-(?:get|cache|file)|ubuntu-drivers|dpkg|dpkg-query|dnf|akmods)\b"
+_FOREIGN = (
+    (NOT_PYTHON, _OF_PYTHON),
+    (_NOT_APT, _OF_APT),
+    (_MACOS, _NOT_MACOS),
+    (frozenset({"on-windows"}), _OF_SUDO),
+    (frozenset({"in-venv"}), _OF_CONDA),
+)
+"""Features of a system or environment, and parts of commands that it does not have."""
 _KEY_OF_RPM = "rpm's database (sudo rpm --import ADDRESS, or sudo zypper --gpg-auto-import-keys refresh)"
 _KEY_OF_APT = "the file that `signed-by` in its list names, readable for all"
 _INSIDE = frozenset({"docker", "hosted-notebook", "kubernetes", "singularity"})
@@ -94,7 +103,7 @@ _SPLIT = 390
 """First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
 _WITH_CUDNN_5 = ("1.2", "1.3")
 """Releases of JavaCPP whose artifacts are for cuDNN 5 and may not name one."""
-_PLACED = ("row_bus", "module_release")
+_PLACED = ("row_bus", "module_release", "mmcv_dir", "started_script")
 """Fields of lines that only describe the machine, for commands."""
 _MUCH_HELD = 1024
 """MiB from which a program is why a GPU is full."""
@@ -297,6 +306,7 @@ def in_shell(command: str, features: Collection[str], *, windows: bool) -> str:
     pairs = [(hit[1], hit[2] or hit[3]) for hit in _SETTING.finditer(settings[1])] if settings is not None else []
     unset = _UNSET.fullmatch(command)
     if windows:
+        command = re.sub("^sudo (?=nvidia-smi )", "", command)
         pairs += [(unset[1], "")] if unset is not None else []
         command = " && ".join(f'set "{name}={value}"' for name, value in pairs) or _BEFORE_COMMAND.sub(r'set "\1=\2" && ', command)
         return _in_powershell(command) if "powershell" in features else command
@@ -337,7 +347,8 @@ def in_service(command: str, matches: Iterable[Match]) -> tuple[str, str] | None
 def is_of_place(command: str, features: Collection[str]) -> bool:
     """False for a command of pip in a program of another language, and for a package manager or a program that the system does not have."""
     names = set(features) - ({"macos"} if set(features) & LINUX else set()) - (_IMAGE if set(features) & _INSIDE else set())
-    foreign = [words for some, words in ((NOT_PYTHON, _OF_PYTHON), (_NOT_APT, _OF_APT), (_MACOS, _NOT_MACOS)) if some & names]
+    names |= {"on-windows"} if runs_on_windows(features) else set()
+    foreign = [words for some, words in _FOREIGN if some & names]
     return not any(re.search(words, command) for words in foreign)
 
 
@@ -351,7 +362,7 @@ def question(cause: Cause, features: Collection[str], *, windows: bool, python: 
         command = _in_powershell(command) if command and "powershell" in features else command
     elif command is not None and set(features) & _INSIDE:
         command = "; ".join(part for part in command.split("; ") if not part.startswith("sudo "))
-    if not command:
+    if not command or (set(features) & _MACOS and not is_of_place(command, features)):
         return None
     command = re.sub(r"\bpython (?=-)", lambda _: f"{python} ", command)
     command += f" --python {python}" if command.startswith("cudnn-resolve ") and "/" in python else ""

@@ -35,7 +35,8 @@ DERIVED = frozenset(
     visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir mmcv-full frozen-program rust-error
     job-with-gpu job-without-gpu nspawn vfio-given cc-not-ready persistenced-numa media-container nvml-elsewhere nixos-module rpm-dkms
     cdi-run java-cuda native-program arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told
-    dll-of-wheel driver-init faiss smi-broken
+    dll-of-wheel driver-init faiss smi-broken vgpu-no-cuda in-venv mxnet-source mmcv-dir started-script docker-one nvml-function
+    faiss-wheel in-conda
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
