@@ -17,7 +17,7 @@ _SMI = "nvidia-smi"
 def _ask_libcuda(probe: DriverSources) -> GpuAnswer:
     libcuda = probe.libcuda
     if libcuda.error is not None and libcuda.error[0] == 100:  # CUDA_ERROR_NO_DEVICE, also of a kernel module that is not loaded
-        is_open = "CUDA_VISIBLE_DEVICES" in probe.host.environ or (probe.cards and not probe.kernel_signs)
+        is_open = "CUDA_VISIBLE_DEVICES" in probe.host.environ or (not probe.kernel_signs and probe.cards)
         return None if is_open else ()
     return _of_library(libcuda)
 
@@ -44,10 +44,9 @@ def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tu
 
     UNKNOWN if there may be GPUs that could not be asked about; empty only if there are certainly none.
     """
-    on_bus = f"/sys/bus/pci: {', '.join(probe.cards)}" if probe.cards else None
     if driver is None:
-        if on_bus:
-            return UNKNOWN, on_bus, ()
+        if probe.cards:
+            return UNKNOWN, f"/sys/bus/pci: {', '.join(probe.cards)}", ()
         if probe.has_no_card:
             return (), "no driver, and no NVIDIA card on the PCI bus", ()
         return UNKNOWN, "no driver, and no PCI bus on which a card would show", ()
@@ -67,7 +66,7 @@ def find_gpus(probe: DriverSources, driver: Driver | Unknown | None) -> tuple[tu
         is_hidden = "CUDA_VISIBLE_DEVICES" in probe.host.environ  # which hides GPUs that the bus may not show, of a virtual machine
         if not probe.kernel_signs and probe.has_no_card and not is_hidden:
             return (), "no kernel module, and no NVIDIA card on the PCI bus", _smi_failure(probe)
-        return UNKNOWN, on_bus or "no source answered", _smi_failure(probe)
+        return UNKNOWN, "no source answered", _smi_failure(probe)
     marked, problems = _marked(probe, gpus)
     return marked, ", ".join(names), (*problems, *_instances(probe), *_smi_failure(probe))
 
