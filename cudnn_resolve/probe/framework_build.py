@@ -173,11 +173,15 @@ def _build(
     return FrameworkBuild(name=name, version=version, variant=variant, cuda_built=cuda_built, cudnn_built=cudnn_built, steps=steps)
 
 
+_CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so", "libcaffe2_gpu.so")
+"""Libraries of PyTorch's CUDA builds: since 1.5, since 1.0, and of 0.4."""
+
+
 def _torch(files: FrameworkFiles) -> FrameworkBuild:
     constants = parse_constants(files.text("torch", "version.py"))
     cuda = text_of(constants, "cuda")
     label = local_label(text_of(constants, "__version__") or files.distribution.version)
-    if not files.has("torch/lib/libtorch_cuda.so") or cuda is None:
+    if cuda is None or not any(files.has(f"torch/lib/{name}") for name in _CUDA_PARTS):
         other = text_of(constants, "hip") or text_of(constants, "rocm")
         return _build(files, label or (None if other or not constants else "cpu"))
     required = required_cudnn(files.distribution.requires)

@@ -144,6 +144,18 @@ def test_torch_with_cudnn_in_its_own_wheel() -> None:
     assert loaded(found)[:2] == ("8.7.0", f"{lib}/libcudnn.so.8")
 
 
+def test_the_cuda_of_a_torch_whose_libraries_had_other_names() -> None:
+    files: Files = {
+        f"{SITE}/torch/version.py": "__version__ = '1.4.0'\ndebug = False\ncuda = '10.1'\nhip = None\n",
+        f"{SITE}/torch/lib/libc10_cuda.so": write_elf("libc10_cuda.so"),
+        f"{SITE}/torch/lib/libtorch.so": write_elf("libtorch.so"),
+    }
+
+    found = look(machine(files), distribution("torch", "1.4.0"))
+
+    assert (found[0].variant, found[0].cuda_built) == ("cu101", "10.1")
+
+
 @pytest.mark.parametrize(
     ("version", "hip", "variant"), [("2.6.0+cpu", "None", "cpu"), ("2.6.0", "None", "cpu"), ("2.6.0+rocm6.2", "'6.2'", "rocm6.2")]
 )
