@@ -362,7 +362,9 @@ def question(cause: Cause, features: Collection[str], *, windows: bool, python: 
         command = _in_powershell(command) if command and "powershell" in features else command
     elif command is not None and set(features) & _INSIDE:
         command = "; ".join(part for part in command.split("; ") if not part.startswith("sudo "))
-    if not command or (set(features) & _MACOS and not is_of_place(command, features)):
+    between = " & " if windows else "; "
+    command = between.join(part for part in (command or "").split(between) if is_of_place(part, features))
+    if not command:
         return None
     command = re.sub(r"\bpython (?=-)", lambda _: f"{python} ", command)
     command += f" --python {python}" if command.startswith("cudnn-resolve ") and "/" in python else ""
