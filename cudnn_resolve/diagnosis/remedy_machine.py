@@ -103,7 +103,7 @@ _SPLIT = 390
 """First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
 _WITH_CUDNN_5 = ("1.2", "1.3")
 """Releases of JavaCPP whose artifacts are for cuDNN 5 and may not name one."""
-_PLACED = ("row_bus", "module_release", "mmcv_dir", "started_script")
+_PLACED = ("row_bus", "module_release", "mmcv_dir", "mmcv_release", "started_script")
 """Fields of lines that only describe the machine, for commands."""
 _MUCH_HELD = 1024
 """MiB from which a program is why a GPU is full."""
