@@ -66,10 +66,10 @@ _NOTICE = (
     r"|\bA(?:n NVIDIA)? GPU may be present|[Ff]alling back to (?:the )?cpu|GPU functionality will not be available"
 )
 """Lines by which TensorFlow, JAX and NVIDIA's images say that they go on without a GPU."""
-_INSTALLS = r"[Nn]ouveau kernel driver is currently in use|Unable to load the (?:'?nvidia\S{0,20} )?kernel module|nvidia-installer"
-"""Lines of the driver's installer, which works on the machine even where it runs in a driver container."""
-_WANTS_DRIVER = rf"{_INSTALLS}|\bNVRM: |NVIDIA-SMI has failed|^modprobe: "
-"""Lines of the driver's installer, kernel module and tools: whoever has them expects a GPU."""
+_INSTALLER = "driver-installer"
+"""Feature of a log of the driver's installer, which works on the machine even where it runs in a driver container."""
+_WANTS_DRIVER = r"\bNVRM: |NVIDIA-SMI has failed|^modprobe: "
+"""Lines of the driver's kernel module and tools: whoever has them expects a GPU."""
 _PLAIN_ERROR = rf"{OWN_FAULT}|(?:[\w.]{{0,80}}\.)?(?:Value|NotImplemented)Error: "
 """Errors of a program's own code, which say nothing of a GPU unless they name it."""
 _OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"
@@ -87,7 +87,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     `wishes`: the user's options for plans.
     """
     matches = list(reader.every()) if reader is not None else []
-    if facts is not None and any(re.search(_INSTALLS, match.text) for match in matches):
+    if facts is not None and any(match.symptom.feature == _INSTALLER for match in matches):
         facts = replace(facts, container=None)
     machine = diagnose_facts(facts, book) if facts is not None else []
     context = context_of(matches, book, facts)
@@ -105,7 +105,8 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     ranked = _ranked(case, reader, died, has_failed=has_failed)
     if "no-card" in case.features and not case.features & GPU_THERE:
         has_failed |= reader is not None and any("cut" in match.fields for match in reader.latest.get(_ALARM, ()))
-        has_failed |= any(re.search(_WANTS_DRIVER, match.text) for suspect in ranked for match in suspect.matches)
+        wants = any(re.search(_WANTS_DRIVER, match.text) for suspect in ranked for match in suspect.matches)
+        has_failed |= wants or _INSTALLER in case.features
         ranked = _without_card(ranked, has_failed=has_failed)
         machine = [replace(each, severity="info") if each.cause in WANT_CARD and not has_failed else each for each in machine]
     log, unknown = _of_log(reader, ranked, case) if reader is not None else ([], None)
@@ -322,7 +323,7 @@ def _open(findings: list[Finding], case: Case) -> list[Finding]:
         return findings
     is_driver_there = driver_of(case) is not None and "no-driver" not in case.features
     left_out = {"driver_not_loaded"} if is_driver_there else set()
-    if case.facts is not None and case.facts.container is None:
+    if _INSTALLER in case.features or (case.facts is not None and case.facts.container is None):
         left_out |= _OF_GUEST
     others = [causes[name].title for name in cause.confused[:2] if name in causes and name not in left_out]
     if not others:

@@ -26,6 +26,8 @@ _PACKAGE = r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,. -]{1,60}\])?(?:(?:===?|~=|>=|<=|!
 _LIMITED = r"'?[A-Za-z][\w.\[\],-]{0,79}(?:[=<>~!][\w.*,<>=!~+]{1,60})?'?"
 ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
+OLDEST_OF_UV = (3, 8)
+"""Oldest Python that uv 0.7 and newer download."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
 _FILES = ("-r", "--requirement")
 _LAST_WITHOUT_SETTINGS = (3, 6)
@@ -122,12 +124,6 @@ def for_pip(command: str, python: tuple[int, int] | None) -> str:
     )
 
 
-def source_build(module: str | None) -> str:
-    """Command that compiles the package of a module on this system, with CUDA if its name is known."""
-    settings, name = ("CMAKE_ARGS=-DGGML_CUDA=on ", "llama-cpp-python") if module == "llama_cpp" else ("", "NAME")
-    return f"{settings}pip install --force-reinstall --no-deps --no-cache-dir --no-binary {name} {name}"
-
-
 def _is_command(match: Match) -> bool:
     """True if a line is a command, whole, and not a sentence that mentions one."""
     before = match.text.partition(str(match.fields.get("command", "")))[0]
@@ -196,7 +192,8 @@ def of_ended_index(name: str, newest: tuple[int, int], own: tuple[int, int] | No
     if row is None or framework is None:
         return {}
     tags = {tag for build in book.framework(framework).builds if (build.package, build.index) == (name, row.id) for tag in build.pythons}
-    lines = sorted((3, int(tag[3:])) for tag in tags if re.fullmatch(r"cp3\d{1,2}", tag) and tag not in ("cp36", "cp37"))
+    lines = sorted((3, int(tag[3:])) for tag in tags if re.fullmatch(r"cp3\d{1,2}", tag))
+    lines = [line for line in lines if line >= OLDEST_OF_UV]
     if len(lines) < 2 or own in lines or lines[-1] >= newest:
         return {}
     settled = lines[-1] if own is not None and own > lines[-1] else lines[-2]  # which wheels of other packages are for, too

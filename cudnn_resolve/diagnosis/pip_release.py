@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, of_ended_index, parent_of
+from cudnn_resolve.diagnosis.install_command import OLDEST_OF_UV, ONE_INDEX, Installation, of_ended_index, parent_of
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import Facts
@@ -41,8 +41,6 @@ _VARIANT = r"/(cu\d{2,3})/?$"
 MANYLINUX = r"manylinux_(\d{1,2})_(\d{1,3})_(\w{3,10})"
 _RECENT = 6
 """Number of newest releases of a package without a requested version, all of which must have wheels for a Python."""
-_OLDEST_OF_UV = (3, 8)
-"""Oldest Python that uv 0.7 and newer download."""
 _YEAR_OF_MINOR, _SETTLED = 2012, 2
 """Year minus minor version of the Python of the autumn before, and the month from which most packages have wheels for it."""
 _OF_NVIDIA, _PLACEHOLDERS = ("nvidia-", "tensorrt", "pytorch-quantization"), re.compile(r"(?:0\.0\.1(?:\.dev\d)?(?:, |$))+")
@@ -139,11 +137,12 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
         values["same"] = values["wanted"]
     line = None if wanted.platform == "linux_aarch64" or is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
-        values["line" if line >= _OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
+        values["line" if line >= OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
     if known := sorted(_known(wanted, book)):
         plain = wanted.name.removesuffix("-gpu")
         values["for_macos"] = "" if plain == wanted.name else f". On macOS, which has no CUDA, install {plain} instead"
-        values |= {"python_range": shown(known), "python_64": ".".join(map(str, own if own in known else known[len(known) // 2]))}
+        values["python_range"] = shown(known)
+        values["python_64"] = ".".join(map(str, own if own in known else known[len(known) // 2]))
     if wanted.is_file:
         values |= _file_values(wanted, book)
     elif (arm := _arm(wanted, book)) is not None:
@@ -420,7 +419,7 @@ def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Bo
     # A Python that was new at the time lacks wheels of the other packages of that time.
     days = [release.date for release in releases_within(wanted, book) if release.date]
     lines = {line for line in lines if not days or line[1] <= _settled(max(days))} or lines
-    lines = {line for line in lines if line >= _OLDEST_OF_UV} or lines
+    lines = {line for line in lines if line >= OLDEST_OF_UV} or lines
     if own is None:
         return sorted(lines)[len(lines) // 2 if days or len(lines) < 3 else (len(lines) - 1) // 2]
     return min(lines, key=lambda line: (abs(line[1] - own[1]) + 100 * abs(line[0] - own[0]), line))

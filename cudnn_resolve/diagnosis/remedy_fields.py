@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cudnn_resolve.diagnosis.apt import apt_values, is_of_legacy_list
 from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_for_newer_pip, is_of_system, own_python
-from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation, source_build
+from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
     cuda_named,
@@ -74,8 +74,8 @@ _NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-o
 _PINS_TORCH = frozenset({"vllm", "xformers"})
 """Extensions whose releases each require one PyTorch, and so one CUDA."""
 _OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
-_NAMES, _NEXT = ("names-of-another-release", "jax-name-removed"), 3
-"""Symptoms of a name that another release has (JAX is for Linux alone), and its distance from the call that asks for it."""
+_NAMES, _NEXT = frozenset({"names-of-another-release", "jax-name-removed"}), 3
+"""Symptoms of a name that another release has, and their distance from the call that asks for it."""
 _FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
 _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 """Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
@@ -289,7 +289,7 @@ class RemedyFields:
 
     def _importer(self, matches: Sequence[Match]) -> str | None:
         """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
-        asked = next((match for match in matches[:1] if match.symptom.id in _NAMES[: 1 if self.is_windows else 2]), None)
+        asked = next((match for match in matches[:1] if match.symptom.id in _NAMES), None)
         calls = (frame for frame in self.case.frames if "-packages" in frame.text)
         near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
         name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""
@@ -316,8 +316,9 @@ class RemedyFields:
         values |= {"glibc_from": "", "gxx": ""}
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
         values |= system_values(self.case, is_windows=self.is_windows)
+        python = None if self.is_windows else self.stack.python
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
-        values |= importer_values(self._importer(matches), matches, self.case.matches, self.stack.python) | bindings_of(finding.summary)
+        values |= importer_values(self._importer(matches), matches, self.case.matches, python) | bindings_of(finding.summary)
         for match in matches[:1]:
             values |= removed_values(match.text, self.book.removed_names(), imported=match.fields.get("partner", ""))[0]
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
@@ -365,7 +366,6 @@ class RemedyFields:
             "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
-            "glibc_build": source_build(needing),
             "wanted": next((word for match in matches if "XX" in (word := str(match.fields.get("wanted", "")))), None),
             "cuda_build": for_pip(build, python_line(self.case)).replace("PIP", pip) if build is not None else None,
         }

@@ -103,7 +103,7 @@ _SPLIT = 390
 """First branch whose parts are packages of their own on Ubuntu, such as `libnvidia-compute-390`; before, one was `nvidia-375`."""
 _WITH_CUDNN_5 = ("1.2", "1.3")
 """Releases of JavaCPP whose artifacts are for cuDNN 5 and may not name one."""
-_PLACED = ("row_bus", "module_release", "mmcv_dir", "started_script")
+_PLACED = ("row_bus", "module_release", "mmcv_dir", "mmcv_release", "started_script")
 """Fields of lines that only describe the machine, for commands."""
 _MUCH_HELD = 1024
 """MiB from which a program is why a GPU is full."""
@@ -362,7 +362,9 @@ def question(cause: Cause, features: Collection[str], *, windows: bool, python: 
         command = _in_powershell(command) if command and "powershell" in features else command
     elif command is not None and set(features) & _INSIDE:
         command = "; ".join(part for part in command.split("; ") if not part.startswith("sudo "))
-    if not command or (set(features) & _MACOS and not is_of_place(command, features)):
+    between = " & " if windows else "; "
+    command = between.join(part for part in (command or "").split(between) if is_of_place(part, features))
+    if not command:
         return None
     command = re.sub(r"\bpython (?=-)", lambda _: f"{python} ", command)
     command += f" --python {python}" if command.startswith("cudnn-resolve ") and "/" in python else ""

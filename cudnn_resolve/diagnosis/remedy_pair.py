@@ -20,13 +20,16 @@ def bindings_of(summary: str) -> dict[str, str]:
     return {"bindings": f"R{there[1]}"} if there is not None else {}
 
 
-def importer_values(importer: str | None, failed: Sequence[Match], every: Iterable[Match], python: str) -> dict[str, str]:
-    """Fields for a package that asks for a missing name; with ranges for it, and for the package without the name, if conda lists them."""
-    if importer is None:
+def importer_values(importer: str | None, failed: Sequence[Match], every: Iterable[Match], python: str | None) -> dict[str, str]:
+    """Fields for a package that asks for a missing name; with ranges for it, and for the package without the name, if conda lists them.
+
+    The installed JAX stays, for the sake of its jaxlib: the command asks `python` for its release (None: the shell cannot do that).
+    """
+    is_of_jax = bool(failed) and failed[0].symptom.id == "jax-name-removed"
+    if importer is None or (is_of_jax and python is None):
         return {}
     rows = (match.fields for match in every if "conda_name" in match.fields)
     listed = {str(fields["conda_name"]): str(fields["conda_release"]).split(".") for fields in rows}
-    is_of_jax = failed[0].symptom.id == "jax-name-removed"  # whose installed release is kept, with its jaxlib
     with_jax = f" \"jax==$({python} -c 'import jax; print(jax.__version__)')\"" if is_of_jax else ""
     values, own = {"importer": importer, "importer_with": with_jax}, listed.get(importer, [])
     if len(own) > 1 and own[1].isdigit():

@@ -108,10 +108,6 @@ def extension_values(name: str, torch: str | None, case: Case, python: str, *, i
         found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
     asked = next((str(match.fields["mm_range"]) for match in case.matches if "mm_range" in match.fields), None)
     found["mm_install"] = _mm_command(asked, python) if asked is not None else None
-    listed = next((match.fields["mmcv_release"] for match in case.matches if "mmcv_release" in match.fields), None)
-    found["mmcv_full"] = f"mmcv-full=={listed}" if listed else "mmcv-full"
-    same = "the wheel of the same release (without one, take a newer release that the program accepts)"
-    found["mmcv_wheel"] = same if listed else "its newest wheel"
     found["torch_pair"] = pair_command(torch, case, python, is_windows=is_windows)
     return {field: value for field, value in found.items() if value is not None}
 

@@ -333,6 +333,41 @@ def test_error_804_is_an_update_without_a_reboot_where_no_image_brings_a_libcuda
     assert loud(judged(before + "Error 804: forward compatibility was attempted on non supported HW\n")) == [cause]
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        "ERROR: Unable to load the 'nvidia-drm' kernel module.\nERROR: Installation has failed.\n",
+        "ERROR: You appear to be running an X server; please exit X before installing.\nERROR: Installation has failed.\n",
+    ],
+)
+def test_the_installer_of_the_driver_is_not_taken_for_a_container(log: str) -> None:
+    (first, *_) = judged(log).findings
+    assert (first.cause, first.undecided) == ("driver_not_loaded", None)
+
+
+def test_a_program_of_another_language_is_not_asked_for_packages_of_python() -> None:
+    log = "> torch::install_torch()\n> torch::cuda_memory_stats()\nError in `cuda_memory_stats()`:\n! CUDA is not available.\n"
+    assert "check with `nvidia-smi -L`," in str(judged(log).findings[0].undecided)
+
+
+@pytest.mark.parametrize(("wanted", "cause"), [("__cuda", "driver_not_loaded"), ("__cuda >=12.6", "driver_too_old")])
+def test_any_cuda_that_conda_misses_is_a_missing_driver(wanted: str, cause: str) -> None:
+    log = f"error    libmamba Could not solve for environment specs\n  └─ {wanted}, which is missing on the system.\n"
+    assert loud(judged(log)) == [cause]
+
+
+def test_a_function_that_nvml_lacks_is_of_another_release_of_the_driver() -> None:
+    (first, *_) = judged("$ nvidia-smi\nFailed to initialize NVML: Function Not Found\n").findings
+    assert first.cause == "driver_library_mismatch"
+    assert "libnvidia-ml" in first.remedy[0].text
+
+
+@pytest.mark.parametrize(("release", "installed"), [("1.7.0", "mmcv-full==1.7.0"), ("", "mmcv-full")])
+def test_mmcv_is_reinstalled_in_the_release_that_is_listed(release: str, installed: str) -> None:
+    log = f"mmcv-full {release}\nImportError: /v/site-packages/mmcv/_ext.cpython-38-x86_64-linux-gnu.so: undefined symbol: _ZN2at5emptyE\n"
+    assert f"mim install {installed}" in str(judged(log).findings[0].remedy[0].command).split(" && ")[-1]
+
+
 _LIST = (
     "ERROR: Could not find a version that satisfies the requirement {0} (from versions: {1})\n"
     "ERROR: No matching distribution found for {0}\n"
