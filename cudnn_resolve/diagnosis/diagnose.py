@@ -245,7 +245,8 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
 
     `over`: line up to which failures are known to be survived.
     """
-    noise = {match.line for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)}
+    harmless = [match for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)]
+    noise = {one.line for match in harmless for one in (match, *reader.latest.get(match.symptom.id, ()))}
     noise |= _ignored(reader) | _fetched_after_all(reader)
     went_on = [match for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ())]
     ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]

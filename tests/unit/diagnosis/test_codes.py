@@ -53,7 +53,7 @@ STATUSES = {
     "CUDA validation failed with error 35": "driver_too_old",
     "pynvml.NVMLError_LibRmVersionMismatch: RM has detected it": "driver_library_mismatch",
     "nvmlInit_v2() failed: Insufficient External Power": "hardware_fault",
-    "Failed to start nvml with error: could not load NVML library.": "container_gpu_not_passed",
+    "Failed to start nvml with error: could not load NVML library.": "container_toolkit_missing",
     "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH": "gpu_arch_too_old_for_build",
     "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED_CUDA_DRIVER": "driver_too_old",
     "RuntimeError: cuDNN error: CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH": "cudnn_sublibrary_mix",

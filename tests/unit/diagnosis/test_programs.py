@@ -316,7 +316,7 @@ KEY = "curl -fsSL https://{} | apt-key add -\n/bin/sh: 1: apt-key: not found\n"
         ("run.py: error: argument --execution-provider: invalid choice: 'cuda' (choose from 'azure', 'cpu')\n", "cpu_only_build"),
         ("Error: C:\\Paddle\\paddle\\phi\\one_hot_kernel.cu:37 \nAssertion `p[i] >= 0 && p[i] < depth` failed.\n", "bad_input"),
         ("   └─ cudnn 8.2.1.* , which requires\n      └─ __glibc >=2.17,<3.0.a0 , which is missing on the system.\n", "glibc_too_old"),
-        ("Unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_gpu_not_passed"),
+        ("Unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_toolkit_missing"),
         (
             "bfc_allocator.cc:431] Allocator (GPU_0_bfc) ran out of memory\ntrying to allocate 2GiB requested by op Conv2D\n",
             "out_of_memory",
@@ -481,7 +481,7 @@ def test_a_remedy_of_a_build_is_for_that_build(log: str, has: str, lacks: str) -
             "windows_runtime_missing",
             "Redistributable",
         ),
-        ("unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_gpu_not_passed", "runtimeClassName"),
+        ("unable to create plugin manager: nvml init failed: ERROR_LIBRARY_NOT_FOUND\n", "container_toolkit_missing", "runtimeClassName"),
         (
             "    import flash_attn_2_cuda\nImportError: libc10.so: cannot open shared object file\n",
             "framework_pkg_mismatch",
