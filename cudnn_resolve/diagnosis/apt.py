@@ -43,6 +43,8 @@ _TOOLKIT_REPO = "https://nvidia.github.io/libnvidia-container/stable/rpm/nvidia-
 """The repository file for yum and dnf that replaces theirs."""
 _CUDA_PATH = "/compute/cuda/repos"
 _CUDA_REPOSITORIES = r"https?://(?:[\w-]{1,40}\.){1,4}nvidia\.(?:com|cn)" + _CUDA_PATH + "/"
+_WITHOUT_HTTPS = r"/ubuntu1[46]04/"
+"""Folders of systems whose apt-key fetches no key by https: GnuPG 1 without gnupg-curl."""
 _KEY_FILE = "3bf863cc.pub"
 """File of NVIDIA's current key in each repository."""
 _RPM_KEY_FILE = "D42D0685.pub"
@@ -129,7 +131,10 @@ def _repository_values(text: str, facts: Facts | None, book: Book) -> dict[str, 
     values: dict[str, str] = {}
     keyring = _keyring(text, facts, book)
     if keyring is not None:
-        values |= {"keyring": shlex.quote(keyring), "repository_key": shlex.quote(f"{keyring.rpartition('/')[0]}/{_KEY_FILE}")}
+        folder = keyring.rpartition("/")[0]
+        if re.search(_WITHOUT_HTTPS, folder):
+            folder = folder.replace("https:", "http:", 1)
+        values |= {"keyring": shlex.quote(keyring), "repository_key": shlex.quote(f"{folder}/{_KEY_FILE}")}
     if re.match(_CUDA_REPOSITORIES, address[0]):
         values |= _cuda_repositories(book)
     if (own := re.match(_GITHUB, address[0])) is not None:

@@ -138,6 +138,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     line = None if wanted.platform == "linux_aarch64" or is_elsewhere(wanted.platform, facts) else _line(wanted, matches, own, book)
     if line is not None and line != own:
         values["line" if line >= OLDEST_OF_UV else "old_line"] = ".".join(map(str, line))
+        values["with_old"] = " 'protobuf<3.21'" if wanted.name.startswith("tensorflow") else ""
     if known := sorted(_known(wanted, book)):
         plain = wanted.name.removesuffix("-gpu")
         values["for_macos"] = "" if plain == wanted.name else f". On macOS, which has no CUDA, install {plain} instead"

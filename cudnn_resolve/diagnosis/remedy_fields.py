@@ -120,6 +120,7 @@ class RemedyFields:
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
             "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
             "glibc-extension": "glibc_needs" in values,
+            "libstdcxx-conda": "libstdcxx" in found and "no-conda" not in found,
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
             "machine-open": "arm" in values and self._is_machine_open(matches),
             "own-limit": bool(found & _OWN_LIMIT),

@@ -105,6 +105,8 @@ _WITH_CUDNN_5 = ("1.2", "1.3")
 """Releases of JavaCPP whose artifacts are for cuDNN 5 and may not name one."""
 _PLACED = ("row_bus", "module_release", "mmcv_dir", "mmcv_release", "started_script")
 """Fields of lines that only describe the machine, for commands."""
+_OLDEST_OF_CONDA, _NEWEST_OF_CONDA = 9, 11
+"""Major versions of CUDA that conda has as `cudatoolkit`."""
 _MUCH_HELD = 1024
 """MiB from which a program is why a GPU is full."""
 _MOK = (
@@ -206,6 +208,9 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
     values |= {name: str(match.fields[name]) for match in case.matches for name in _PLACED if name in match.fields}
     values |= _holder(case.matches)
+    if "conda-prefix" in case.features and (served := cuda_of_driver(case)) is not None and _OLDEST_OF_CONDA <= served.major <= _NEWEST_OF_CONDA:
+        values["conda_served"] = f"cudatoolkit={served.line}"
+    values["last_branch"] = "; branch 470 is the last for this GPU" if "gpu-kepler" in case.features else ""
     values["java_cuda"] = _of_artifact(next((match.fields["java_cuda"] for match in case.matches if "java_cuda" in match.fields), None))
     values["gpu_service"] = "slurmd" if any("gres.conf" in match.text for match in matches) else "nvidia-persistenced"
     driver = driver_of(case)

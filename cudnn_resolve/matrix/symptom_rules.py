@@ -36,7 +36,7 @@ DERIVED = frozenset(
     job-with-gpu job-without-gpu nspawn vfio-given cc-not-ready persistenced-numa media-container nvml-elsewhere nixos-module rpm-dkms
     cdi-run java-cuda native-program arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told
     dll-of-wheel driver-init faiss smi-broken vgpu-no-cuda in-venv mxnet-source mmcv-dir mmcv-release started-script docker-one
-    nvml-function faiss-wheel in-conda flash-sharded
+    nvml-function faiss-wheel in-conda flash-sharded cuarrays docker-plugin login-node jsrun gpu-kepler conda-prefix libstdcxx-conda
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""
@@ -56,7 +56,7 @@ FIELDS = frozenset(
     nearest_major apt_library old_key gpu_cuda gpu_gencode gpu_toolkit no_build compile_it compiler suite of_suite in_build gpgkey_legacy
     toolkit_home tensorflow_text runtime_year part_package part_branch old_part_branch bindings importer_conda owner_conda mok mok_else
     unpack rpm_key toolkit_repo holder mm_install gpu_service java_cuda tensorrt_pin later_branch
-    importer_with
+    importer_with conda_served last_branch with_old
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Fields of remedies that the program fills in: see `diagnosis/remedy`, `library_path`, `pip_release` and `apt`."""
