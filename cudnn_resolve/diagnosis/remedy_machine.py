@@ -208,7 +208,8 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     values |= {name: str(image[field]) for name, field in (("driver_there", "found"), ("driver_wanted", "wanted")) if field in image}
     values |= {name: str(match.fields[name]) for match in case.matches for name in _PLACED if name in match.fields}
     values |= _holder(case.matches)
-    if "conda-prefix" in case.features and (served := cuda_of_driver(case)) is not None and _OLDEST_OF_CONDA <= served.major <= _NEWEST_OF_CONDA:
+    served = cuda_of_driver(case) if "conda-prefix" in case.features else None
+    if served is not None and _OLDEST_OF_CONDA <= served.major <= _NEWEST_OF_CONDA:
         values["conda_served"] = f"cudatoolkit={served.line}"
     values["last_branch"] = "; branch 470 is the last for this GPU" if "gpu-kepler" in case.features else ""
     values["java_cuda"] = _of_artifact(next((match.fields["java_cuda"] for match in case.matches if "java_cuda" in match.fields), None))
