@@ -49,7 +49,7 @@ def test_they_stay_small() -> None:
     sizes = {path: path.stat().st_size for path in ROOT.rglob("*.toml")}
     symptoms = sum(size for path, size in sizes.items() if path.parent.name == "symptom")
     assert sum(sizes.values()) - symptoms < 1_500_000, "let rows that are alike be written once"
-    assert symptoms < 1_115_000, "let a pattern cover what messages have in common"
+    assert symptoms < 1_120_000, "let a pattern cover what messages have in common"
 
 
 def test_the_program_finds_them() -> None:
