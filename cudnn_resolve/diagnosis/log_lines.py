@@ -172,8 +172,9 @@ class Scanner:
         if not block:
             return
         if b"\r" in block:
-            # A line overwritten by carriage returns counts as one; each of its states is examined.
-            block = (block.replace(b"\r\n", b"\n") if b"\r\n" in block else block).replace(b"\r", b"\n\r")
+            # A line overwritten by carriage returns counts as one; each of its states is examined. Replacing CR LF takes twice the time.
+            first, *rest = block.split(b"\r")
+            block = first + b"".join(piece if piece.startswith(b"\n") else b"\n\r" + piece for piece in rest)
         end = len(block) if final else _before_last_lines(block, LOOK_AHEAD)
         if not end and len(block) > _ENDLESS:
             end = block.rfind(b"\n") + 1
@@ -189,7 +190,7 @@ class Scanner:
     def _new(self, block: bytes, examined: bytes, *, is_end: bool) -> Iterator[Line]:
         """Lines of the first part of a block that may match; at the end of a log the last ones even if their shape is known."""
         idle = self._idle
-        drawn = examined.count(b"\r")
+        drawn = examined.count(b"\r") if b"\r" in examined else 0
         shapes = examined.translate(None, _SAME).split(b"\n")
         base, over, last = self.lines, 0, 0
         self.lines = base + len(shapes) - drawn - (is_end and examined.endswith(b"\n"))
