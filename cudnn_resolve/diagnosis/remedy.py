@@ -226,6 +226,7 @@ class Remedies:
         features |= {name for name, some in _TOLD.items() if seen & some}
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
+        features |= {"no-card"} if "hosted-runner" in features else set()
         has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
         is_open = is_offered = is_mended = False
         is_particular = bool(finding.remedy)

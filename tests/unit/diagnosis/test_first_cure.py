@@ -98,3 +98,18 @@ def test_macos_gets_no_command_of_linux() -> None:
     assert "nvidia-smi" in on_linux
     assert "nvidia-smi" not in on_mac
     assert "smaller" in on_mac
+
+
+def test_the_fabric_manager_of_the_gpu_operator_is_in_its_driver_pod() -> None:
+    pods = "nvidia-driver-daemonset-x5k2v   1/1     Running   0   38m\n"
+    (found,) = judged(f"{pods}RuntimeError: Error 802: system not yet initialized\n").findings
+    assert [step.command for step in found.remedy if step.command and "systemctl" in step.command] == []
+    assert "kubectl" in str(found.remedy[0].command)
+
+
+def test_a_hosted_runner_is_not_told_to_install_a_driver() -> None:
+    log = 'ERROR: could not load symbol "cuDriverGetVersion":\n{}/julia: undefined symbol: cuDriverGetVersion\n'
+    (hosted,) = judged(log.format("/opt/hostedtoolcache/julia/1.6.5/x64/bin")).findings
+    (own,) = judged(log.format("/opt/julia/bin")).findings
+    assert [step.command for step in hosted.remedy] == [None]
+    assert any("ubuntu-drivers" in str(step.command) for step in own.remedy)
