@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cudnn_resolve.facts.assume import OLDEST_OF_UV
+
 if TYPE_CHECKING:
     from cudnn_resolve.diagnosis.model import Match
     from cudnn_resolve.matrix.book import Book
@@ -26,8 +28,6 @@ _PACKAGE = r"[A-Za-z0-9][\w.-]{0,79}(?:\[[\w,. -]{1,60}\])?(?:(?:===?|~=|>=|<=|!
 _LIMITED = r"'?[A-Za-z][\w.\[\],-]{0,79}(?:[=<>~!][\w.*,<>=!~+]{1,60})?'?"
 ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
-OLDEST_OF_UV = (3, 8)
-"""Oldest Python that uv 0.7 and newer download."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
 _FILES = ("-r", "--requirement")
 _LAST_WITHOUT_SETTINGS = (3, 6)

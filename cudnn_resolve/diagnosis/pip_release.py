@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.install_command import OLDEST_OF_UV, ONE_INDEX, Installation, of_ended_index, parent_of
+from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, of_ended_index, parent_of
 from cudnn_resolve.diagnosis.model import Match
 from cudnn_resolve.diagnosis.specifier import within
+from cudnn_resolve.facts.assume import OLDEST_OF_UV
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.row import WheelRelease
@@ -310,8 +311,7 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None
     for match in matches:
         for name in ("python", "tag"):
             text = str(match.fields.get(name, ""))
-            found = re.match(_PYTHON, text) or re.match(_TAG, text) or re.fullmatch(_BARE, text)
-            if found:
+            if found := re.match(_PYTHON, text) or re.match(_TAG, text) or re.fullmatch(_BARE, text):
                 return int(found[1]), int(found[2])
     found = re.match(_PYTHON, facts.python.version or "") if facts is not None else None
     return (int(found[1]), int(found[2])) if found else None

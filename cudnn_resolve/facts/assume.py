@@ -27,6 +27,8 @@ _GLIBC_OF = {  # C library of each release of a distribution; source: their pack
     "rhel7": "2.17", "rhel8": "2.28", "rhel9": "2.34", "rhel10": "2.39",
     "amzn2": "2.26", "amzn2023": "2.34",
 }  # fmt: skip
+OLDEST_OF_UV = (3, 8)
+"""Oldest Python that uv 0.7 and newer download."""
 SYSTEM_PYTHON = {
     "ubuntu18.04": "3.6", "ubuntu20.04": "3.8", "ubuntu22.04": "3.10", "ubuntu24.04": "3.12",
     "debian10": "3.7", "debian11": "3.9", "debian12": "3.11", "debian13": "3.13",

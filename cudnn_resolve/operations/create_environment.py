@@ -16,7 +16,7 @@ from cudnn_resolve.execution.environment import find_uv
 from cudnn_resolve.execution.journal_store import Journals
 from cudnn_resolve.execution.model import Execution, Trouble
 from cudnn_resolve.execution.task import task_of
-from cudnn_resolve.facts.assume import fresh_environment, python_of
+from cudnn_resolve.facts.assume import OLDEST_OF_UV, fresh_environment, python_of
 from cudnn_resolve.facts.model import Facts, Python
 from cudnn_resolve.host import disk
 from cudnn_resolve.host.environment_mutex import hold
@@ -43,8 +43,6 @@ from cudnn_resolve.resolution.marker import NO_TARGET
 from cudnn_resolve.resolution.resolve import resolved
 
 _KERNEL = "ipykernel"
-_OLDEST_OF_UV = (3, 8)
-"""The oldest Python that uv downloads."""
 
 R = TypeVar("R", ApplyRequest, PlanRequest)
 
@@ -345,7 +343,7 @@ def _bases(options: ApplyRequest | PlanRequest, facts: Facts) -> Iterator[Base]:
                 offered.add(minor)
                 yield base
     for minor in minors:
-        if minor not in offered and minor >= _OLDEST_OF_UV:
+        if minor not in offered and minor >= OLDEST_OF_UV:
             yield Base(python=Python(version=options.python_version or f"{minor[0]}.{minor[1]}"))
 
 
