@@ -173,8 +173,8 @@ def _build(
     return FrameworkBuild(name=name, version=version, variant=variant, cuda_built=cuda_built, cudnn_built=cudnn_built, steps=steps)
 
 
-_CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so", "libcaffe2_gpu.so")
-"""Libraries of PyTorch's CUDA builds: since 1.5, since 1.0, and of 0.4."""
+_CUDA_PARTS = ("libtorch_cuda.so", "libc10_cuda.so")
+"""Libraries of PyTorch's CUDA builds: since 1.5, and since 1.0 (the wheels of 1.0.0, 1.1.0 and 1.4.0)."""
 
 
 def _torch(files: FrameworkFiles) -> FrameworkBuild:
