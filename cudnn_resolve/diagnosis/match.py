@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
 
 from cudnn_resolve.diagnosis.log_lines import Index, Line, Scanner, joined
 from cudnn_resolve.diagnosis.model import Match
@@ -40,10 +41,12 @@ class Reader:
     """Reader of one log; afterwards `matches` and `counts` contain its symptoms by id."""
 
     def __init__(self, symptoms: Sequence[Symptom]) -> None:
-        self.matches: dict[str, list[Match]] = {}
+        self.matches: defaultdict[str, list[Match]] = defaultdict(list)
         self.counts: dict[str, int] = {}
-        self.latest: dict[str, deque[Match]] = {}
+        self.latest: defaultdict[str, deque[Match]] = defaultdict(partial(deque, maxlen=_LATEST))
         """Last matches of each symptom, one per line."""
+        self.lines = 0
+        """Lines read."""
         self.is_one_message = False
         """True for a log of one message, wrapped or not."""
         self.quoted_from = 0
@@ -51,14 +54,8 @@ class Reader:
         self._often: dict[bytes, int] = {}
         self._anchors, self._index = _by_anchor(tuple(symptoms))
         self._scanner = Scanner(self._index)
-        self._lines = 0
         self._numbers: list[int] = []
         """User's line numbers of a short log, which is normalized first."""
-
-    @property
-    def lines(self) -> int:
-        """Lines read so far."""
-        return self._lines
 
     def _number(self, line: int) -> int:
         return self._numbers[min(line, len(self._numbers)) - 1] if self._numbers else line
@@ -76,7 +73,7 @@ class Reader:
                 self._line(line)
         for line in self._scanner.finish():
             self._line(line)
-        self._lines = 0 if self._scanner.is_blank and not self.quoted_from else self._number(self._scanner.lines)
+        self.lines = 0 if self._scanner.is_blank and not self.quoted_from else self._number(self._scanner.lines)
         self._numbers = []
         for number, pieces in maybe[:_MAYBE]:
             whole_text = "".join(pieces)
@@ -127,21 +124,19 @@ class Reader:
         for anchor in (*near, *self._index.always):
             if anchor not in low:
                 continue
-            for form in self._anchors[anchor]:
-                if id(form) in tried or (is_source and form.symptom.last):
+            for symptom in self._anchors[anchor]:
+                if id(symptom) in tried or (is_source and symptom.last):
                     continue
-                tried.add(id(form))
-                if self.counts.get(form.symptom.id, 0) > _ENOUGH and form.symptom.role == "context" and not line.is_late:
+                tried.add(id(symptom))
+                is_enough = self.counts.get(symptom.id, 0) > _ENOUGH and not line.is_late
+                if symptom.role == "context" and (across or is_enough):
                     continue
-                span = form.symptom.span
-                if across and form.symptom.role == "context":
-                    continue
-                message = joined(line, span) if span > 1 and not across else text
-                begun |= span > 1
-                for fields, at in form.find(message, low if message is text else message.lower(), across):
+                message = joined(line, symptom.span) if symptom.span > 1 and not across else text
+                begun |= symptom.span > 1
+                for fields, at in _find(symptom, message, low if message is text else message.lower(), across):
                     found = True
-                    is_specific |= form.symptom.id not in _FAILED
-                    self._keep(form.symptom, line, (message, at, across or ((len(text),) if message != text else ())), fields)
+                    is_specific |= symptom.id not in _FAILED
+                    self._keep(symptom, line, (message, at, across or ((len(text),) if message != text else ())), fields)
         return found, begun, is_specific
 
     def _keep(self, symptom: Symptom, line: Line, place: tuple[str, int, tuple[int, ...]], fields: dict[str, Any]) -> None:
@@ -153,7 +148,7 @@ class Reader:
         own = excerpt(line.head + own, 0) if breaks and not (before and len(breaks) == 1) else ""
         text, at = line.head + text, len(line.head) + at
         self.counts[symptom.id] = self.counts.get(symptom.id, 0) + 1
-        kept, latest = self.matches.setdefault(symptom.id, []), self.latest.setdefault(symptom.id, deque(maxlen=_LATEST))
+        kept, latest = self.matches[symptom.id], self.latest[symptom.id]
         match = Match(symptom=symptom, line=number, text=excerpt(text, at), own=own or None, fields=fields)
         if not latest or latest[-1].line != number:
             latest.append(match)
@@ -161,45 +156,30 @@ class Reader:
             kept.append(match)
 
 
-class _Compiled(NamedTuple):
-    """A pattern with the kinds of its fields; another pattern of the symptom may have a field of that name and of another kind."""
-
-    pattern: re.Pattern[str]
-    kinds: Mapping[str, str]
-
-
-class _Form:
-    """A symptom with its patterns, each compiled when a line first has all that it needs."""
-
-    __slots__ = ("_patterns", "symptom")
-
-    def __init__(self, symptom: Symptom) -> None:
-        self.symptom = symptom
-        self._patterns: list[_Compiled | None] = [None] * len(symptom.pattern)
-
-    def find(self, text: str, low: str, across: tuple[int, ...] = ()) -> Iterator[tuple[dict[str, Any], int]]:
-        """Find the patterns in a text, with their fields and offsets; `low` is the text in lower case."""
-        for place, literals in enumerate(self.symptom.literals):
-            if not may_match(literals, low):
+def _find(symptom: Symptom, text: str, low: str, across: tuple[int, ...]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Find the first matching pattern of a symptom in a text, with its fields and offsets; `low` is the text in lower case."""
+    for source, literals in zip(symptom.pattern, symptom.literals, strict=True):
+        if not may_match(literals, low):
+            continue
+        pattern, kinds = _compiled(source)
+        count = 0
+        for match in pattern.finditer(text):
+            if across and not any(match.start() < at < match.end() for at in across):
                 continue
-            pattern, kinds = self._patterns[place] or self._compiled(place)
-            count = 0
-            for match in pattern.finditer(text):
-                if across and not any(match.start() < at < match.end() for at in across):
-                    continue
-                fields = _fields(match.groupdict(), kinds)
-                if fields is not None and all(holds(comparison, fields) for comparison in self.symptom.when):
-                    yield fields, match.start()
-                    count += 1
-                if count >= _MOST_IN_LINE:
-                    break
-            if count:
-                return
+            fields = _fields(match.groupdict(), kinds)
+            if fields is not None and all(holds(comparison, fields) for comparison in symptom.when):
+                yield fields, match.start()
+                count += 1
+            if count >= _MOST_IN_LINE:
+                break
+        if count:
+            return
 
-    def _compiled(self, place: int) -> _Compiled:
-        source = self.symptom.pattern[place]
-        compiled = self._patterns[place] = _Compiled(re.compile(expand(source)), fields_of(source))
-        return compiled
+
+@cache
+def _compiled(source: str) -> tuple[re.Pattern[str], Mapping[str, str]]:
+    """Compile a pattern when a line first has all that it needs, with the kinds of its fields, which differ between patterns."""
+    return re.compile(expand(source)), fields_of(source)
 
 
 def _fields(groups: Mapping[str, str | None], kinds: Mapping[str, str]) -> dict[str, Any] | None:
@@ -216,13 +196,12 @@ def _fields(groups: Mapping[str, str | None], kinds: Mapping[str, str]) -> dict[
 
 
 @lru_cache(maxsize=1)
-def _by_anchor(symptoms: tuple[Symptom, ...]) -> tuple[Mapping[str, Sequence[_Form]], Index]:
-    """Symptoms by anchor, and the index of anchors; cached, so that later logs use compiled patterns."""
-    found: dict[str, list[_Form]] = {}
+def _by_anchor(symptoms: tuple[Symptom, ...]) -> tuple[Mapping[str, Sequence[Symptom]], Index]:
+    """Symptoms by anchor, and the index of anchors."""
+    found: dict[str, list[Symptom]] = {}
     for symptom in symptoms:
-        form = _Form(symptom)
         for anchor in symptom.anchor:
-            found.setdefault(anchor, []).append(form)
+            found.setdefault(anchor, []).append(symptom)
     return found, Index(found)
 
 
@@ -237,14 +216,7 @@ def excerpt(text: str, at: int) -> str:
 
 # --- comparisons of fields: `found < built`, `major found != major built`, `capability above targets` ---
 
-_SIMPLE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda left, other: left < other,
-    "<=": lambda left, other: left <= other,
-    "==": lambda left, other: left == other,
-    "!=": lambda left, other: left != other,
-    ">=": lambda left, other: left >= other,
-    ">": lambda left, other: left > other,
-}
+_SIMPLE: dict[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, "==": eq, "!=": ne, ">=": ge, ">": gt}
 
 
 def holds(comparison: str, fields: Mapping[str, Any]) -> bool:
