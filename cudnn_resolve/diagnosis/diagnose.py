@@ -86,7 +86,8 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
 
     `wishes`: the user's options for plans.
     """
-    matches = list(reader.every()) if reader is not None else []
+    log = reader if reader is not None else Reader(())
+    matches = list(log.every())
     if facts is not None and any(match.symptom.feature == _INSTALLER for match in matches):
         facts = replace(facts, container=None)
     machine = diagnose_facts(facts, book) if facts is not None else []
@@ -95,41 +96,35 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
         matches=speaking(matches, context, book),
         features=features_of(matches, context, facts),
         context=context,
-        frames=(*reader.matches.get(_FRAMES, ()), *reader.latest.get(_FRAMES, ())) if reader is not None else (),
+        frames=(*log.matches[_FRAMES], *log.latest[_FRAMES]),
         book=book,
         facts=facts,
         wishes=wishes,
     )
-    died = _died(reader, case) if reader is not None else None
-    has_failed = died is not None and reader is not None and _is_plain(died, reader)
-    ranked = _ranked(case, reader, died, has_failed=has_failed)
+    died = _died(log, case)
+    has_failed = died is not None and _is_plain(died, log)
+    ranked = _ranked(case, log, died, has_failed=has_failed)
     if "no-card" in case.features and not case.features & GPU_THERE:
-        has_failed |= reader is not None and any("cut" in match.fields for match in reader.latest.get(_ALARM, ()))
+        has_failed |= any("cut" in match.fields for match in log.latest[_ALARM])
         wants = any(re.search(_WANTS_DRIVER, match.text) for suspect in ranked for match in suspect.matches)
         has_failed |= wants or _INSTALLER in case.features
         ranked = _without_card(ranked, has_failed=has_failed)
         machine = [replace(each, severity="info") if each.cause in WANT_CARD and not has_failed else each for each in machine]
-    log, unknown = _of_log(reader, ranked, case) if reader is not None else ([], None)
+    of_log, unknown = _of_log(log, ranked, died, case)
     against = contradictions(case)
     behind = {suspect.cause: suspect.matches for suspect in ranked}
-    root = _root_of(log, machine, case, behind.get(log[0].cause, ())) if log else None
+    root = _root_of(of_log[0], machine, case, behind.get(of_log[0].cause, ())) if of_log else None
     if root is not None:
-        behind[root.cause] = behind.get(log[0].cause, ())
-    findings = _contradicted(_together(log, machine, root, case), log, against)
+        behind[root.cause] = behind.get(of_log[0].cause, ())
+    findings = _contradicted(_together(of_log, machine, root, case), of_log, against)
     remedies = Remedies(case, behind, unknown, is_here=all(evidence.source != "gpus" for _, evidence in against))
-    return Diagnosis(
-        findings=tuple(remedies.all(findings)),
-        lines=reader.lines if reader is not None else 0,
-        note=None if findings else "; ".join(_notes(reader, facts)) or None,
-    )
+    note = None if findings else EMPTY if reader is not None and not reader.lines else "; ".join(_notes(log, facts)) or None
+    return Diagnosis(findings=tuple(remedies.all(findings)), lines=log.lines, note=note)
 
 
-def _notes(reader: Reader | None, facts: Facts | None) -> Iterator[str]:
+def _notes(reader: Reader, facts: Facts | None) -> Iterator[str]:
     """Remarks for a diagnosis without findings."""
-    if reader is not None and not reader.lines:
-        yield EMPTY
-        return
-    if reader is not None and reader.quoted_from:
+    if reader.quoted_from:
         yield f"skipped {_QUOTED} from line {reader.quoted_from} on"
     if facts is not None and facts.driver is None:
         yield "this machine has no NVIDIA driver, and no framework that needs one"
@@ -160,7 +155,7 @@ def diagnose_installed(facts: Facts, book: Book) -> Iterator[Finding]:
         yield from (finding for finding in check(machine) if finding.severity != "info")
 
 
-def _ranked(case: Case, reader: Reader | None, died: Match | None, *, has_failed: bool) -> list[Suspect]:
+def _ranked(case: Case, reader: Reader, died: Match | None, *, has_failed: bool) -> list[Suspect]:
     causes = case.book.causes()
     found = derive(suspects(case.matches, case.features, died, has_failed=has_failed), case)
     nameless = sorted(found.keys() - causes.keys())
@@ -170,9 +165,9 @@ def _ranked(case: Case, reader: Reader | None, died: Match | None, *, has_failed
             hint="run `cudnn-resolve matrix check` with the same --matrix to find the row",
         )
     ranked = [_unless_failed(suspect, has_failed=has_failed) for suspect in rank(found, causes)]
-    if reader is not None and died is not None and not ranked:
+    if died is not None and not ranked:
         return cured(died, reader.latest)
-    return mark_survived(ranked, reader.latest, case.features, causes) if reader is not None else ranked
+    return mark_survived(ranked, reader.latest, case.features, causes)
 
 
 def _unless_failed(suspect: Suspect, *, has_failed: bool) -> Suspect:
@@ -195,7 +190,7 @@ def _without_card(ranked: list[Suspect], *, has_failed: bool) -> list[Suspect]:
     return [known, *(suspect for suspect in ranked if suspect.cause not in _OF_CARD)]
 
 
-def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list[Finding], Unknown | None]:
+def _of_log(reader: Reader, ranked: Sequence[Suspect], died: Match | None, case: Case) -> tuple[list[Finding], Unknown | None]:
     """Findings of a log, and the failure of unknown cause among them; harmless lines only if nothing else is wrong."""
     causes, findings = case.book.causes(), []
     is_one_line = reader.is_one_message and case.facts is None
@@ -213,9 +208,8 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
             )
         )
     findings = _open(findings, case)
-    end = _died(reader, case)
-    if end is not None and ranked and _is_own_error(end, next(iter(ranked))):
-        own = unknown_failure(end, reader, causes["unrecognised"], case.book.clues(), case.book.removed_names())
+    if died is not None and ranked and _is_own_error(died, ranked[0]):
+        own = unknown_failure(died, reader, case.book)
         return [own.finding, *(replace(finding, severity="info") for finding in findings)], own
     if any(finding.severity != "info" for finding in findings):
         return findings, None
@@ -227,7 +221,7 @@ def _of_log(reader: Reader, ranked: Iterable[Suspect], case: Case) -> tuple[list
         return ([alarm.finding, *findings], alarm) if alarm is not None else (findings, None)
     unknown = None
     if not findings:
-        unknown = unknown_failure(died, reader, causes["unrecognised"], case.book.clues(), case.book.removed_names())
+        unknown = unknown_failure(died, reader, case.book)
         findings = [unknown.finding]
     # There is little evidence for the cause, but the severity depends on whether something failed.
     severity = "warning" if _is_plain(died, reader) else "info"
@@ -246,17 +240,17 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     `over`: line up to which failures are known to be survived.
     """
     harmless = [match for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)]
-    noise = {one.line for match in harmless for one in (match, *reader.latest.get(match.symptom.id, ()))}
+    noise = {one.line for match in harmless for one in (match, *reader.latest[match.symptom.id])}
     noise |= _ignored(reader) | _fetched_after_all(reader)
-    went_on = [match for name in (_GOOD_END, _WENT_ON) for match in reader.latest.get(name, ())]
-    ends = [match for match in reader.latest.get(_DIED, ()) if match.line not in noise and match.line > over]
+    went_on = [match for name in (_GOOD_END, _WENT_ON) for match in reader.latest[name]]
+    ends = [match for match in reader.latest[_DIED] if match.line not in noise and match.line > over]
     ends = [end for end in ends if not any(on.line >= end.line and not is_of_other(on, end, reader.latest) for on in went_on)]
     over = max((over, *(match.line for match in went_on)))
-    again = max((match.line for match in reader.latest.get("context-epoch", ())), default=0)
+    again = max((match.line for match in reader.latest["context-epoch"]), default=0)
     ends = [match for match in ends if match.line > again or not match.text.startswith("KeyboardInterrupt")]
     if not ends:
-        least = max((over, reader.lines - _AT_THE_END, *(match.line for match in reader.latest.get(_TESTS, ()))))
-        last = [match for match in reader.latest.get(_ERROR_LINE, ()) if match.line > least]
+        least = max((over, reader.lines - _AT_THE_END, *(match.line for match in reader.latest[_TESTS])))
+        last = [match for match in reader.latest[_ERROR_LINE] if match.line > least]
         # Next to harmless lines, wording that only mentions an error may belong to them.
         ends = [match for match in last if match.line not in noise and (not noise or "said" in match.fields)]
     serves = [(match.line, speaker(match.text)) for match in _serving(reader)]
@@ -267,26 +261,26 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
 
 def _ignored(reader: Reader) -> set[int]:
     """Lines of tracebacks that Python prints for errors which it ignores."""
-    ends = sorted({match.line for match in (*reader.matches.get(_DIED, ()), *reader.latest.get(_DIED, ()))})
-    starts = [match.line for match in reader.latest.get(_IGNORED, ())]
+    ends = sorted({match.line for match in (*reader.matches[_DIED], *reader.latest[_DIED])})
+    starts = [match.line for match in reader.latest[_IGNORED]]
     return {line for start in starts for line in range(start, next((end for end in ends if end > start), start) + 1)}
 
 
 def _fetched_after_all(reader: Reader) -> set[int]:
     """Lines of apt's failed downloads after which it sets up a package of CUDA, cuDNN or the driver."""
-    done = max((match.line for match in reader.latest.get(_SET_UP, ())), default=0)
-    ends = (match for name in (_DIED, _ERROR_LINE) for match in reader.latest.get(name, ()))
+    done = max((match.line for match in reader.latest[_SET_UP]), default=0)
+    ends = (match for name in (_DIED, _ERROR_LINE) for match in reader.latest[name])
     return {match.line for match in ends if match.line < done and re.match(_NOT_FETCHED, match.text)}
 
 
 def _serving(reader: Reader) -> list[Match]:
     """Lines in which a service reports that it has started."""
-    return [match for match in reader.latest.get(_WORK, ()) if "serving" in match.fields]
+    return [match for match in reader.latest[_WORK] if "serving" in match.fields]
 
 
 def _is_plain(died: Match, reader: Reader) -> bool:
     """True if a line certainly ended the run; an error after which the program continued did not."""
-    after = [match for match in reader.latest.get(_CARRIED_ON, ()) if match.line > died.line]
+    after = [match for match in reader.latest[_CARRIED_ON] if match.line > died.line]
     if died.symptom.id == _DIED:
         return "last" in died.fields or not any("again" in match.fields for match in after)
     return "said" in died.fields and not after
@@ -298,15 +292,15 @@ def _alarming(reader: Reader, case: Case, told: int = 0) -> Unknown | None:
     `told`: last line of which a note is told, after which only a traceback counts.
     """
     ignored = _ignored(reader)
-    found = [match for match in reader.latest.get(_ALARM, ()) if "cut" in match.fields or (not told and reader.lines <= _SHORT)]
+    found = [match for match in reader.latest[_ALARM] if "cut" in match.fields or (not told and reader.lines <= _SHORT)]
     found = [match for match in found if match.line not in ignored]
     names = (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS, _SET_UP)
-    over = max((match.line for name in names for match in reader.latest.get(name, ())), default=0)
+    over = max((match.line for name in names for match in reader.latest[name]), default=0)
     over = max([over, told, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:
         return None
-    unknown = unknown_failure(last, reader, case.book.causes()["unrecognised"], case.book.clues())
+    unknown = unknown_failure(last, reader, case.book, removed=())
     if "cut" in last.fields:
         summary = f"not recognised: the log shows a traceback (line {last.line}) without the error that ends it"
         return Unknown(finding=replace(unknown.finding, summary=summary))
@@ -386,13 +380,12 @@ def _together(log: list[Finding], machine: list[Finding], root: Finding | None, 
     return [*own, *sorted([*others, *rest], key=lambda finding: SEVERITIES.index(finding.severity))]
 
 
-def _root_of(log: list[Finding], machine: list[Finding], case: Case, matches: Sequence[Match]) -> Finding | None:
-    """A proven fault of the machine that explains the log's first finding; None without any, or if the facts report the same cause.
+def _root_of(first: Finding, machine: list[Finding], case: Case, matches: Sequence[Match]) -> Finding | None:
+    """A proven fault of the machine that explains the first finding of the log; None without any, or if the facts report the same cause.
 
     `matches` are those of that finding. Of several faults, the one that explains the others is chosen.
     """
-    first = log[0] if log else None
-    if first is None or first.severity == "info" or any(finding.cause == first.cause and finding.severity != "info" for finding in machine):
+    if first.severity == "info" or any(finding.cause == first.cause and finding.severity != "info" for finding in machine):
         return None
     causes, of_log = case.book.causes(), _frameworks_of(matches, case)
     able = [finding for finding in machine if _explains(finding, first, causes) and not _is_of_others(finding, of_log, case.book)]

@@ -195,7 +195,7 @@ def _fields(groups: Mapping[str, str | None], kinds: Mapping[str, str]) -> dict[
     return out
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _by_anchor(symptoms: tuple[Symptom, ...]) -> tuple[Mapping[str, Sequence[Symptom]], Index]:
     """Symptoms by anchor, and the index of anchors."""
     found: dict[str, list[Symptom]] = {}

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cudnn_resolve.diagnosis.match import Reader
+    from cudnn_resolve.matrix.book import Book
     from cudnn_resolve.matrix.row import RemovedName
-    from cudnn_resolve.matrix.symptom import Cause, Clue
+    from cudnn_resolve.matrix.symptom import Clue
 
 _UNKNOWN, _NAMED = 0.5, 0.8
 """Confidence of a failure of unknown cause, and of a name that is known to be of another release."""
@@ -101,14 +102,15 @@ def mentioned_in(text: str) -> str:
     return " and ".join(dict.fromkeys(name for word, name in _SPOKEN_OF if word in low))
 
 
-def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[Clue], removed: Iterable[RemovedName] = ()) -> Unknown:
+def unknown_failure(died: Match, reader: Reader, book: Book, removed: Iterable[RemovedName] | None = None) -> Unknown:
     """The failure that ended a run, with the line that says why.
 
-    `died`: the line at which the run ended, which may only pass on what failed before.
+    `died`: the line at which the run ended, which may only pass on what failed before. `removed`: names of other releases, by default
+    those of the tables.
     """
     last = _telling(died, reader)
     text = re.sub(_HEAD, "", _text(last, reader))
-    folded, clues = text.casefold(), tuple(clues)
+    folded, clues, cause = text.casefold(), book.clues(), book.causes()["unrecognised"]
     told = {value for clue in clues if clue.tells == "error_kind" for word, value in clue.values.items() if word in folded}
     kind = _kind(died, last, text, reader, is_told=bool(told))
     frames = _frames(reader, last.line)
@@ -116,12 +118,12 @@ def unknown_failure(died: Match, reader: Reader, cause: Cause, clues: Iterable[C
     values: dict[str, str] = {}
     features: set[str] = set()
     if kind == "python-failure":
-        asked = removed_values(text, removed, packages, _imported(last, reader))
+        asked = removed_values(text, book.removed_names() if removed is None else removed, packages, _imported(last, reader))
         values, features = _of_python(text, frames, packages, clues, asked)
         features = features | (told - {"name-asked"} or told)
     if kind == "build-failure":
         features |= {"build-of-cuda"} if re.search(_OF_CUDA, f"{text} {died.text}") else set()
-        features |= told or ({"build-untold"} if reader.matches.get("context-built") else {"build-untold", "build-unnamed"})
+        features |= told or ({"build-untold"} if reader.matches["context-built"] else {"build-untold", "build-unnamed"})
     if any(file == "setup.py" or "pip-req-build-" in file for file, _, _ in frames[-1:]):  # of a directory, not of an index
         values["build_asked"] = "."
     script = next((file for file, _, scope in frames if scope == "<module>" and is_own(file)), None)
@@ -223,7 +225,7 @@ def _text(match: Match, reader: Reader) -> str:
 
 def _all(reader: Reader, name: str) -> list[Match]:
     """Kept matches of a symptom, one per line, in the order of the log."""
-    every = {match.line: match for match in (*reader.matches.get(name, ()), *reader.latest.get(name, ()))}
+    every = {match.line: match for match in (*reader.matches[name], *reader.latest[name])}
     return [every[line] for line in sorted(every)]
 
 
