@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cudnn_resolve.matrix.row import Build
     from cudnn_resolve.requirement.model import Request
     from cudnn_resolve.resolution.model import Range
-from typing import Literal
 
 SEVERITIES = ("error", "warning", "info")
 EMPTY = "the log is empty"
@@ -100,6 +99,11 @@ class Suspect(Struct, frozen=True, kw_only=True):
     """Overrides the symptoms' sentence."""
     severity: str | None = None
     """Overrides the cause's severity."""
+
+    @property
+    def every(self) -> tuple[Match, ...]:
+        """Its symptoms and those that it explains."""
+        return (*self.matches, *self.effects)
 
 
 Suspects = dict[str, Suspect]

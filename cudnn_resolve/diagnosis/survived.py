@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -94,89 +94,181 @@ def mark_survived(
     A reported success makes a failure less sure; only work done after it makes it a warning. Unless the log shows a GPU at work, a
     GPU that was not found keeps its weight: the program continued without it.
     """
-    out = []
-    for suspect in ranked:
-        shown_by = (*suspect.matches, *suspect.effects)
-        failures = [match for match in shown_by if match.symptom.role != "context"]
-        last = (found for match in failures or shown_by for found in latest[match.symptom.id])
-        failed = max(last, key=lambda match: match.line)
-        after = _after(failed, latest)
-        started = next((match for match in after(_AT_WORK) if _found_after_all(suspect, match)), None)
-        handled = any(abs(match.line - failed.line) <= _NEAR for match in latest.get(_HANDLED, ()))
-        went_on = None
-        if not _failed_again(failed, latest):
-            went_on = _went_on(suspect, after, features, handled=handled) or _not_needed(suspect, failed, latest, features)
-        if (cured := _cured(suspect, failed, latest)) is not None:
-            out.append(cured)
-            continue
-        if (survived := (started, "the program has a GPU") if started else went_on) is not None:
-            shown, how = survived
-            summary = f"{summary_of(suspect, causes[suspect.cause])}; but afterwards {how} (line {shown.line})"
-            weight, effects = min(suspect.weight, FINDING - 1), (*suspect.effects, shown)
-            out.append(replace(suspect, summary=summary, weight=weight, severity="info", effects=effects))
-            continue
-        end = None if _failed_again(failed, latest) else next(filter(_is_end, after(_END)), None)
-        epochs = after(_EPOCH)
-        goes_on = len(epochs) >= _EPOCHS
-        if not (_WORKS in features or suspect.cause in _IN_USE) or not (end or goes_on):
-            out.append(suspect)
-            continue
-        shown = end or epochs[-1]
-        how = "the program succeeded" if end else "the training continues"
-        summary = f"{summary_of(suspect, causes[suspect.cause])}; but afterwards {how} (line {shown.line})"
+    return [_marked(_Aftermath(suspect, latest, features), causes[suspect.cause]) for suspect in ranked]
+
+
+def _marked(after: _Aftermath, cause: Cause) -> Suspect:
+    suspect = after.suspect
+    if (cured := _cured(suspect, after.failed, after.latest)) is not None:
+        return cured
+    failed_again = bool(after.later(_BAD_END))  # then a later success is not that of the failed program
+    started = next(filter(after.finds_gpu, after(_AT_WORK)), None)
+    survived = (started, "the program has a GPU") if started else None if failed_again else after.went_on() or after.not_needed()
+    end = None if failed_again else next(filter(_is_end, after(_END)), None)
+    epochs = after(_EPOCH)
+    goes_on = len(epochs) >= _EPOCHS
+    severity: str | None = "info"
+    if survived is not None:
+        (shown, how), weight = survived, FINDING - 1.0
+    elif (_WORKS in after.features or suspect.cause in _IN_USE) and (end or goes_on):
+        shown, how = (end, "the program succeeded") if end else (epochs[-1], "the training continues")
         worked = goes_on or (end is not None and "reached" in end.fields)
-        severity = "info" if goes_on and handled else "warning" if worked or handled else suspect.severity
-        weight = min(suspect.weight, 100 * _SURE)
-        out.append(replace(suspect, summary=summary, weight=weight, severity=severity, effects=(*suspect.effects, shown)))
-    return out
+        weight = 100 * _SURE
+        if not (goes_on and after.handled):
+            severity = "warning" if worked or after.handled else suspect.severity
+    else:
+        return suspect
+    summary = f"{summary_of(suspect, cause)}; but afterwards {how} (line {shown.line})"
+    weight, effects = min(suspect.weight, weight), (*suspect.effects, shown)
+    return replace(suspect, summary=summary, weight=weight, severity=severity, effects=effects)
 
 
-def _went_on(suspect: Suspect, after: Callable[[str], list[Match]], features: frozenset[str], *, handled: bool) -> tuple[Match, str] | None:
-    """The line showing that a program did not need what it failed to find or get, and its wording.
+class _Aftermath:
+    """What a log shows after the last failure of a suspect. Called with a symptom, it gives what the failed program wrote of it."""
 
-    Tests passed; or the program got to work although no GPU is shown or expected, or it handles out-of-memory errors.
-    """
-    passed = next(iter(after(_TESTS)), None)
-    if passed is not None:
-        return passed, "all tests passed"
-    is_left_out = suspect.cause in _LEFT_OUT  # another GPU may do the work
-    work = [*after(_WORK), *after(_EPOCH)[not is_left_out :], *after(_CARRIED_ON)] if not after(_DIED) else []
-    works = min(work, key=lambda match: match.line, default=None)
-    worked = works or next(iter(after(_STEPS) if not after(_DIED) else ()), None)
-    mere = _MERE_WARNING + (_OF_OPTIONAL if "numpy-optional" in features else "")
-    told = [match for match in (*suspect.matches, *suspect.effects) if match.symptom.role != "context"]
-    if worked is not None and told and all(re.search(mere, match.text) for match in told):
-        return worked, "the program continues, since this is only a warning"
-    if worked is not None and (way := _other_way(suspect, after)) is not None:
-        return way
-    asked = {found[1].replace("_", "-") for match in suspect.matches if (found := re.search(_NO_NVCC, match.text))}
-    names = rf"\b(?:{'|'.join(asked) or '(?!)'})(?!-[a-z])"
-    packaged = (match for match in after(_PACKAGED) if re.search(names, match.fields["packages"].replace("_", "-")))
-    if not after(_DIED) and (built := next(packaged, None)) is not None:
-        return built, "the package is built, as a wheel for it exists"
-    if works is not None and (other := _other_card(suspect, after)) is not None:
-        return other, "the program works with another GPU"
-    if works is not None and handled and suspect.cause == "out_of_memory":
-        return works, "the program continues, since it handles this error"
-    if works is not None and suspect.cause in _NO_GPU and not features & _GPU_SHOWN:
-        return works, "the program continues on the CPU"
-    return None
+    def __init__(self, suspect: Suspect, latest: Mapping[str, Sequence[Match]], features: frozenset[str]) -> None:
+        self.suspect = suspect
+        self.latest = latest
+        self.features = features
+        self.told = [match for match in suspect.every if match.symptom.role != "context"]
+        last = (found for match in self.told or suspect.every for found in latest[match.symptom.id])
+        self.failed = max(last, key=lambda match: match.line)
+        self.programs = programs(suspect.every)
+        self.handled = any(abs(match.line - self.failed.line) <= _NEAR for match in latest[_HANDLED])
 
+    def later(self, name: str) -> list[Match]:
+        """Matches of a symptom after the failure."""
+        return [match for match in self.latest[name] if match.line > self.failed.line]
 
-def _other_way(suspect: Suspect, after: Callable[[str], list[Match]]) -> tuple[Match, str] | None:
-    """The line showing how a program works without what failed: PyTorch takes another way than the CPU, or does what JAX does not."""
-    whose = programs((*suspect.matches, *suspect.effects))
-    if whose <= _OF_TORCH and suspect.cause not in _AT_START | _IN_USE and (fell := next(iter(after(_FELL_BACK)), None)) is not None:
-        return fell, "the program uses something else in its place, and works"
-    shown = (match for match in after(_CARD) if programs((match,)) == _OF_TORCH)
-    if suspect.cause == "cpu_only_build" and whose == _OF_JAX and (other := next(shown, None)) is not None:
-        return other, "PyTorch works with the GPU, for which JAX is not needed"
-    return None
+    def __call__(self, name: str) -> list[Match]:
+        """The same, written by the failed program, and not by what a later command runs."""
+        who = speaker(self.failed.text)
+        return [match for match in self.later(name) if speaker(match.text) == who and not is_of_other(match, self.failed, self.latest)]
+
+    def first(self, name: str) -> Match | None:
+        """The first of these."""
+        return next(iter(self(name)), None)
+
+    def went_on(self) -> tuple[Match, str] | None:
+        """The line showing that a program did not need what it failed to find or get, and its wording.
+
+        Tests passed; or the program got to work although no GPU is shown or expected, or it handles out-of-memory errors.
+        """
+        if (passed := self.first(_TESTS)) is not None:
+            return passed, "all tests passed"
+        if self(_DIED):
+            return None
+        cause = self.suspect.cause
+        is_left_out = cause in _LEFT_OUT  # another GPU may do the work
+        work = [*self(_WORK), *self(_EPOCH)[not is_left_out :], *self(_CARRIED_ON)]
+        works = min(work, key=lambda match: match.line, default=None)
+        worked = works or self.first(_STEPS)
+        mere = _MERE_WARNING + (_OF_OPTIONAL if "numpy-optional" in self.features else "")
+        if worked is not None and self.told and all(re.search(mere, match.text) for match in self.told):
+            return worked, "the program continues, since this is only a warning"
+        if worked is not None and (way := self._other_way()) is not None:
+            return way
+        asked = {found[1].replace("_", "-") for match in self.suspect.matches if (found := re.search(_NO_NVCC, match.text))}
+        names = rf"\b(?:{'|'.join(asked) or '(?!)'})(?!-[a-z])"
+        packaged = (match for match in self(_PACKAGED) if re.search(names, match.fields["packages"].replace("_", "-")))
+        if (built := next(packaged, None)) is not None:
+            return built, "the package is built, as a wheel for it exists"
+        if works is None:
+            return None
+        if is_left_out and (other := self._other_card()) is not None:
+            return other, "the program works with another GPU"
+        if self.handled and cause == "out_of_memory":
+            return works, "the program continues, since it handles this error"
+        if cause in _NO_GPU and not self.features & _GPU_SHOWN:
+            return works, "the program continues on the CPU"
+        return None
+
+    def _other_way(self) -> tuple[Match, str] | None:
+        """The line showing how a program works without what failed: PyTorch takes another way than the CPU, or does what JAX does not."""
+        cause, whose = self.suspect.cause, self.programs
+        if whose <= _OF_TORCH and cause not in _AT_START | _IN_USE and (fell := self.first(_FELL_BACK)) is not None:
+            return fell, "the program uses something else in its place, and works"
+        shown = (match for match in self(_CARD) if programs((match,)) == _OF_TORCH)
+        if cause == "cpu_only_build" and whose == _OF_JAX and (other := next(shown, None)) is not None:
+            return other, "PyTorch works with the GPU, for which JAX is not needed"
+        return None
+
+    def _other_card(self) -> Match | None:
+        """The line that shows a GPU at work by name of which the messages do not say that the build leaves it out."""
+        left, at_work = "\n".join(match.shown for match in self.suspect.matches), {match.line for match in self(_AT_WORK)}
+        return next((match for match in self(_CARD) if match.line in at_work and match.fields["card"] not in left), None)
+
+    def not_needed(self) -> tuple[Match, str] | None:
+        """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
+        died = max((match.line for match in self.latest[_DIED]), default=-1)
+        if died > self.failed.line:
+            return None
+        if (over := self._over()) is not None or died == self.failed.line:
+            return over
+        cause, features = self.suspect.cause, self.features
+        is_driver, is_gpu_shown = cause in _NO_DRIVER, bool(features & _GPU_SHOWN)
+        answer = self.first(_ANSWER)
+        is_remote = self.latest[_REMOTE] or len({match.fields["host"] for match in self.latest[_PROMPT]}) > 1
+        if answer is not None and is_driver and not self.programs and not features & _ELSEWHERE and not is_remote:
+            return answer, "a program finds the GPU"
+        built = self.first(_BUILT)
+        is_of_build = is_driver or cause == "container_gpu_not_passed"
+        is_compiled = any(re.search(_COMPILED, match.text) for match in self.suspect.every)
+        is_compiled &= not self(_GENCODE)  # nvcc ran, for GPUs that were named to it
+        is_listed = built is not None and any(match.line > built.line for match in self.latest[_SEEN])
+        if built is not None and is_of_build and not is_compiled and (is_listed or not is_gpu_shown):
+            return built, "the image is built, for which no GPU is needed"
+        if built is not None and cause in _OF_PIP:
+            return built, "the image is built without it, since its step allows for that"
+        work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON, _SUCCEEDED) for match in self(name)]
+        done = min(work, key=lambda match: match.line, default=None)
+        if done is not None and self.programs and cause in _AT_START and not is_gpu_shown and self._is_chosen():
+            return done, "the program continues on the CPU, as it was told to"
+        # A container that starts without the toolkit is asked for a GPU by `--gpus`.
+        is_absent = features & _OTHERS_CARD and "gpu-listed" not in features
+        asked = {"docker-gpus"} if cause == "container_toolkit_missing" else set()
+        if cause == "cuda_runtime_missing":
+            done = done or self.first(_PACKAGED)
+        if done is not None and is_absent and cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
+            return done, "the program continues without an NVIDIA GPU"
+        return None
+
+    def _over(self) -> tuple[Match, str] | None:
+        """The line showing that a failure of a machine or pod is over: booted since, or running."""
+        suspect, is_mismatch = self.suspect, self.suspect.cause == _MISMATCH
+        later = self.later(_BOOTED if is_mismatch else _POD)
+        is_journal = is_mismatch and speaker(self.failed.text)  # else it may show a boot before the failure
+        if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
+            return later[-1], "the machine has booted, and loaded the module anew"
+        holders = {match.fields["holder"] for match in suspect.every if "holder" in match.fields}
+        is_given = holders == {"vfio-pci"} or (not holders and "vfio-given" in self.features)
+        if is_given and all("NVRM: " in match.text for match in suspect.every):
+            listed = next(iter(self.later(_SEEN)), None)
+            return (listed, "another GPU is there than the one given to a virtual machine") if listed else None
+        failures = [match for found in suspect.matches for match in self.latest[found.symptom.id]]
+        runs = [next((match for match in later if "pod" in match.fields and match.fields["pod"] in lost.text), None) for lost in failures]
+        is_of_pods = suspect.cause == "container_toolkit_missing" or self.failed.symptom.id == "driver-pod-failed"
+        running = next(iter(runs), None) if is_of_pods and None not in runs else None
+        return (running, "that pod runs") if running is not None else None
+
+    def _is_chosen(self) -> bool:
+        """True if the failed program was told to use the CPU: by its command, or by its text, shown or printed before."""
+        first = min(match.line for match in self.suspect.every)
+        starts = [match.fields for match in self.latest[_START] if match.line < first][-2:]
+        return bool(starts) and ("other" not in starts[-1] or "code" in starts[0])
+
+    def finds_gpu(self, shown: Match) -> bool:
+        """True if a line shows at work the GPU that the same program had not found; another program's GPU does not count."""
+        cause = self.suspect.cause
+        is_skipped = cause in _CUDNN_UNFOUND and self.told != [] and all("dso_loader.cc" in match.text for match in self.told)
+        if not (cause in _AT_START or is_skipped) or "started" not in shown.fields:
+            return False
+        return not self.programs or bool(self.programs & programs((shown,)))
 
 
 def _cured(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]]) -> Suspect | None:
     """The cause that a change in the log itself shows by removing it: the program works without the path, or in another release."""
-    dropped = next((match for match in latest.get(_PATH_DROPPED, ()) if match.line > failed.line), None)
+    dropped = next((match for match in latest[_PATH_DROPPED] if match.line > failed.line), None)
     works = _OF_SMI if suspect.cause == _MISMATCH else _WORKS_NOW  # nvidia-smi does no more than list the GPU
     if dropped is not None and suspect.cause in _BY_PATH and _works_after(dropped, latest, works):
         cause, shown = "ld_path_shadowing", dropped
@@ -198,8 +290,8 @@ def cured(died: Match, latest: Mapping[str, Sequence[Match]]) -> list[Suspect]:
 
 def _other_release(failed: Match, latest: Mapping[str, Sequence[Match]]) -> tuple[Match, str, str] | None:
     """The last line that installs, or shows, another release of a package than the one that failed, and both."""
-    commands = [(match, dict(_PINNED.findall(str(match.fields["command"])))) for match in latest.get(_INSTALLS, ())]
-    listed = (match for name in _LISTED for match in latest.get(name, ()))
+    commands = [(match, dict(_PINNED.findall(str(match.fields["command"])))) for match in latest[_INSTALLS]]
+    listed = (match for name in _LISTED for match in latest[name])
     commands += [(match, {str(match.fields["package"]): str(match.fields["version"])}) for match in listed]
     commands.sort(key=lambda pair: pair[0].line)
     before = {name: version for match, pins in commands if match.line <= failed.line for name, version in pins.items()}
@@ -215,98 +307,6 @@ def _works_after(changed: Match, latest: Mapping[str, Sequence[Match]], names: S
     return any(map(after.get, names)) and not any(after.get(name) for name in (_DIED, _BAD_END, "context-error-line"))
 
 
-def _other_card(suspect: Suspect, after: Callable[[str], list[Match]]) -> Match | None:
-    """The line that shows a GPU at work by name, where the messages say only of others that the build leaves them out."""
-    if suspect.cause not in _LEFT_OUT:
-        return None
-    left, at_work = "\n".join(match.own or match.text for match in suspect.matches), {match.line for match in after(_AT_WORK)}
-    return next((match for match in after(_CARD) if match.line in at_work and match.fields["card"] not in left), None)
-
-
-def _not_needed(
-    suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]
-) -> tuple[Match, str] | None:
-    """The line showing that the GPU works, or that its absence is meant: by choice, without an NVIDIA GPU, in an image's build."""
-    died = max((match.line for match in latest.get(_DIED, ())), default=-1)
-    if died <= failed.line and (over := _over(suspect, failed, latest, features)) is not None:
-        return over
-    if died >= failed.line:
-        return None
-    after = _after(failed, latest)
-    whose, is_driver = programs((*suspect.matches, *suspect.effects)), suspect.cause in _NO_DRIVER
-    answer = next(iter(after(_ANSWER)), None)
-    is_remote = latest.get(_REMOTE) or len({match.fields["host"] for match in latest.get(_PROMPT, ())}) > 1
-    if answer is not None and is_driver and not whose and not features & _ELSEWHERE and not is_remote:
-        return answer, "a program finds the GPU"
-    built = next(iter(after(_BUILT)), None)
-    is_of_build = is_driver or suspect.cause == "container_gpu_not_passed"
-    is_compiled = any(re.search(_COMPILED, match.text) for match in (*suspect.matches, *suspect.effects))
-    is_compiled &= not after(_GENCODE)  # nvcc ran, for GPUs that were named to it
-    is_listed = built is not None and any(match.line > built.line for match in latest.get(_SEEN, ()))
-    if built is not None and is_of_build and not is_compiled and (is_listed or not features & _GPU_SHOWN):
-        return built, "the image is built, for which no GPU is needed"
-    if built is not None and suspect.cause in _OF_PIP:
-        return built, "the image is built without it, since its step allows for that"
-    work = [match for name in (_RESULT, _WORK, _EPOCH, _CARRIED_ON, _SUCCEEDED) for match in after(name)]
-    done = min(work, key=lambda match: match.line, default=None)
-    if done is not None and whose and suspect.cause in _AT_START and not features & _GPU_SHOWN and _is_chosen(suspect, latest):
-        return done, "the program continues on the CPU, as it was told to"
-    # A container that starts without the toolkit is asked for a GPU by `--gpus`.
-    is_absent = features & _OTHERS_CARD and "gpu-listed" not in features
-    asked = {"docker-gpus"} if suspect.cause == "container_toolkit_missing" else set()
-    if suspect.cause == "cuda_runtime_missing":
-        done = done or next(iter(after(_PACKAGED)), None)
-    if done is not None and is_absent and suspect.cause in _NO_GPU | {"container_toolkit_missing"} and not features & _GPU_SHOWN - asked:
-        return done, "the program continues without an NVIDIA GPU"
-    return None
-
-
-def _over(suspect: Suspect, failed: Match, latest: Mapping[str, Sequence[Match]], features: frozenset[str]) -> tuple[Match, str] | None:
-    """The line showing that a failure of a machine or pod is over: booted since, or running."""
-    later = [match for match in latest.get(_BOOTED if suspect.cause == _MISMATCH else _POD, ()) if match.line > failed.line]
-    is_journal = suspect.cause == _MISMATCH and speaker(failed.text)  # else it may show a boot before the failure
-    if is_journal and len(later) > 1 and "booted" in later[-2].fields and "booted" not in later[-1].fields:
-        return later[-1], "the machine has booted, and loaded the module anew"
-    shown_by = (*suspect.matches, *suspect.effects)
-    holders = {match.fields["holder"] for match in shown_by if "holder" in match.fields}
-    is_given = holders == {"vfio-pci"} or (not holders and "vfio-given" in features)
-    if is_given and all("NVRM: " in match.text for match in shown_by):
-        listed = next((match for match in latest.get(_SEEN, ()) if match.line > failed.line), None)
-        return (listed, "another GPU is there than the one given to a virtual machine") if listed else None
-    failures = [match for found in suspect.matches for match in latest[found.symptom.id]]
-    runs = [next((match for match in later if "pod" in match.fields and match.fields["pod"] in lost.text), None) for lost in failures]
-    is_of_pods = suspect.cause == "container_toolkit_missing" or failed.symptom.id == "driver-pod-failed"
-    running = next(iter(runs), None) if is_of_pods and None not in runs else None
-    return (running, "that pod runs") if running is not None else None
-
-
-def _is_chosen(suspect: Suspect, latest: Mapping[str, Sequence[Match]]) -> bool:
-    """True if the failed program was told to use the CPU: by its command, or by its text, shown or printed before."""
-    first = min(match.line for match in (*suspect.matches, *suspect.effects))
-    starts = [match.fields for match in latest.get(_START, ()) if match.line < first][-2:]
-    return bool(starts) and ("other" not in starts[-1] or "code" in starts[0])
-
-
-def _found_after_all(suspect: Suspect, shown: Match) -> bool:
-    """True if a line shows at work the GPU that the same program had not found; another program's GPU does not count."""
-    told = [match for match in (*suspect.matches, *suspect.effects) if match.symptom.role != "context"]
-    is_skipped = suspect.cause in _CUDNN_UNFOUND and told != [] and all("dso_loader.cc" in match.text for match in told)
-    if not (suspect.cause in _AT_START or is_skipped) or "started" not in shown.fields:
-        return False
-    whose = programs((*suspect.matches, *suspect.effects))
-    return not whose or bool(whose & programs((shown,)))
-
-
-def _after(failed: Match, latest: Mapping[str, Sequence[Match]]) -> Callable[[str], list[Match]]:
-    """Find matches of a symptom after a failure, written by the failed program, and not by what a later command runs."""
-    who = speaker(failed.text)
-    return lambda name: [
-        match
-        for match in latest.get(name, ())
-        if match.line > failed.line and speaker(match.text) == who and not is_of_other(match, failed, latest)
-    ]
-
-
 def _is_end(match: Match) -> bool:
     """True if a line only reports completion: after a logger's prefix, followed by nothing but a time."""
     before, rest = match.fields.get("before", ""), match.fields.get("rest", "")
@@ -315,8 +315,3 @@ def _is_end(match: Match) -> bool:
     last = re.split(r"[:\]|>]|- ", before)[-1]
     is_bare = not re.search(_PROSE, before) and not re.search(r"[A-Za-z]", re.sub(r"\bthe\b", "", last, flags=re.IGNORECASE))
     return is_bare and re.fullmatch(_DURATION, rest) is not None and not re.match(_NONE, rest)
-
-
-def _failed_again(failed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
-    """True if anything ends badly after a failure: a later success is then not that of the failed program."""
-    return any(match.line > failed.line for match in latest.get(_BAD_END, ()))

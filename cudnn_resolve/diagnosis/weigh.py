@@ -177,7 +177,7 @@ def evidence_of(suspect: Suspect) -> Sequence[Match]:
     """Matches to show for a cause: the strongest, one per line, in the order of the log."""
     chosen: list[Match] = []
     lines: set[int] = set()
-    for match in (*suspect.matches, *suspect.effects):
+    for match in suspect.every:
         if match.line not in lines and len(chosen) < _MOST_SHOWN:
             chosen.append(match)
             lines.add(match.line)
