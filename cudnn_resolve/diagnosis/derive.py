@@ -39,8 +39,8 @@ from cudnn_resolve.diagnosis.library_path import (
 )
 from cudnn_resolve.diagnosis.log_stack import toolkit_without
 from cudnn_resolve.diagnosis.model import Case, Match, Present, Suspect, Suspects
-from cudnn_resolve.diagnosis.weigh import FINDING, strengthened
-from cudnn_resolve.facts.model import Loader, Unknown, or_none
+from cudnn_resolve.diagnosis.weigh import FINDING, strengthened, superseded
+from cudnn_resolve.facts.model import Unknown, or_none
 from cudnn_resolve.matrix.library import Library, library_of
 from cudnn_resolve.version import CudnnVersion
 
@@ -56,6 +56,12 @@ _VAGUE = 60
 """Weight of wording that says only that cuDNN did not start."""
 _UNDATED = "CUPTI"
 """Reports its interface number, not a release."""
+_NVVM = re.compile(r"(/[^\s:'\"]{1,200})/nvvm/lib\w{0,3}/libnvvm\.so")
+"""A toolkit in which a program looks for its compiler."""
+_OWN_TOOLKIT = re.compile(r"conda|mamba|forge|/envs/|-packages/")
+"""Paths of toolkits that Numba finds in its environment, without a variable."""
+_Conclusion = tuple[str, float, str, list[Present]]
+"""Cause of a cuDNN that is not found, added weight, wording, and evidence."""
 
 
 def derive(found: Suspects, case: Case) -> Suspects:
@@ -65,16 +71,10 @@ def derive(found: Suspects, case: Case) -> Suspects:
     return found
 
 
-_NVVM = re.compile(r"(/[^\s:'\"]{1,200})/nvvm/lib\w{0,3}/libnvvm\.so")
-"""A toolkit in which a program looks for its compiler."""
-_OWN_TOOLKIT = re.compile(r"conda|mamba|forge|/envs/|-packages/")
-"""Paths of toolkits that Numba finds in its environment, without a variable."""
-
-
 def _miss_cudnn(found: Suspects, case: Case) -> Suspects:
     """A program does not find cuDNN, or its header, where it is told to look: whether the facts have a copy of it decides."""
     misplaced, absent = found.get("lib_not_on_path"), found.get("cudnn_missing")
-    copies = or_none(case.facts.cudnn) if case.facts is not None else None
+    copies = or_none(case.known.cudnn)
     if copies and absent and any("try_flags_" in match.text for match in absent.matches):
         return strengthened(found, "lib_not_on_path", absent, 4, "cuDNN is installed, but Theano's compiler does not look there")
     if misplaced is None or copies != () or not re.search(r"(?i)cudnn", misplaced.matches[0].text):
@@ -108,7 +108,7 @@ def _is_of_driver(found: Suspects) -> bool:
 
 def _is_looked_for(case: Case) -> bool:
     """True if the facts list all copies of cuDNN."""
-    return case.facts is not None and not isinstance(case.facts.cudnn, Unknown)
+    return not isinstance(case.known.cudnn, Unknown)
 
 
 def _wanted_by_framework(absent: Suspect, case: Case) -> list[Library]:
@@ -120,8 +120,8 @@ def _wanted_by_framework(absent: Suspect, case: Case) -> list[Library]:
     return [library] if library is not None else []
 
 
-def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple[str, float, str, list[Present]] | None:
-    """Cause of a cuDNN that is not found, added weight, wording, and evidence."""
+def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> _Conclusion | None:
+    """Conclusion by the copies in the log and the facts, and by those that wheels include."""
     lib, majors = libraries[0].file, {library.major for library in libraries if library.major is not None}
     is_looked_for = _is_looked_for(case)
     if not majors and (is_looked_for or case.context.cudnn):
@@ -159,12 +159,13 @@ def _whereabouts(libraries: list[Library], absent: Suspect, case: Case) -> tuple
     if toolkit is not None:
         text = f"(cuDNN {wanted}) is needed, but there is no cuDNN {wanted} for CUDA {toolkit}, whose toolkit is installed"
         return "cudnn_major_mismatch", 4, text, []
-    return _by_message(lib, wanted, absent, case, is_looked_for=is_looked_for)
+    return _by_message(lib, wanted, absent, case)
 
 
-def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked_for: bool) -> tuple[str, float, str, list[Present]] | None:
+def _by_message(lib: str, wanted: str, absent: Suspect, case: Case) -> _Conclusion | None:
     """The same if no cuDNN is shown: judge by the message and the program that prints it."""
     printed_by = {match.symptom.id for match in absent.matches}
+    is_of_parts = "loader-cudnn-9-parts" in printed_by and not _is_looked_for(case)
     if "cudnn-nowhere" in case.features:
         return "cudnn_missing", 8, "is needed but not found, and the log shows a search that finds no cuDNN on the disk", []
     if "hosted-notebook" in case.features and wanted:
@@ -173,10 +174,10 @@ def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked
     if lib.startswith(_OPENED_BY_GRAPH):
         text = "is needed but not found, although libcudnn_graph, which opens it, was: the directory of this cuDNN is not searched"
         return "lib_not_on_path", 4, text, []
-    if "loader-cudnn-9-parts" in printed_by and not is_looked_for and not lib.startswith(_OPENED_FIRST):
+    if is_of_parts and not lib.startswith(_OPENED_FIRST):
         text = "and the other parts of cuDNN 9 are not found: the loader does not search their directory, or an older cuDNN is installed"
         return "lib_not_on_path", 2, text, []
-    if "loader-cudnn-9-parts" in printed_by and not is_looked_for and lib.startswith("libcudnn_ops"):
+    if is_of_parts and lib.startswith("libcudnn_ops"):
         text = "(cuDNN 9) is needed but not found; programs that open it themselves usually run beside a framework with cuDNN 8"
         return "cudnn_major_mismatch", 2, text, []
     if "torch7-cudnn" in printed_by:
@@ -188,7 +189,7 @@ def _by_message(lib: str, wanted: str, absent: Suspect, case: Case, *, is_looked
     return None
 
 
-def _unversioned(case: Case, *, named: bool = True) -> tuple[str, float, str, list[Present]] | None:
+def _unversioned(case: Case, *, named: bool = True) -> _Conclusion | None:
     """The same for libcudnn.so, a name without a major version, by the copies in log or facts."""
     built = {build.cudnn.major for build in case.context.builds if build.cudnn is not None}
     copies = [(copy, place) for copy in case.context.cudnn if (place := copy.path or shown_at(copy.match, case.matches) or _unnamed(copy))]
@@ -205,7 +206,7 @@ def _unversioned(case: Case, *, named: bool = True) -> tuple[str, float, str, li
     return None
 
 
-def _unnamed_library(case: Case) -> tuple[str, float, str, list[Present]] | None:
+def _unnamed_library(case: Case) -> _Conclusion | None:
     """The same for a message without a file name, as of CMake or JAX, by a file that the log shows elsewhere."""
     conclusion = _unversioned(case, named=False) if case.facts is None else None
     places = [shown_at(copy.match, case.matches) for copy in conclusion[3]] if conclusion is not None else []
@@ -262,12 +263,12 @@ def _detect_single_copy(found: Suspects, case: Case) -> Suspects:
         return found
     cause = "cudnn_too_old_for_framework" if loaded.major == built.major else "cudnn_major_mismatch"
     text = f"PyTorch was compiled with cuDNN {built} but loads {loaded}, and no copy on this machine is new enough"
-    return strengthened({name: suspect for name, suspect in found.items() if suspect is not hidden}, cause, hidden, 2, text)
+    return superseded(found, cause, hidden, 2, text)
 
 
 def _acquit_cudnn(found: Suspects, case: Case) -> Suspects:
     """The facts have a cuDNN that fits for each framework that may say that it does not start: it is not too old."""
-    old, frameworks = found.get("cudnn_too_old_for_framework"), or_none(case.facts.frameworks) if case.facts is not None else None
+    old, frameworks = found.get("cudnn_too_old_for_framework"), or_none(case.known.frameworks)
     if old is None or old.weight > _VAGUE:
         return found
     asked = [each for each in frameworks or () if case.book.framework_of(each.name) in ("tensorflow", "jax") and each.cudnn_built]
@@ -275,18 +276,18 @@ def _acquit_cudnn(found: Suspects, case: Case) -> Suspects:
     if not loads or not all(version and built and CudnnVersion(version).serves(CudnnVersion(built)) for version, built in loads):
         return found
     text = f"cuDNN could not start; {loads[0][0]}, which would be loaded, fits, so that most likely no GPU memory is left for it"
-    return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "out_of_memory", old, 3, text)
+    return superseded(found, "out_of_memory", old, 3, text)
 
 
 def _blame_openblas(found: Suspects, case: Case) -> Suspects:
     """On a Jetson, what looks like a lack of instructions is usually a bug of NumPy 1.19.5, unless the facts have another NumPy."""
-    lacking, pip = found.get("cpu_without_avx"), or_none(case.facts.packages.pip) if case.facts is not None else None
+    lacking, pip = found.get("cpu_without_avx"), or_none(case.known.packages.pip)
     is_python = case.facts is not None or bool(case.frames) or any("python" in match.text for match in case.matches)
     numpy = (pip or {}).get("numpy", "1.19.5" if is_python and "jetson" in case.features else None)
     if lacking is None or "arm-cpu" not in case.features or numpy != "1.19.5":
         return found
     text = "the program was killed by a CPU instruction that this processor lacks: usually by OpenBLAS in NumPy 1.19.5, made for others"
-    return strengthened({name: suspect for name, suspect in found.items() if suspect is not lacking}, "other_bug", lacking, 0, text)
+    return superseded(found, "other_bug", lacking, 0, text)
 
 
 def _widen_to_cuda(found: Suspects, _: Case) -> Suspects:
@@ -332,7 +333,7 @@ def _find_toolkit(found: Suspects, case: Case) -> Suspects:
     """Numba looks for libNVVM where it is not: a variable names the wrong directory, unless facts have no toolkit elsewhere."""
     absent = found.get("cuda_runtime_missing")
     asked = next((hit[1] for match in (absent.matches if absent else ()) if (hit := _NVVM.search(match.text))), None)
-    toolkits = or_none(case.facts.cuda_toolkits) if case.facts is not None else None
+    toolkits = or_none(case.known.cuda_toolkits)
     homes = [one.path for one in toolkits or () if one.path and one.source != "pip" and (one.version or "").count(".") > 1]
     is_told = bool(homes) or (case.facts is None and _OWN_TOOLKIT.search(asked or "") is None)
     if absent is None or not is_told or asked in (None, "/usr/local/cuda", *homes):
@@ -342,36 +343,23 @@ def _find_toolkit(found: Suspects, case: Case) -> Suspects:
 
 
 def _check_jax_library(found: Suspects, case: Case) -> Suspects:
-    """A library that JAX cannot load is itself missing, rather than nvJitLink, if nothing installed contains it."""
-    mix, facts = found.get("nvjitlink_mix"), case.facts
-    if mix is not None and facts is None and "wheels-listed" in case.features and "ld-library-path" not in case.features:
-        return _check_listed_wheels(found, mix, case)
-    match = next((match for match in mix.matches if "component" in match.fields), None) if mix else None
-    pip = or_none(facts.packages.pip) if facts is not None else None
-    if mix is None or match is None or facts is None or pip is None or or_none(facts.loader) is None:
+    """A library that JAX cannot load is itself missing, rather than nvJitLink, if nothing installed, or listed by the log, contains it."""
+    mix = found.get("nvjitlink_mix")
+    component = next((str(match.fields["component"]) for match in mix.matches if "component" in match.fields), None) if mix else None
+    if mix is None or not component:
         return found
-    component = match.fields["component"]
-    brought = {row.library.lower() for name in pip if (row := case.book.component(name)) is not None}
-    toolkits = [toolkit for toolkit in or_none(facts.cuda_toolkits) or () if toolkit.source != "pip"]
-    if (
-        component.lower() in brought
-        or toolkits
-        or isinstance(facts.cuda_toolkits, Unknown)
-        or (or_none(facts.loader) or Loader()).ld_library_path
-    ):
+    if case.facts is None:
+        brought, why = {name for name, _, _ in _wheels(case)}, "its wheel is not among those that the log lists"
+        is_all = bool(brought) and "wheels-listed" in case.features and "ld-library-path" not in case.features
+    else:
+        pip, loader, toolkits = or_none(case.facts.packages.pip), or_none(case.facts.loader), or_none(case.facts.cuda_toolkits)
+        brought = {row.library.lower() for name in pip or () if (row := case.book.component(name)) is not None}
+        is_without_others = loader is not None and not loader.ld_library_path and toolkits is not None
+        is_all = pip is not None and is_without_others and all(toolkit.source == "pip" for toolkit in toolkits or ())
+        why = "no installed wheel or toolkit contains it"
+    if not is_all or component.lower() in brought:
         return found
-    text = f"JAX cannot load {component}, and no installed wheel or toolkit contains it"
-    return strengthened({name: suspect for name, suspect in found.items() if suspect is not mix}, "cuda_runtime_missing", mix, 9, text)
-
-
-def _check_listed_wheels(found: Suspects, mix: Suspect, case: Case) -> Suspects:
-    """The same for a log that lists NVIDIA's wheels."""
-    component = next((str(match.fields["component"]) for match in mix.matches if "component" in match.fields), "")
-    listed = {name for name, _, _ in _wheels(case)}
-    if not component or not listed or component.lower() in listed:
-        return found
-    text = f"JAX cannot load {component}, and its wheel is not among those that the log lists"
-    return strengthened({name: suspect for name, suspect in found.items() if suspect is not mix}, "cuda_runtime_missing", mix, 9, text)
+    return superseded(found, "cuda_runtime_missing", mix, 9, f"JAX cannot load {component}, and {why}")
 
 
 def _compare_loaded_parts(found: Suspects, case: Case) -> Suspects:
@@ -419,7 +407,7 @@ def _wheels(case: Case) -> Iterator[tuple[str, str, Match | None]]:
     for match in case.matches:
         if match.symptom.id == "context-cuda-wheel":
             yield _wheel_of(match.fields["cudawheel"]), str(match.fields["cudawheelversion"]), match
-    pip = or_none(case.facts.packages.pip) if case.facts is not None else None
+    pip = or_none(case.known.packages.pip)
     for name, version in (pip or {}).items():
         if name.startswith("nvidia-"):
             yield _wheel_of(re.sub(r"^nvidia-|-cu\d\d$", "", name)), version, None

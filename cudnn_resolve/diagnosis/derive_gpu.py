@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.log_stack import driver_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
-from cudnn_resolve.diagnosis.weigh import strengthened
+from cudnn_resolve.diagnosis.weigh import strengthened, superseded
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.row import Architecture
@@ -39,6 +39,7 @@ _LAST_DROPPED = Capability(7, 5)
 _GENERAL = 60
 """Symptoms up to this weight do not say why no GPU is visible."""
 _NO_DEVICE = r"CUDA_ERROR_NO_DEVICE|no CUDA-capable device|No CUDA GPUs are available"
+"""CUDA's answer that it has no device, which needs a driver at work."""
 _STARTED = 88
 """Weight of a container without a GPU if the log shows the command that started it."""
 _NOT_GIVEN = {
@@ -66,29 +67,26 @@ _GPU_IN_CONTAINER = frozenset({"docker-gpus", "gpu-seen", "cpu-machine", "smi-ta
 def compare_driver_parts(found: Suspects, case: Case) -> Suspects:
     """NVML or the facts show different versions of driver libraries and module: CUDA's compatibility error follows from that."""
     mismatch, compat = found.get("driver_library_mismatch"), found.get("forward_compat_hw")
-    driver = or_none(case.facts.driver) if case.facts is not None else None
+    driver = or_none(case.known.driver)
     if compat and driver is not None and driver.version and driver.kernel_module and driver.version != driver.kernel_module:
         text = f"the driver libraries are version {driver.version}, but the loaded kernel module is {driver.kernel_module}"
-        found = strengthened(found, "driver_library_mismatch", compat, 3, text)
-        del found["forward_compat_hw"]
+        found = superseded(found, "driver_library_mismatch", compat, 3, text)
     elif mismatch and compat and any(match.symptom.id == "nvml-mismatch" or _is_one_branch(match) for match in mismatch.matches):
         matches = tuple(dict.fromkeys((*mismatch.matches, *compat.matches)))
         found["driver_library_mismatch"] = replace(mismatch, weight=98, matches=matches)
         del found["forward_compat_hw"]
     elif mismatch and driver is not None and driver.version and driver.version == driver.kernel_module:
-        loader = or_none(case.facts.loader) if case.facts is not None else None
+        loader = or_none(case.known.loader)
         searched = (*loader.ld_library_path, *loader.ldconfig) if loader is not None else ()
         place = next((path for path in searched if is_compat(path)), None)
         if place is not None and not any(match.symptom.id == "nvml-mismatch" for match in mismatch.matches):
             is_cached = place.rpartition("/")[2].startswith("lib") and ".so" in place
             setting = "the linker cache" if is_cached else "LD_LIBRARY_PATH"
             text = f"driver {driver.version} matches its kernel module, but {setting} makes the loader take libcuda from {place} first"
-            found = strengthened(found, "ld_path_shadowing", mismatch, 0, text)
-            del found["driver_library_mismatch"]
+            found = superseded(found, "ld_path_shadowing", mismatch, 0, text)
     elif compat and driver is None and _is_on_host(compat, case):
         text = "error 804 outside a container: most often the driver was updated, and the old kernel module runs until a reboot"
-        found = strengthened(found, "driver_library_mismatch", replace(compat, weight=_OPEN), 12, text)
-        del found["forward_compat_hw"]
+        found = superseded(found, "driver_library_mismatch", replace(compat, weight=_OPEN), 12, text)
     return found
 
 
@@ -122,14 +120,7 @@ def compare_listed_driver(found: Suspects, case: Case) -> Suspects:
     library, match = next(iter(listed.items()))
     text = f"the driver's libraries are version {library}, but the loaded kernel module is {loaded}, as after an upgrade without a reboot"
     base = replace(unseen, weight=max(unseen.weight, _OPEN))
-    return strengthened(
-        {name: suspect for name, suspect in found.items() if suspect is not unseen},
-        "driver_library_mismatch",
-        base,
-        20,
-        text,
-        [module, match],
-    )
+    return superseded(found, "driver_library_mismatch", base, 20, text, [module, match])
 
 
 def consider_setting(found: Suspects, case: Case) -> Suspects:
@@ -144,7 +135,7 @@ def consider_setting(found: Suspects, case: Case) -> Suspects:
     unseen = max((suspect for suspect in seen if _is_vague(suspect)), key=lambda suspect: suspect.weight, default=None)
     if unseen is None or not_passed is not None or any(suspect.weight > unseen.weight for suspect in found.values()):
         return found
-    setting = _setting(unseen, case, in_container=in_container)
+    setting = ("container_gpu_not_passed", not_given) if not_given else _setting(unseen, case, in_container=in_container)
     if setting is None:
         return found
     cause, text = setting
@@ -161,8 +152,6 @@ def _is_vague(unseen: Suspect) -> bool:
 def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, str] | None:
     """Return the cause that the setting of a program makes likely, and the sentence for it."""
     features = case.features
-    if in_container and (not_given := next((text for feature, text in _NOT_GIVEN.items() if feature in features), None)):
-        return "container_gpu_not_passed", not_given
     if "hosted-notebook" in features and "gpu-seen" not in features:
         return "no_gpu_runtime", "this hosted notebook runs without a GPU"
     is_framework = bool(case.frames) or any(re.search(_PYTHON_FRAMEWORK, match.text) for match in unseen.matches)
@@ -177,7 +166,7 @@ def _setting(unseen: Suspect, case: Case, *, in_container: bool) -> tuple[str, s
 
 def doubt_cpu_build(found: Suspects, case: Case) -> Suspects:
     """A framework is called a CPU build that the facts have with CUDA: what they say of the driver may explain why it sees no GPU."""
-    cpu, installed = found.get("cpu_only_build"), or_none(case.facts.frameworks) if case.facts is not None else None
+    cpu, installed = found.get("cpu_only_build"), or_none(case.known.frameworks)
     named = {match.symptom.framework for match in cpu.matches} - {None} if cpu is not None else set()
     builds = [each for each in installed or () if case.book.framework_of(each.name) in named]
     if cpu is not None and builds and all(each.cuda_built for each in builds):
@@ -207,7 +196,7 @@ def compare_reported_driver(found: Suspects, case: Case) -> Suspects:
 def compare_driver_with_builds(found: Suspects, case: Case) -> Suspects:
     """A program calls the driver too old that is new enough for its builds according to facts or log: its container got no GPU."""
     old, facts = found.get("driver_too_old"), case.facts
-    driver = or_none(facts.driver) if facts is not None else None
+    driver = or_none(case.known.driver)
     version = DriverVersion(driver.version) if driver is not None and driver.version else driver_of(case) if facts is None else None
     cudas = [build.cuda for build in case.context.builds if build.cuda is not None]
     if old is None or version is None or (facts is not None and not _is_container_without_driver(case)):
@@ -221,7 +210,7 @@ def compare_driver_with_builds(found: Suspects, case: Case) -> Suspects:
         return found
     why = "but this container has no libcuda: it was started without the GPU" if facts is not None else _NO_GPU_HERE
     text = f"driver {version} is new enough for these packages, {why}"
-    return strengthened({name: suspect for name, suspect in found.items() if suspect is not old}, "container_gpu_not_passed", old, 4, text)
+    return superseded(found, "container_gpu_not_passed", old, 4, text)
 
 
 def _newest_cudas(old: Suspect, case: Case) -> list[CudaVersion]:
@@ -236,14 +225,15 @@ def _newest_cudas(old: Suspect, case: Case) -> list[CudaVersion]:
 def find_hidden_gpu(found: Suspects, case: Case) -> Suspects:
     """A program sees no GPU where the facts have a working one: it hides the GPU itself, since the environment does not."""
     unseen, facts = found.get("driver_not_loaded"), case.facts
-    if facts is None or unseen is None or "driver-seen" not in case.features or not _finds_no_device(unseen):
+    if facts is None or unseen is None or "driver-seen" not in case.features:
+        return found
+    if not all(re.search(_NO_DEVICE, match.text) for match in unseen.matches):
         return found
     is_refused = any(problem.what in ("cuInit", "NVML") for problem in facts.problems)
     if is_refused or all(gpu.hidden for gpu in or_none(facts.gpus) or ()):
         return found
     text = "this machine has a working GPU, but the program sees none: it sets CUDA_VISIBLE_DEVICES itself, or was started with it"
-    left = {name: suspect for name, suspect in found.items() if suspect is not unseen}
-    return strengthened(left, "gpu_hidden_by_env", unseen, 4, text)
+    return superseded(found, "gpu_hidden_by_env", unseen, 4, text)
 
 
 def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
@@ -262,13 +252,13 @@ def confirm_missing_driver(found: Suspects, case: Case) -> Suspects:
 
 def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
     """Cause and wording of a driver that is missing according to the facts, and the causes that it replaces, if any."""
-    driver = or_none(case.facts.driver) if case.facts is not None else None
-    if case.facts is not None and driver is not None and any(IS_STUB in problem.why for problem in case.facts.problems):
+    driver = or_none(case.known.driver)
+    if driver is not None and any(IS_STUB in problem.why for problem in case.known.problems):
         text = "the loader finds the toolkit's stub of libcuda, which is only for linking, before the driver's own"
         return "ld_path_shadowing", text, _ABSENT
     if _is_container_without_driver(case) and (driver is None or driver.cuda is None):
         is_known = driver is not None and driver.version is not None  # it may be too old
-        if "jetson" in case.features and case.facts is not None and case.facts.cuda_toolkits == ():
+        if "jetson" in case.features and case.known.cuda_toolkits == ():
             text = "this container has neither libcuda nor CUDA, those of a Jetson: it has no NVIDIA runtime"
             return "container_gpu_not_passed", text, (*_ABSENT[:3], "cuda_runtime_missing", "cudnn_missing")
         text = "this container has no libcuda: it was started without access to the GPU"
@@ -284,9 +274,9 @@ def _place_without_driver(case: Case) -> tuple[str, str, tuple[str, ...]]:
 
 def _is_container_without_driver(case: Case) -> bool:
     """True for a container that has no libcuda, according to the facts; those of a host without a driver may come with its log."""
-    loader = or_none(case.facts.loader) if case.facts is not None else None
-    is_of_host = case.facts is not None and case.facts.container is None and case.facts.driver is None
-    is_elsewhere = case.facts is not None and any(IS_UNSEEN in problem.why for problem in case.facts.problems)
+    loader = or_none(case.known.loader)
+    is_of_host = case.known.container is None and case.known.driver is None
+    is_elsewhere = any(IS_UNSEEN in problem.why for problem in case.known.problems)
     if loader is None or is_of_host or is_elsewhere or "docker" not in case.features:
         return False
     return not any(path.rpartition("/")[2].startswith("libcuda.so") for path in loader.ldconfig)
@@ -294,13 +284,8 @@ def _is_container_without_driver(case: Case) -> bool:
 
 def _is_in_sif(case: Case) -> bool:
     """True inside a Singularity or Apptainer container, whose host may have a driver."""
-    loader = or_none(case.facts.loader) if case.facts is not None else None
+    loader = or_none(case.known.loader)
     return loader is not None and any(path.startswith("/.singularity.d/") for path in loader.ld_library_path)
-
-
-def _finds_no_device(unseen: Suspect) -> bool:
-    """True if CUDA answered that it has no device, which needs a driver at work."""
-    return all(re.search(_NO_DEVICE, match.text) for match in unseen.matches)
 
 
 def _driver_in(match: Match) -> DriverVersion | None:
@@ -343,8 +328,7 @@ def compare_compiler(found: Suspects, case: Case) -> Suspects:
         if row is not None and _compiles(row, own.fields["built"]) and not _compiles(row, tool.fields["nvcc"]):
             text = "nvcc is of CUDA {nvcc}, but PyTorch was built with CUDA {built}, which knows compute capability "
             text = text.format(nvcc=tool.fields["nvcc"].line, built=own.fields["built"].line) + str(row.capability)
-            rest = {name: other for name, other in found.items() if other is not suspect}
-            return strengthened(rest, "toolkit_build_mismatch", suspect, 0, text, [tool, own])
+            return superseded(found, "toolkit_build_mismatch", suspect, 0, text, [tool, own])
     mismatch = found.get("toolkit_build_mismatch")
     arch = next((match.fields["arch"] for match in mismatch.matches if match.symptom.id == "extension-arch"), None) if mismatch else None
     nvcc = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
@@ -353,8 +337,7 @@ def compare_compiler(found: Suspects, case: Case) -> Suspects:
     if mismatch is None or arch is None or len(nvcc) != 1 or nvcc != built:
         return found
     text = f"the nvcc of CUDA {nvcc.pop()}, which PyTorch was built with too, does not know {arch}: both are older than the GPU"
-    rest = {name: suspect for name, suspect in found.items() if suspect is not mismatch}
-    return strengthened(rest, "gpu_arch_too_new_for_build", mismatch, 0, text)
+    return superseded(found, "gpu_arch_too_new_for_build", mismatch, 0, text)
 
 
 def _compiles(row: Architecture, cuda: CudaVersion) -> bool:
@@ -404,5 +387,5 @@ def decide_ggml_age(found: Suspects, _: Case) -> Suspects:
     )
     found = strengthened(found, "gpu_arch_too_old_for_build", new, 0, text, [match])
     if all(match.symptom.id == "ggml-arch" for match in new.matches):
-        del found["gpu_arch_too_new_for_build"]
+        del found[new.cause]
     return found

@@ -97,16 +97,15 @@ def compare_index(found: Suspects, case: Case) -> Suspects:
     if wanted is None:
         return found
     done = installation(case.matches, case.book)
-    rest = {cause: suspect for cause, suspect in found.items() if cause != _PYTHON}
     only = only_index(wanted, done, case.book)
     if only is not None and any("from versions: none" in match.text for match in matches):
         summary = f"pip looks only into {only}, which does not have {wanted.name}"
-        return rest | {_PIN: Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)}
-    other = other_index(wanted, done, case.book)
-    if other is None:
+    elif (other := other_index(wanted, done, case.book)) is not None:
+        first = f"the index for {other.asked} does not have it" if other.is_known else f"no index for {other.asked} is known"
+        summary = f"{first}: the builds of {wanted.text} are for {_listed(other.variants)}"
+    else:
         return found
-    first = f"the index for {other.asked} does not have it" if other.is_known else f"no index for {other.asked} is known"
-    summary = f"{first}: the builds of {wanted.text} are for {_listed(other.variants)}"
+    rest = {cause: suspect for cause, suspect in found.items() if cause != _PYTHON}
     return rest | {_PIN: Suspect(cause=_PIN, weight=_DECIDED, matches=matches, summary=summary)}
 
 
@@ -158,7 +157,7 @@ def _of_glibc(match: Match, case: Case) -> tuple[str, float, str] | None:
         return None
     needed, is_sure = limit
     told = next((each.fields["ownglibc"] for each in case.matches if "ownglibc" in each.fields), None)
-    own = facts.platform.glibc if facts is not None else told
+    own = told if facts is None else facts.platform.glibc
     if _numbers(needed) <= _OF_OLD_TAGS or (own is not None and _numbers(own) >= _numbers(needed)):
         return None
     if is_sure or own is not None or any(re.search(_OLD_SYSTEM, each.text) for each in case.matches):

@@ -144,6 +144,9 @@ class Context(Struct, frozen=True, kw_only=True):
         return next((version for framework, version in self.frameworks if framework == name), None)
 
 
+_NOTHING = Facts()
+
+
 class Case(Struct, frozen=True, kw_only=True):
     """Everything known of a failure: log, facts, tables, and the user's options for plans."""
 
@@ -155,6 +158,11 @@ class Case(Struct, frozen=True, kw_only=True):
     """Traceback lines in installed packages."""
     facts: Facts | None = None
     wishes: Request | None = None
+
+    @property
+    def known(self) -> Facts:
+        """The facts; without any, those of a machine of which nothing is known."""
+        return self.facts or _NOTHING
 
 
 class CheckedFramework(Struct, frozen=True, kw_only=True):

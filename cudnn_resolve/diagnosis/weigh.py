@@ -102,6 +102,11 @@ def strengthened(found: Suspects, cause: str, base: Suspect, more: float, summar
     return found | {cause: Suspect(cause=cause, weight=min(base.weight + more, 98), matches=tuple(matches), summary=summary)}
 
 
+def superseded(found: Suspects, cause: str, base: Suspect, more: float, summary: str, shown: Iterable[Match | None] = ()) -> Suspects:
+    """The same in place of the other cause."""
+    return strengthened({name: suspect for name, suspect in found.items() if name != base.cause}, cause, base, more, summary, shown)
+
+
 def summary_of(suspect: Suspect, cause: Cause) -> str:
     """The cause in one sentence, with the fields of the strongest symptom."""
     if suspect.summary is not None:
