@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched
+from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, missing
 from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
 from cudnn_resolve.diagnosis.specifier import is_version, parsed, within
 from cudnn_resolve.facts.model import Facts, Unknown, or_none
@@ -56,21 +56,20 @@ GPU_THERE = frozenset({"gpu-named", "gpu-seen", "gpu-works", "smi-table", "drive
 """With any of these features a GPU is present, or should be."""
 
 
-def context_of(matches: Iterable[Match], book: Book, facts: Facts | None = None) -> Context:
+def context_of(matches: Sequence[Match], book: Book, facts: Facts) -> Context:
     """Context of a log, completed by the facts."""
-    matches = list(matches)
-    pip = (or_none(facts.packages.pip) or {}) if facts is not None else {}
+    pip = or_none(facts.packages.pip) or {}
     installed = ((name, version) for name, version in pip.items() if book.framework_of(name) is not None)
     frameworks = tuple(dict.fromkeys((*_frameworks(matches), *installed)))
     cards = tuple(dict.fromkeys(match.fields["card"] for match in matches if "card" in match.fields))
     wanted = {match.line for match in matches if match.symptom.cause in _WANTS or match.symptom.id in _ASKS}
     shown = [match for match in matches if match.line not in wanted or match.symptom.id in _ASKS]
-    capabilities = (*_capabilities(matches, cards, book), *(_gpus(facts) if facts is not None else ()))
+    capabilities = (*_capabilities(matches, cards, book), *_gpus(facts))
     return Context(
         capabilities=capabilities,
         frameworks=frameworks,
         builds=tuple(build for name, version in frameworks if (build := build_of(name, version, book)) is not None),
-        cudnn=(*_present(shown), *(_copies(facts, book) if facts is not None else ())),
+        cudnn=(*_present(shown), *_copies(facts, book)),
         cards=cards,
         made_for=tuple(_made_for(matches)),
         unknown=frozenset(_unknown(capabilities, matches, book)),
@@ -103,9 +102,8 @@ def _dropped(capabilities: Iterable[Capability], matches: Iterable[Match], book:
             yield capability
 
 
-def speaking(matches: Iterable[Match], context: Context, book: Book) -> tuple[Match, ...]:
+def speaking(matches: Sequence[Match], context: Context, book: Book) -> tuple[Match, ...]:
     """Matches that apply to the known releases, as a row for other versions of a framework does not, and to no line of our own plans."""
-    matches = list(matches)
     own = {match.line for match in matches if match.symptom.id == "noise-own-plan"}
     known: dict[str, list[str]] = {}
     for name, version in context.frameworks:
@@ -239,8 +237,7 @@ def _other_driver(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
 
 def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
     """A cuDNN that the log does not find, although a complete copy is in a default directory."""
-    libraries = [match.fields["lib"] for match in case.matches if match.symptom.cause == "cudnn_missing" and "lib" in match.fields]
-    for library in libraries:
+    for library in missing(match for match in case.matches if match.symptom.cause == "cudnn_missing"):
         for copy in or_none(facts.cudnn) or ():
             if (
                 copy.soname is not None
@@ -276,9 +273,8 @@ _OF_NIXOS = r"[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} nixos [\w-]{1,30}(?:\[\d{1,9}\
 """Prefix of a journal whose machine has NixOS's own name."""
 
 
-def features_of(matches: Iterable[Match], context: Context, facts: Facts | None = None) -> frozenset[str]:
+def features_of(matches: Sequence[Match], context: Context, facts: Facts | None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
-    matches = list(matches)
     remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
     told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
     features = {name for name, is_there in told if name and (is_there or name not in _OF_PROMPT)}
@@ -327,7 +323,7 @@ def _is_tested(name: str, matches: Iterable[Match]) -> bool:
     return bool(found) and all({"tested", "tested2", "tested3"} & match.fields.keys() for match in found)
 
 
-def _is_of_host(matches: list[Match]) -> bool:
+def _is_of_host(matches: Sequence[Match]) -> bool:
     """True if every list of GPUs is that of the host: before the command that starts the container, by ssh, or without compose's prefix."""
     start = min((match.line for match in matches if match.symptom.id == _STARTS), default=0)
     shown = [match.line for match in matches if match.symptom.feature in _SHOWN]
@@ -338,7 +334,7 @@ def _is_of_host(matches: list[Match]) -> bool:
     return max(shown, default=start) < start or (bool(prefixed) and prefixed.isdisjoint(shown))
 
 
-def _is_test_apart(matches: list[Match], features: Collection[str]) -> bool:
+def _is_test_apart(matches: Sequence[Match], features: Collection[str]) -> bool:
     """True if the GPU was only given to a container that ran nvidia-smi, which worked, while the program's container is another."""
     is_only_test = _is_tested("context-docker-gpus", matches) and "smi-table" in features
     return is_only_test and not (_is_tested("context-docker", matches) and _is_tested(_STARTS, matches))
@@ -433,9 +429,9 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     if "cpu-image" in features or ("other-gpu" in features and not features & {"gpu-listed", "gpu-named"}):
         return True
     names = {match.symptom.id for match in matches}
-    missing = {match.fields["lib"].stem for match in matches if isinstance(match.fields.get("lib"), Library)}
-    no_runtime = "cudart" in missing or "tf-cuda-drivers-not-found" in names
-    no_driver = bool({"cuda", "nvcuda"} & missing) or "cuinit-failed-303" in names
+    absent = {library.stem for library in missing(matches)}
+    no_runtime = "cudart" in absent or "tf-cuda-drivers-not-found" in names
+    no_driver = bool({"cuda", "nvcuda"} & absent) or "cuinit-failed-303" in names
     # TensorFlow continues without a GPU: its notice suffices if the facts show none, or nothing else in the log needs one.
     is_noted = not names.isdisjoint({"noise-cudart-ignore", "tf-cuda-drivers-not-found"})
     told = [match.symptom for match in matches if match.symptom.role in ("proves", "suggests")]
@@ -443,5 +439,5 @@ def _is_cpu_machine(matches: Iterable[Match], features: set[str]) -> bool:
     if has_died:  # another error ended the run, so that what counts only elsewhere asks for nothing
         told = [symptom for symptom in told if features.issuperset(symptom.needs)]
     asks = {symptom.id for symptom in told} - set(_CUDART_ALONE)
-    no_driver |= is_noted and ("no-driver" in features or (has_died and missing == {"cudart"} and not asks and not features & GPU_THERE))
+    no_driver |= is_noted and ("no-driver" in features or (has_died and absent == {"cudart"} and not asks and not features & GPU_THERE))
     return no_runtime and no_driver and "tf-cannot-dlopen" not in names

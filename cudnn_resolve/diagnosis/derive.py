@@ -87,8 +87,7 @@ def _locate_cudnn(found: Suspects, case: Case) -> Suspects:
     absent = found.get("cudnn_missing")
     if absent is None or _is_of_driver(found):
         return found
-    named = [match.fields["lib"] for match in absent.matches if isinstance(match.fields.get("lib"), Library)]
-    libraries = named or _wanted_by_framework(absent, case)
+    libraries = list(missing(absent.matches)) or _wanted_by_framework(absent, case)
     conclusion = _whereabouts(libraries, absent, case) if libraries else _unnamed_library(case)
     if conclusion is None:
         return found
@@ -293,7 +292,7 @@ def _blame_openblas(found: Suspects, case: Case) -> Suspects:
 def _widen_to_cuda(found: Suspects, _: Case) -> Suspects:
     """Other CUDA libraries are missing as well as cuDNN: CUDA as a whole is missing."""
     runtime, cudnn = found.get("cuda_runtime_missing"), found.get("cudnn_missing")
-    if runtime and cudnn and runtime.weight < 98 and any(isinstance(match.fields.get("lib"), Library) for match in runtime.matches):
+    if runtime and cudnn and runtime.weight < 98 and any(missing(runtime.matches)):
         found["cuda_runtime_missing"] = replace(runtime, weight=min(max(runtime.weight, cudnn.weight) + 8, 98))
     return found
 

@@ -91,7 +91,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     if facts is not None and any(match.symptom.feature == _INSTALLER for match in matches):
         facts = replace(facts, container=None)
     machine = diagnose_facts(facts, book) if facts is not None else []
-    context = context_of(matches, book, facts)
+    context = context_of(matches, book, facts or Facts())
     case = Case(
         matches=speaking(matches, context, book),
         features=features_of(matches, context, facts),
@@ -245,11 +245,11 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
     went_on = [match for name in (_GOOD_END, _WENT_ON) for match in reader.latest[name]]
     ends = [match for match in reader.latest[_DIED] if match.line not in noise and match.line > over]
     ends = [end for end in ends if not any(on.line >= end.line and not is_of_other(on, end, reader.latest) for on in went_on)]
-    over = max((over, *(match.line for match in went_on)))
-    again = max((match.line for match in reader.latest["context-epoch"]), default=0)
+    over = max(over, reader.last_line(_GOOD_END, _WENT_ON))
+    again = reader.last_line("context-epoch")
     ends = [match for match in ends if match.line > again or not match.text.startswith("KeyboardInterrupt")]
     if not ends:
-        least = max((over, reader.lines - _AT_THE_END, *(match.line for match in reader.latest[_TESTS])))
+        least = max(over, reader.lines - _AT_THE_END, reader.last_line(_TESTS))
         last = [match for match in reader.latest[_ERROR_LINE] if match.line > least]
         # Next to harmless lines, wording that only mentions an error may belong to them.
         ends = [match for match in last if match.line not in noise and (not noise or "said" in match.fields)]
@@ -261,14 +261,14 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
 
 def _ignored(reader: Reader) -> set[int]:
     """Lines of tracebacks that Python prints for errors which it ignores."""
-    ends = sorted({match.line for match in (*reader.matches[_DIED], *reader.latest[_DIED])})
+    ends = [match.line for match in reader.of(_DIED)]
     starts = [match.line for match in reader.latest[_IGNORED]]
     return {line for start in starts for line in range(start, next((end for end in ends if end > start), start) + 1)}
 
 
 def _fetched_after_all(reader: Reader) -> set[int]:
     """Lines of apt's failed downloads after which it sets up a package of CUDA, cuDNN or the driver."""
-    done = max((match.line for match in reader.latest[_SET_UP]), default=0)
+    done = reader.last_line(_SET_UP)
     ends = (match for name in (_DIED, _ERROR_LINE) for match in reader.latest[name])
     return {match.line for match in ends if match.line < done and re.match(_NOT_FETCHED, match.text)}
 
@@ -286,7 +286,7 @@ def _is_plain(died: Match, reader: Reader) -> bool:
     return "said" in died.fields and not after
 
 
-def _alarming(reader: Reader, case: Case, told: int = 0) -> Unknown | None:
+def _alarming(reader: Reader, case: Case, told: int) -> Unknown | None:
     """Report the last line that sounds like a failure, or a truncated traceback, in a short log without findings.
 
     `told`: last line of which a note is told, after which only a traceback counts.
@@ -294,8 +294,7 @@ def _alarming(reader: Reader, case: Case, told: int = 0) -> Unknown | None:
     ignored = _ignored(reader)
     found = [match for match in reader.latest[_ALARM] if "cut" in match.fields or (not told and reader.lines <= _SHORT)]
     found = [match for match in found if match.line not in ignored]
-    names = (_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS, _SET_UP)
-    over = max((match.line for name in names for match in reader.latest[name]), default=0)
+    over = reader.last_line(_GOOD_END, _WENT_ON, _CARRIED_ON, _TESTS, _SET_UP)
     over = max([over, told, *(match.line for match in _serving(reader))])
     last = max((match for match in found if match.line > over), key=lambda match: ("cut" in match.fields, match.line), default=None)
     if last is None:

@@ -62,7 +62,8 @@ class Line:
         self.is_late = is_late
         """True among the last lines of a log."""
         self.head, self.text = message_of(raw)
-        self.shape = shape_of(raw)
+        self.shape = raw.translate(None, _SAME)
+        """What stays the same between the lines of a progress bar or a table."""
         self._pieces = pieces
         self._at = at
 
@@ -89,11 +90,6 @@ def plain(raw: bytes) -> str:
     if not text.isascii():
         text = text.translate(_QUOTES)
     return text if text.isprintable() else _ANSI.sub("", text).expandtabs(4)
-
-
-def shape_of(raw: bytes) -> bytes:
-    """Shape of a line: without what changes between lines of a progress bar or table."""
-    return raw.translate(None, _SAME)
 
 
 def joined(line: Line, span: int) -> str:
@@ -179,7 +175,7 @@ class Scanner:
         if not end and len(block) > _ENDLESS:
             end = block.rfind(b"\n") + 1
             if not end:
-                yield from self._long(block[: _ENDLESS - _OVERLAP])
+                yield from self._long(self.lines + 1, block[: _ENDLESS - _OVERLAP])
                 self._rest = block[_ENDLESS - 2 * _OVERLAP :]
                 return
         self.is_blank = self.is_blank and not _ANSI.sub("", block.decode("utf-8", "replace")).strip("\ufeff \t\r\n")
@@ -204,22 +200,19 @@ class Scanner:
                 last = at + 1
             raw, number = pieces[at], base + at + 1 - over
             if len(raw) > LONGEST_LINE:
-                for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
-                    part = raw[start : start + LONGEST_LINE]
-                    if self._interests(part):
-                        yield Line(number, part, pieces, at)
+                yield from self._long(number, raw, pieces, at)
             elif shapes[at] not in idle or at >= tail:
                 if self._interests(raw):
                     yield Line(number, raw, pieces, at, is_late=at >= tail)
                 elif len(idle) < _SHAPES and len(raw) <= _SHAPE_BYTES:
                     idle.add(shapes[at])
 
-    def _long(self, raw: bytes) -> Iterator[Line]:
-        """Pieces of an endless line that may match."""
+    def _long(self, number: int, raw: bytes, pieces: Sequence[bytes] = (), at: int = 0) -> Iterator[Line]:
+        """Overlapping parts of a long or endless line that may match."""
         for start in range(0, len(raw), LONGEST_LINE - _OVERLAP):
             part = raw[start : start + LONGEST_LINE]
             if self._interests(part):
-                yield Line(self.lines + 1, part)
+                yield Line(number, part, pieces, at)
 
     def _interests(self, raw: bytes) -> bool:
         """True if a line has a word of an anchor, or is a progress bar that has reached its end, which has no word."""

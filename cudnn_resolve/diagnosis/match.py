@@ -86,6 +86,15 @@ class Reader:
         for found in self.matches.values():
             yield from found
 
+    def of(self, name: str) -> list[Match]:
+        """Kept matches of a symptom, one per line, in the order of the log."""
+        every = {match.line: match for match in (*self.matches[name], *self.latest[name])}
+        return [every[line] for line in sorted(every)]
+
+    def last_line(self, *names: str) -> int:
+        """The last line of some symptoms; 0 without any."""
+        return max((match.line for name in names for match in self.latest[name]), default=0)
+
     def _line(self, line: Line) -> None:
         found, begun, is_specific = self._look(line, line.text)
         if is_specific:

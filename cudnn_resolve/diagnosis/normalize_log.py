@@ -81,41 +81,9 @@ _MESSAGE_KEYS = (
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|error|err|output)="((?:[^"\\]|\\.){1,4000})"')
 _IS_LOGFMT = re.compile(r"\s{0,4}(?:time|ts|level|t)=\S{1,60} (?:[\w.]{1,30}=\S{1,80} )*")
 _ESCAPED = re.compile(r'\\n\s{1,8}File \\{0,2}"|most recent call last\):\\n')
-_WIDTHS = (
-    45,
-    50,
-    55,
-    60,
-    64,
-    66,
-    70,
-    72,
-    76,
-    78,
-    79,
-    80,
-    90,
-    96,
-    98,
-    99,
-    100,
-    110,
-    118,
-    119,
-    120,
-    130,
-    131,
-    132,
-    140,
-    150,
-    158,
-    159,
-    160,
-    180,
-    200,
-)
 _WIDEST = 240
 _USUAL = frozenset({79, 80, 100, 120, 132, 160})
+_WIDTHS = sorted(_USUAL | {45, 50, 55, 60, 64, 66, 70, 72, 76, 78, 90, 96, 98, 99, 110, 118, 119, 130, 131, 140, 150, 158, 159, 180, 200})
 _NARROW = frozenset(range(72, 81))
 _DIGITS = re.compile(r"\d+")
 _INTERRUPTED = re.compile(r"(?<=\S)\r?\n\^C(\r?)(?=\n)")
@@ -301,21 +269,16 @@ def _common(lines: Sequence[str]) -> re.Pattern[str] | None:
     return None
 
 
-def _cut(line: str, common: re.Pattern[str] | None) -> tuple[str, str]:
-    found = common.match(line) if common else None
-    head = found[0] if found else ""
-    if not found and common and line.rstrip() == ">":
-        return line, ""
-    more, rest = parted(line[len(head) :])
-    return head + more, rest
-
-
 def _parts(line: str, common: re.Pattern[str] | None) -> tuple[str, list[str]]:
     """Prefix of a line and its messages: several if a logger or notebook escaped their newlines."""
-    head, message = _cut(line, common)
+    found = common.match(line) if common else None
+    if common and not found and line.rstrip() == ">":
+        return line, [""]
+    head = found[0] if found else ""
+    more, message = parted(line[len(head) :])
     if _ESCAPED.search(message):
         message = message.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'")
-    return head, message.split("\n")
+    return head + more, message.split("\n")
 
 
 def _wraps(log: _Log) -> tuple[_Wrap, ...]:

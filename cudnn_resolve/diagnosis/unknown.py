@@ -109,16 +109,17 @@ def unknown_failure(died: Match, reader: Reader, book: Book, removed: Iterable[R
     those of the tables.
     """
     last = _telling(died, reader)
-    text = re.sub(_HEAD, "", _text(last, reader))
+    shown, imported = _text(last, reader), _imported(last, reader)
+    text = re.sub(_HEAD, "", shown)
     folded, clues, cause = text.casefold(), book.clues(), book.causes()["unrecognised"]
     told = {value for clue in clues if clue.tells == "error_kind" for word, value in clue.values.items() if word in folded}
     kind = _kind(died, last, text, reader, is_told=bool(told))
     frames = _frames(reader, last.line)
-    packages = _packages(text, frames, _imported(last, reader))
+    packages = _packages(text, frames, imported)
     values: dict[str, str] = {}
     features: set[str] = set()
     if kind == "python-failure":
-        asked = removed_values(text, book.removed_names() if removed is None else removed, packages, _imported(last, reader))
+        asked = removed_values(text, book.removed_names() if removed is None else removed, packages, imported)
         values, features = _of_python(text, frames, packages, clues, asked)
         features = features | (told - {"name-asked"} or told)
     if kind == "build-failure":
@@ -138,7 +139,7 @@ def unknown_failure(died: Match, reader: Reader, book: Book, removed: Iterable[R
             or _summary(
                 kind, text, last.line, () if "value-none" in told else packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])
             ),
-            evidence=(Evidence(source="log", line=last.line, text=_text(last, reader)),),
+            evidence=(Evidence(source="log", line=last.line, text=shown),),
             confidence=_NAMED if "name-removed" in features else _UNKNOWN,
         ),
         features=frozenset({kind, *features}),
@@ -154,14 +155,14 @@ def _summary_of_name(values: Mapping[str, str], features: Collection[str], line:
         return None
     name = values["removed_name"]
     if "removed_from" not in values:
-        return f"not a failure of the GPU stack: {name} (line {line}) has another place in the installed release"
+        return f"{_DENIAL}{name} (line {line}) has another place in the installed release"
     since = "is only in {} and newer" if "name-newer" in features else "is not in {} and newer"
-    return f"not a failure of the GPU stack: {name} (line {line}) {since.format(values['removed_from'])}"
+    return f"{_DENIAL}{name} (line {line}) {since.format(values['removed_from'])}"
 
 
 def _imported(last: Match, reader: Reader) -> str:
     """Module of the import statement that an error ended, in the lines before it."""
-    near = [match for match in _all(reader, "context-import") if 0 < last.line - match.line <= _BEFORE]
+    near = [match for match in reader.of("context-import") if 0 < last.line - match.line <= _BEFORE]
     return str(near[-1].fields["module"]) if near else ""
 
 
@@ -184,18 +185,18 @@ def _summary(kind: str, text: str, line: int, packages: Sequence[str], lines: in
 
 def _telling(died: Match, reader: Reader) -> Match:
     """The line that says why a run ended: `died` itself, unless it only passes on an earlier failure."""
-    passing = {match.line for match in _all(reader, "context-passed-on")}
-    compiler = [match for match in _all(reader, "context-compiler-error") if match.line not in passing]
+    passing = {match.line for match in reader.of("context-passed-on")}
+    compiler = [match for match in reader.of("context-compiler-error") if match.line not in passing]
     if any(match.line == died.line for match in compiler):
         return compiler[0]
     if died.line not in passing and not re.search(_BUILD, died.text):
         return died
-    before = [match for match in _all(reader, "context-died") if match.line < died.line and match.line not in passing]
+    before = [match for match in reader.of("context-died") if match.line < died.line and match.line not in passing]
     named = [match for match in before if "last" in match.fields and not re.search(_BUILD, match.text)]
     if compiler and (re.search(_BUILD, died.text) or not named):
         return compiler[0]
     # It passes on the failure before it, or one that pip or uv quotes.
-    return (named or _all(reader, _QUOTED) or before or [died])[-1]
+    return (named or reader.of(_QUOTED) or before or [died])[-1]
 
 
 def _kind(died: Match, last: Match, text: str, reader: Reader, *, is_told: bool) -> str:
@@ -206,7 +207,7 @@ def _kind(died: Match, last: Match, text: str, reader: Reader, *, is_told: bool)
         return "crash"
     if text.startswith("E: "):
         return "apt-failure"
-    if last is died and any(match.line == died.line for match in _all(reader, "context-passed-on")):
+    if last is died and any(match.line == died.line for match in reader.of("context-passed-on")):
         return "passed-on"
     is_told &= re.search(_ASKED_OF_GPU, text) is None
     if (re.match(_EXCEPTION, text) or re.search(_OF_CODE, text)) and (is_told or not re.search(_OF_GPU, text)):
@@ -217,21 +218,15 @@ def _kind(died: Match, last: Match, text: str, reader: Reader, *, is_told: bool)
 def _text(match: Match, reader: Reader) -> str:
     """A line, with the next one if its message only starts there."""
     if match.shown.endswith(":"):
-        detail = next((other for other in _all(reader, "context-detail") if other.line == match.line), None)
+        detail = next((other for other in reader.of("context-detail") if other.line == match.line), None)
         if detail is not None and len(detail.text) > len(match.shown):
             return detail.text[:_SHOWN]
     return match.shown
 
 
-def _all(reader: Reader, name: str) -> list[Match]:
-    """Kept matches of a symptom, one per line, in the order of the log."""
-    every = {match.line: match for match in (*reader.matches[name], *reader.latest[name])}
-    return [every[line] for line in sorted(every)]
-
-
 def _frames(reader: Reader, line: int) -> list[tuple[str, str, str]]:
     """File, line and function of the calls before an error, the innermost last."""
-    near = [match for match in _all(reader, "context-frame") if line - _FAR < match.line < line]
+    near = [match for match in reader.of("context-frame") if line - _FAR < match.line < line]
     return [(match.fields["file"], match.fields.get("at", ""), match.fields.get("scope", "")) for match in near]
 
 

@@ -59,7 +59,7 @@ def programs(matches: Iterable[Match]) -> frozenset[str]:
 
 def is_of_other(match: Match, failed: Match, latest: Mapping[str, Sequence[Match]]) -> bool:
     """True if a command that begins after a failure wrote a line, and it is an installer, a build or the like, which did not fail."""
-    commands = [found for name in (_OTHER, _START) for found in latest.get(name, ()) if found.line < match.line]
+    commands = [found for name in (_OTHER, _START) for found in latest[name] if found.line < match.line]
     last = max(commands, key=lambda found: found.line, default=None)
     if last is None or last.line <= failed.line or "tool" not in last.fields or programs((match,)):
         return False
