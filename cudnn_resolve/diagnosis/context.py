@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.library_path import faults_of, is_outer_alone, is_searched, missing
 from cudnn_resolve.diagnosis.model import Case, Context, Evidence, Match, Present
@@ -12,7 +12,7 @@ from cudnn_resolve.facts.model import Facts, Unknown, or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.matrix.library import Library
 from cudnn_resolve.matrix.row import Build
-from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
+from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion, DriverVersion
 
 _NEWEST = Capability(10, 0)
 """Capability from which most builds have no code for a GPU."""
@@ -64,42 +64,13 @@ def context_of(matches: Sequence[Match], book: Book, facts: Facts) -> Context:
     cards = tuple(dict.fromkeys(match.fields["card"] for match in matches if "card" in match.fields))
     wanted = {match.line for match in matches if match.symptom.cause in _WANTS or match.symptom.id in _ASKS}
     shown = [match for match in matches if match.line not in wanted or match.symptom.id in _ASKS]
-    capabilities = (*_capabilities(matches, cards, book), *_gpus(facts))
     return Context(
-        capabilities=capabilities,
+        capabilities=(*_capabilities(matches, cards, book), *_gpus(facts)),
         frameworks=frameworks,
         builds=tuple(build for name, version in frameworks if (build := build_of(name, version, book)) is not None),
         cudnn=(*_present(shown), *_copies(facts, book)),
         cards=cards,
-        made_for=tuple(_made_for(matches)),
-        unknown=frozenset(_unknown(capabilities, matches, book)),
-        dropped=frozenset(_dropped(capabilities, matches, book)),
     )
-
-
-def _made_for(matches: Iterable[Match]) -> Iterable[CodeTarget]:
-    """GPU code that the log's own build was compiled for, ignoring commented lines."""
-    for match in matches:
-        if "made" in match.fields and not match.text.lstrip().startswith(("#", "//")):
-            yield from match.fields["made"]
-
-
-def _unknown(capabilities: Iterable[Capability], matches: Iterable[Match], book: Book) -> Iterable[Capability]:
-    """Capabilities that an old CUDA, the newest in the log, cannot compile for."""
-    named: list[CudaVersion] = [match.fields["toolkit"] for match in matches if match.symptom.id == "context-cuda-old"]
-    for capability in capabilities if named else ():
-        row = book.architecture(capability)
-        if row is not None and max(named).parts[:2] < row.cuda_first.parts[:2]:
-            yield capability
-
-
-def _dropped(capabilities: Iterable[Capability], matches: Iterable[Match], book: Book) -> Iterable[Capability]:
-    """Capabilities that the newest CUDA major in the log no longer compiles for."""
-    newest = max((int(match.fields["of"]) for match in matches if match.symptom.id == "context-cuda-major"), default=0)
-    for capability in capabilities:
-        row = book.architecture(capability)
-        if row is not None and row.cuda_last is not None and row.cuda_last.parts[0] < newest:
-            yield capability
 
 
 def speaking(matches: Sequence[Match], context: Context, book: Book) -> tuple[Match, ...]:
@@ -273,7 +244,7 @@ _OF_NIXOS = r"[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} nixos [\w-]{1,30}(?:\[\d{1,9}\
 """Prefix of a journal whose machine has NixOS's own name."""
 
 
-def features_of(matches: Sequence[Match], context: Context, facts: Facts | None) -> frozenset[str]:
+def features_of(matches: Sequence[Match], context: Context, book: Book, facts: Facts | None) -> frozenset[str]:
     """Features of the machine according to the log and the facts."""
     remote = max((match.line for match in matches if match.symptom.id == _REMOTE), default=0)
     told = {(match.symptom.feature, match.line > remote) for match in matches if match.symptom.role in ("context", "harmless")}
@@ -281,7 +252,7 @@ def features_of(matches: Sequence[Match], context: Context, facts: Facts | None)
     features |= {name.replace("_", "-") for match in matches if match.symptom.id.startswith(_PLACE) for name in match.fields}
     if facts is not None:
         features |= set(_of_facts(facts))
-    features |= set(_gpu_age(context, features, matches))
+    features |= set(_gpu_age(context, features, matches, book))
     if {"ipython-cell", "dist-packages"} <= features:  # Jupyter elsewhere works in environments, which have site-packages
         features.add("hosted-notebook")
     # Neither runs in a container of compose: the prefix is that of another program.
@@ -383,25 +354,28 @@ def is_idle(facts: Facts) -> bool:
     )
 
 
-def _gpu_age(context: Context, features: set[str], matches: Iterable[Match]) -> Iterable[str]:
+def _gpu_age(context: Context, features: set[str], matches: Sequence[Match], book: Book) -> Iterator[str]:
     """Whether the GPU is newer or older than the build, if both are known; a list printed by PyTorch takes precedence."""
     built = next((build.targets for build in context.builds if build.targets), ())
-    targets = next(
-        (match.fields["targets"] for match in matches if isinstance(match.fields.get("targets"), tuple)), context.made_for or built
-    )
+    made = [match for match in matches if "made" in match.fields and not match.text.lstrip().startswith(("#", "//"))]
+    own = tuple(target for match in made for target in match.fields["made"])  # of the user's own build
+    targets = next((match.fields["targets"] for match in matches if isinstance(match.fields.get("targets"), tuple)), own or built)
+    old = max((match.fields["toolkit"] for match in matches if match.symptom.id == "context-cuda-old"), default=None)
+    newest = max((int(match.fields["of"]) for match in matches if match.symptom.id == "context-cuda-major"), default=0)
     for capability in context.capabilities:
+        row = book.architecture(capability)
         if targets:
             if not any(target.runs_on(capability) for target in targets):
                 yield "gpu-newer" if capability > min(target.capability for target in targets) else "gpu-older"
-        elif capability >= _newest(features) or capability in context.unknown:
-            yield "gpu-newer"
+        elif capability >= _newest(features) or (row is not None and old is not None and old.parts[:2] < row.cuda_first.parts[:2]):
+            yield "gpu-newer"  # than the CUDA that the log names can compile for
         elif capability < _oldest(features):
             yield "gpu-older"
+        if row is not None and row.cuda_last is not None and row.cuda_last.parts[0] < newest:
+            yield "arch-asked-old"
         yield from (name for name, first in (("gpu-turing", _OLDEST), ("gpu-ampere", _AMPERE)) if capability >= first)
     if context.capabilities or context.cards:
         yield "gpu-named"
-    if context.dropped:
-        yield "arch-asked-old"
     is_served = all(any(target.runs_on(capability) for target in built) for capability in context.capabilities)
     if context.capabilities and built and is_served and context.version("torch"):
         yield "gpu-served"

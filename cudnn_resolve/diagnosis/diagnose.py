@@ -94,7 +94,7 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
     context = context_of(matches, book, facts or Facts())
     case = Case(
         matches=speaking(matches, context, book),
-        features=features_of(matches, context, facts),
+        features=features_of(matches, context, book, facts),
         context=context,
         frames=(*log.matches[_FRAMES], *log.latest[_FRAMES]),
         book=book,

@@ -360,7 +360,4 @@ def version_features(matches: Sequence[Match], majors: Collection[int], python: 
 
 def known_framework(name: str | None, book: Book) -> str | None:
     """The framework of the tables with that name; None if there is none."""
-    try:
-        return book.framework(name).name if name else None
-    except KeyError:
-        return None
+    return book.framework_named(name) if name else None

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.symptom import Symptom
-from cudnn_resolve.version import Capability, CodeTarget, CudnnVersion
+from cudnn_resolve.version import Capability, CudnnVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.book import Book
@@ -132,12 +132,6 @@ class Context(Struct, frozen=True, kw_only=True):
     """The matrix builds of those versions."""
     cudnn: tuple[Present, ...] = ()
     cards: tuple[str, ...] = ()
-    made_for: tuple[CodeTarget, ...] = ()
-    """GPU code that the user's own build is compiled for."""
-    unknown: frozenset[Capability] = frozenset()
-    """Capabilities newer than the newest CUDA that the log names."""
-    dropped: frozenset[Capability] = frozenset()
-    """Capabilities that the newest CUDA major that the log names no longer compiles for."""
 
     def version(self, name: str) -> str | None:
         """Version of a framework named in the log."""

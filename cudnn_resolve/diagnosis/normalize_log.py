@@ -205,14 +205,9 @@ def formed(text: str) -> Formed:
     wraps = _wraps(log)
     sure = next((wrap for wrap in wraps if wrap.sure), None)
     out: list[tuple[str, str, int]] = []
-    maybe = [found for wrap in wraps if not wrap.sure for found in _maybe(log, wrap)]
-    at = 0
-    while at < len(lines):
+    for at, pieces in _messages(log, sure):
         head, messages = parts[at]
-        last = _last(log, at, sure) if sure else at
-        pieces = _pieces(log, at, last, soft=sure is not None and sure.soft)
         out += [(head, message, at + 1) for message in (*messages[:-1], "".join(pieces))]
-        at = last + 1
     quoted = quoted_lines([message for _, message, _ in out])
     out = [(head, "" if at in quoted else message, number) for at, (head, message, number) in enumerate(out)] if quoted else out
     joined = "\n".join(f"{head}{PARTED}{message}" if head else message for head, message, _ in out)
@@ -220,7 +215,8 @@ def formed(text: str) -> Formed:
     joined = _PADDED.sub(lambda cut: cut[1] + cut[2] if (cut[1] + cut[2]).lower() in _SPLIT else cut[0], joined)
     first = out[min(quoted)][2] if quoted else 0
     passed_over = {out[at][2] for at in quoted}
-    maybe = [found for found in maybe if found[0] not in passed_over]
+    doubted = (found for wrap in wraps if not wrap.sure for found in _messages(log, wrap))
+    maybe = [(at + 1, pieces) for at, pieces in doubted if len(pieces) > 1 and at + 1 not in passed_over]
     return Formed(joined, [number for _, _, number in out], maybe, _is_one(log), first)
 
 
@@ -233,12 +229,12 @@ def _is_one(log: _Log) -> bool:
     return any(all(goes_on(log, at, width) for at in range(last)) for width, goes_on in ways)
 
 
-def _maybe(log: _Log, wrap: _Wrap) -> Iterator[tuple[int, list[str]]]:
+def _messages(log: _Log, wrap: _Wrap | None) -> Iterator[tuple[int, list[str]]]:
+    """Lines on which a message starts, with the last message of each and the lines that continue it, if wrapped."""
     at = 0
     while at < len(log.lines):
-        last = _last(log, at, wrap)
-        if last > at:
-            yield at + 1, _pieces(log, at, last, soft=wrap.soft)
+        last = _last(log, at, wrap) if wrap else at
+        yield at, _pieces(log, at, last, soft=wrap is not None and wrap.soft)
         at = last + 1
 
 
