@@ -17,16 +17,7 @@ from cudnn_resolve.diagnosis.remedy import WANT_CARD, WEAK, Remedies, is_answere
 from cudnn_resolve.diagnosis.remedy_machine import question, runs_on_windows
 from cudnn_resolve.diagnosis.survived import cured, mark_survived
 from cudnn_resolve.diagnosis.unknown import Unknown, careful_summary, mentioned_in, unknown_failure
-from cudnn_resolve.diagnosis.weigh import (
-    FINDING,
-    OWN_FAULT,
-    evidence_of,
-    fill,
-    is_active,
-    rank,
-    summary_of,
-    suspects,
-)
+from cudnn_resolve.diagnosis.weigh import FINDING, OWN_FAULT, evidence_of, fill, is_active, rank, summary_of, suspects
 from cudnn_resolve.diagnosis.writer import is_of_other, speaker
 from cudnn_resolve.errors import MatrixError
 from cudnn_resolve.facts.model import Facts
@@ -73,10 +64,8 @@ _WANTS_DRIVER = r"\bNVRM: |NVIDIA-SMI has failed|^modprobe: "
 _PLAIN_ERROR = rf"{OWN_FAULT}|(?:[\w.]{{0,80}}\.)?(?:Value|NotImplemented)Error: "
 """Errors of a program's own code, which say nothing of a GPU unless they name it."""
 _OF_GPU = r"(?i)gpu|cuda|cudnn|nvidia|device|driver|cpu|tensorrt|backend"
-_SET_UP, _NOT_FETCHED = (
-    "context-apt-set-up",
-    r"E: (?:Failed to fetch|Some index files|The repository .{1,300} does not have a Release file)",
-)
+_SET_UP = "context-apt-set-up"
+_NOT_FETCHED = r"E: (?:Failed to fetch|Some index files|The repository .{1,300} does not have a Release file)"
 _SHORT = 60
 """A log of at most this many lines was pasted for its content: a line that sounds like a failure is reported."""
 
@@ -348,22 +337,7 @@ def _together(log: list[Finding], machine: list[Finding], root: Finding | None, 
         same = [other for other in rest if other.cause == finding.cause and "info" not in (other.severity, finding.severity)]
         rest = [other for other in rest if other not in same]
         is_decided |= bool(same) and not out
-        # The facts word the summary if they are surer than the log.
-        wording = next(
-            (other.summary for other in same if other.severity == finding.severity and other.confidence > finding.confidence),
-            finding.summary,
-        )
-        out.append(
-            replace(
-                finding,
-                severity=min((finding.severity, *(other.severity for other in same)), key=SEVERITIES.index),
-                summary=wording,
-                evidence=(*finding.evidence, *[evidence for other in same for evidence in other.evidence][:4]),
-                remedy=(*finding.remedy, *(remedy for other in same for remedy in other.remedy)),
-                confidence=max([finding.confidence, *(other.confidence for other in same)]),
-                undecided=None if same else finding.undecided,
-            )
-        )
+        out.append(_merged(finding, same))
     if is_decided:  # what the first finding explains is not a second failure
         out = [finding for finding in out if finding is out[0] or not _explains(out[0], finding, causes)]
     rest = sorted(rest, key=lambda finding: (SEVERITIES.index(finding.severity), _follows(finding, machine, causes), -finding.confidence))
@@ -377,6 +351,21 @@ def _together(log: list[Finding], machine: list[Finding], root: Finding | None, 
     is_foreign = bool(log) and log[0].cause == "unrecognised" and log[0].severity != "info" and not mentioned_in(log[0].evidence[0].text)
     own, others = (out[:1], out[1:]) if is_foreign else ([], out)
     return [*own, *sorted([*others, *rest], key=lambda finding: SEVERITIES.index(finding.severity))]
+
+
+def _merged(finding: Finding, same: Sequence[Finding]) -> Finding:
+    """A finding of the log with those of the facts about the same cause, which word the summary if they are surer than the log."""
+    both = (finding, *same)
+    surer = (other.summary for other in same if other.severity == finding.severity and other.confidence > finding.confidence)
+    return replace(
+        finding,
+        severity=min((each.severity for each in both), key=SEVERITIES.index),
+        summary=next(surer, finding.summary),
+        evidence=(*finding.evidence, *[evidence for other in same for evidence in other.evidence][:4]),
+        remedy=tuple(remedy for each in both for remedy in each.remedy),
+        confidence=max(each.confidence for each in both),
+        undecided=None if same else finding.undecided,
+    )
 
 
 def _root_of(first: Finding, machine: list[Finding], case: Case, matches: Sequence[Match]) -> Finding | None:
@@ -399,11 +388,8 @@ def _root_of(first: Finding, machine: list[Finding], case: Case, matches: Sequen
 
     root = max(able, key=rank, default=None)
     while root is not None:  # it may follow from another fault
-        above = [
-            finding
-            for finding in machine
-            if finding.severity == "error" and root.cause in causes[finding.cause].explains and finding not in able
-        ]
+        errors = (finding for finding in machine if finding.severity == "error" and finding not in able)
+        above = [finding for finding in errors if root.cause in causes[finding.cause].explains]
         able += above
         if not above:
             break
@@ -422,11 +408,8 @@ def _explains(finding: Finding, first: Finding, causes: Mapping[str, Cause]) -> 
         return False
     if first.cause == "unrecognised":
         # Unknown wording about the GPU stack is explained by a known reason for a missing GPU.
-        return (
-            bool(mentioned_in(first.evidence[0].text))
-            and "cpu_only_build" in causes[finding.cause].explains
-            and finding.confidence >= _PROVEN
-        )
+        is_reason = "cpu_only_build" in causes[finding.cause].explains and finding.confidence >= _PROVEN
+        return is_reason and bool(mentioned_in(first.evidence[0].text))
     if first.confidence >= _OPEN:
         is_proven_pair = finding.cause == _PAIR and finding.severity == "error" and finding.confidence >= _PROVEN
         return is_proven_pair and first.cause in _WHEREABOUTS
@@ -473,9 +456,8 @@ def _harmless(reader: Reader, case: Case) -> list[Finding]:
     if not noise:
         return []
     noise.sort(key=lambda match: match.line)
-    reasons = list(
-        dict.fromkeys(reason for match in noise if match.symptom.summary and (reason := fill(match.symptom.summary, match.fields)))
-    )
+    said = (fill(match.symptom.summary, match.fields) for match in noise if match.symptom.summary)
+    reasons = list(dict.fromkeys(filter(None, said)))
     count = sum(reader.counts[name] for name in {match.symptom.id for match in noise})
     lines = "one line looks" if count == 1 else f"{count} lines look"
     return [

@@ -149,13 +149,10 @@ def cuda_majors(case: Case, book: Book) -> frozenset[int]:
         value for match in case.matches for value in match.fields.values() if isinstance(value, Library) and value.family == "cuda"
     ]
     left = [frozenset((int(major),)) for major in named] + [found for library in libraries if (found := majors_of(library, book))]
-    common = frozenset.intersection(*left) if left else frozenset()
     if left:
-        return common
-    majors = frozenset(
-        int(hit[1]) for match in case.matches if match.symptom.id == "context-cuda-named" for hit in re.finditer(_TEXT, match.text)
-    )
-    majors = frozenset(major for major in majors if 8 <= major <= 13)
+        return frozenset.intersection(*left)
+    lines = (match.text for match in case.matches if match.symptom.id == "context-cuda-named")
+    majors = frozenset(major for text in lines for hit in re.finditer(_TEXT, text) if 8 <= (major := int(hit[1])) <= 13)
     return majors if len(majors) == 1 else frozenset()
 
 
@@ -187,17 +184,18 @@ def cuda_named(libraries: Iterable[Library]) -> str | None:
         (library.component == "cudart", library.version)
         for library in libraries
         if library.family == "cuda"
+        and library.version
         and (
             library.component in _NUMBERED_AS_CUDA
             or (library.major or 99) < _LIBRARIES_OF_THEIR_OWN
             or library.version == "10.0"  # CUDA 10.0's own; those of later CUDA 10 releases end in .so.10
         )
     ]
-    found = [version for _, version in sorted((pair for pair in versions if pair[1]), reverse=True) if version]
-    if not found:
+    if not versions:
         return None
-    major = int(found[0].partition(".")[0])
-    return found[0] if major < 11 else str(major)
+    _, version = max(versions)
+    major = int(version.partition(".")[0])
+    return version if major < 11 else str(major)
 
 
 def is_in_conda(cuda: str) -> bool:
@@ -243,12 +241,9 @@ def fitting(framework: str, case: Case, *, machine_code: bool = False, cudnn: in
             return False
         return all(_serves_gpu(build, gpu, book, machine_code=machine_code) for gpu in gpus)
 
-    found = [
-        (version, build) for build in row.builds if build.cuda and (version := parse_version(build.version)) and takes(build, build.cuda)
-    ]
-    found.sort(key=lambda pair: str(pair[1].cuda))
-    found.sort(key=lambda pair: pair[0], reverse=True)
-    return [build for version, build in found if not version.is_prerelease]
+    fit = (build for build in sorted(row.builds, key=lambda build: str(build.cuda)) if build.cuda and takes(build, build.cuda))
+    found = [(version, build) for build in fit if (version := parse_version(build.version)) and not version.is_prerelease]
+    return [build for _, build in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
 
 def served(framework: str, case: Case, *, machine_code: bool = False, version: str | None = None) -> Served | None:
@@ -267,13 +262,9 @@ def served(framework: str, case: Case, *, machine_code: bool = False, version: s
 def driver_of(case: Case) -> DriverVersion | None:
     """Driver version in the log."""
     fields = (match.fields for match in case.matches if match.symptom.role == "context")
-    versions = {
-        shown[name]
-        for shown in fields
-        for name in ("driver", "driver2", "driver3", "driver4")
-        if isinstance(shown.get(name), DriverVersion)
-    }
-    return next(iter(versions)) if len(versions) == 1 else None
+    values = (shown.get(name) for shown in fields for name in ("driver", "driver2", "driver3", "driver4"))
+    versions = {value for value in values if isinstance(value, DriverVersion)}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def cuda_of_driver(case: Case) -> CudaVersion | None:
@@ -329,12 +320,10 @@ def image_of(matches: Iterable[Match]) -> str:
     """Image in a container's start command in the log, else a placeholder."""
     for match in matches:
         if match.symptom.id == "context-container-start":
-            text = match.text
-            found = next(
-                (hit[0] for hit in re.finditer(_IMAGE, text) if not _OPTION.search(text, max(0, hit.start() - 45), hit.start())), None
-            )
-            if found is not None:
-                return shlex.quote(found)
+            hits = re.finditer(_IMAGE, match.text)
+            images = (hit[0] for hit in hits if not _OPTION.search(match.text, max(0, hit.start() - 45), hit.start()))
+            if (image := next(images, None)) is not None:
+                return shlex.quote(image)
     return "IMAGE"
 
 

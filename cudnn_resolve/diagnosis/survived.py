@@ -18,13 +18,8 @@ _CARRIED_ON, _STEPS = "context-carried-on", "context-steps-done"
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build", "container_gpu_not_passed"})
 """Causes that are normal on a machine without a GPU."""
 _GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened", "gpu-asked"})
-_START, _RESULT, _BUILT, _ANSWER, _REMOTE = (
-    "context-start",
-    "context-result",
-    "context-image-built",
-    "context-gpu-answer",
-    "context-remote-shell",
-)
+_START, _RESULT, _BUILT = "context-start", "context-result", "context-image-built"
+_ANSWER, _REMOTE = "context-gpu-answer", "context-remote-shell"
 _WORKS_NOW = (_WORK, _RESULT, _EPOCH, _CARRIED_ON, _AT_WORK, _TESTS)
 """Symptoms of a program that works."""
 _ELSEWHERE = frozenset({"docker", "composed", "kubernetes", "container-start", "hosted-notebook"})

@@ -45,7 +45,7 @@ def is_active(match: Match, features: frozenset[str]) -> bool:
     return all(feature in features for feature in symptom.needs) and not any(feature in features for feature in symptom.unless)
 
 
-def suspects(matches: Iterable[Match], features: frozenset[str], died: Match | None = None, *, has_failed: bool = True) -> Suspects:
+def suspects(matches: Iterable[Match], features: frozenset[str], died: Match | None, *, has_failed: bool) -> Suspects:
     """Causes supported by symptoms; generic wording counts only if nothing else matches and something failed.
 
     `died`: the line at which the run ended, which generic wording must explain.
@@ -58,10 +58,8 @@ def suspects(matches: Iterable[Match], features: frozenset[str], died: Match | N
     ):
         return found
     lines = {match.line for match in known if match.symptom.role != "context"}
-    general = [
-        match for match in spoken if match.symptom.last and match.line not in lines and not (has_failed and re.search(_WITHOUT, match.text))
-    ]
-    general = [match for match in general if not re.search(_OF_ANOTHER, match.text) and not _is_beside(match, died)]
+    general = [match for match in spoken if match.symptom.last and match.line not in lines and not re.search(_OF_ANOTHER, match.text)]
+    general = [match for match in general if not (has_failed and re.search(_WITHOUT, match.text)) and not _is_beside(match, died)]
     return _suspects([*known, *general])
 
 
@@ -111,12 +109,8 @@ def summary_of(suspect: Suspect, cause: Cause) -> str:
     """The cause in one sentence, with the fields of the strongest symptom."""
     if suspect.summary is not None:
         return suspect.summary
-    for match in suspect.matches:
-        if match.symptom.summary is not None:
-            summary = fill(match.symptom.summary, match.fields)
-            if summary is not None:
-                return summary
-    return cause.summary
+    filled = (fill(match.symptom.summary, match.fields) for match in suspect.matches if match.symptom.summary is not None)
+    return next((summary for summary in filled if summary is not None), cause.summary)
 
 
 def fill(template: str, fields: Mapping[str, Any]) -> str | None:
@@ -180,10 +174,7 @@ def _with_effects(root: Suspect, taken: Mapping[str, str], found: Mapping[str, S
 
 def evidence_of(suspect: Suspect) -> Sequence[Match]:
     """Matches to show for a cause: the strongest, one per line, in the order of the log."""
-    chosen: list[Match] = []
-    lines: set[int] = set()
+    by_line: dict[int, Match] = {}
     for match in suspect.every:
-        if match.line not in lines and len(chosen) < _MOST_SHOWN:
-            chosen.append(match)
-            lines.add(match.line)
-    return sorted(chosen, key=lambda match: match.line)
+        by_line.setdefault(match.line, match)
+    return sorted(list(by_line.values())[:_MOST_SHOWN], key=lambda match: match.line)
