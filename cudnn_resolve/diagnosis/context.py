@@ -210,12 +210,8 @@ def _absent_cudnn(case: Case, facts: Facts) -> tuple[str, Evidence] | None:
     """A cuDNN that the log does not find, although a complete copy is in a default directory."""
     for library in missing(match for match in case.matches if match.symptom.cause == "cudnn_missing"):
         for copy in or_none(facts.cudnn) or ():
-            if (
-                copy.soname is not None
-                and copy.soname == library.major
-                and is_searched(copy.path, facts)
-                and not faults_of(copy, case.book)
-            ):
+            is_same = copy.soname is not None and copy.soname == library.major
+            if is_same and is_searched(copy.path, facts) and not faults_of(copy, case.book):
                 text = f"it does not find {library.file}, but cuDNN {copy.version} is in {copy.path}, which the loader searches"
                 return text, Evidence(source="cudnn", line=None, text=f"{copy.path}: {copy.version}")
     return None

@@ -8,7 +8,7 @@ from cudnn_resolve.diagnosis.context import FILES_LISTED, build_of, is_listing
 from cudnn_resolve.diagnosis.library_path import carries, command_of, is_default, missing, shown_at, wheel_component
 from cudnn_resolve.diagnosis.log_stack import majors_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
-from cudnn_resolve.diagnosis.weigh import strengthened
+from cudnn_resolve.diagnosis.weigh import strengthened, superseded
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.matrix.library import Library, library_of
 
@@ -41,9 +41,8 @@ def explain_unnamed(found: Suspects, case: Case) -> Suspects:
         return found
     is_provider = base.cause != "lib_not_on_path"
     who = "ONNX Runtime's CUDA provider" if is_provider else "TensorFlow"
-    rest = {cause: suspect for cause, suspect in found.items() if suspect is not base}
     if "cudnn-nowhere" in case.features:
-        return strengthened(rest, "cudnn_missing", base, 10, f"{who} needs cuDNN, and the log shows a search that finds none on the disk")
+        return superseded(found, "cudnn_missing", base, 10, f"{who} needs cuDNN, and the log shows a search that finds none on the disk")
     releases = [version for name, version in case.context.frameworks if name.startswith(_PROVIDER)] if is_provider else []
     # A release that the tables lack needs the cuDNN of the first one of its line.
     lines = [".".join((*version.split(".")[:2], "0")) for version in releases]
@@ -56,14 +55,14 @@ def explain_unnamed(found: Suspects, case: Case) -> Suspects:
     by_file = any("present" in match.fields for match in shown)
     if cuda and majors and not cuda & majors:
         text = f"{who} needs CUDA {max(cuda)}, but the libraries that the log lists are of CUDA {max(majors)}"
-        return strengthened(rest, "cuda_runtime_missing", base, 10, text, shown[:1])
+        return superseded(found, "cuda_runtime_missing", base, 10, text, shown[:1])
     if needed and there and not needed & there:
         text = f"{who} needs cuDNN {max(needed)}, but cuDNN {max(there)} is installed"
-        return strengthened(rest, "cudnn_major_mismatch", base, 10, text, [copy.match for copy in case.context.cudnn[:1]])
+        return superseded(found, "cudnn_major_mismatch", base, 10, text, [copy.match for copy in case.context.cudnn[:1]])
     asked = [match.text for match in case.matches if match.symptom.id == ("context-files-listed" if by_file else "context-wheels-listed")]
     if not there and len(components) >= _MOST_OF_CUDA and any("cudnn" in text or not by_file for text in asked):
         text = f"{who} needs cuDNN, and the log lists the libraries of CUDA without one"
-        return strengthened(rest, "cudnn_missing", base, 10, text, shown[:1])
+        return superseded(found, "cudnn_missing", base, 10, text, shown[:1])
     return found
 
 

@@ -41,14 +41,7 @@ _IGNORED = "noise-exception-ignored"
 _AT_THE_END = 3
 """A line that only mentions an error ends the run if at most this many lines follow it."""
 _GUESSED = 0.3
-_OF_CARD = WANT_CARD | {
-    "cuda_runtime_missing",
-    "cudnn_missing",
-    "cudnn_major_mismatch",
-    "lib_not_on_path",
-    "driver_too_old",
-    "driver_wedged",
-}
+_OF_CARD = WANT_CARD | _WHEREABOUTS | {"driver_too_old", "driver_wedged"}
 """Causes that say why a GPU is not used, which is as it should be where there is none."""
 _OF_GUEST = frozenset({"no_gpu_runtime", "container_gpu_not_passed", "container_gpu_detached"})
 """Causes that only a notebook or container has."""

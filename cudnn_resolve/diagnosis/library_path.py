@@ -119,14 +119,12 @@ def path_values(matches: Iterable[Match], facts: Facts | None, python: str, book
     `away`: removes other copies from the loader path, if there are any; `on_path`: adds the library's directory; `wheels_on_path`: adds
     those of all wheels.
     """
-    every = wheels_on_path(python)
-    every_match = list(matches)
-    places = dict.fromkeys(place for library in missing(every_match) if (place := place_of(library, facts, book)))
+    every, matches = wheels_on_path(python), list(matches)
+    places = dict.fromkeys(place for library in missing(matches) if (place := place_of(library, facts, book)))
     # If nothing else is known, a directory in which the log itself shows the library.
-    places = places or dict.fromkeys(_nearest([place for match in every_match if (place := place_listed(match))], python))
+    places = places or dict.fromkeys(_nearest([place for match in matches if (place := place_listed(match))], python))
     wheels = any("/site-packages/nvidia/" in place and (facts is not None or _is_of(place, python)) for place in places)
-    exact = put_on_path(*places) if places and not wheels else None
-    values = {"wheels_on_path": every, "on_path": exact or every}
+    values = {"wheels_on_path": every, "on_path": put_on_path(*places) if places and not wheels else every}
     away = _away(facts)
     return values if away is None else values | {"away": away}
 
@@ -260,15 +258,10 @@ def _toolkit_place(library: Library, facts: Facts, book: Book) -> str | None:
         cuda, directory = CudaVersion(toolkit.version), f"{toolkit.path}/lib{'' if toolkit.source == 'conda' else '64'}"
         roots = (f"{toolkit.path}/", "/usr/local/cuda/")
         is_on_path = any(f"{entry}/".startswith(roots) for entry in loader.ld_library_path)
+        is_found = is_on_path or is_default(directory) or _soname("cudart", cuda, book) in cached
         name = _soname(library.component, cuda, book)
         contains = name is not None and (library.version is None or name == library.file)
-        if (
-            contains
-            and _is_for(library, cuda, facts)
-            and not is_on_path
-            and not is_default(directory)
-            and _soname("cudart", cuda, book) not in cached
-        ):
+        if contains and not is_found and _is_for(library, cuda, facts):
             return directory
     return None
 
@@ -348,11 +341,8 @@ def _away(facts: Facts | None) -> str | None:
     copies = {copy.path for copy in or_none(facts.cudnn) or () if copy.path}
     entries = [directory for directory in facts.loader.ld_library_path if directory]
     # A default directory is searched in any case, but last.
-    kept = [
-        entry
-        for entry in entries
-        if _lends_driver(entry, facts.loader) or not (entry in copies or is_default(entry) or re.search(_GPU_WORDS, entry))
-    ]
+    gone = [entry for entry in entries if entry in copies or is_default(entry) or re.search(_GPU_WORDS, entry)]
+    kept = [entry for entry in entries if entry not in gone or _lends_driver(entry, facts.loader)]
     if len(kept) == len(entries):
         return None
     return f"export LD_LIBRARY_PATH={':'.join(map(shlex.quote, kept))}" if kept else "unset LD_LIBRARY_PATH"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from cudnn_resolve.diagnosis.context import GPU_THERE
 from cudnn_resolve.diagnosis.model import Match, Suspect
 from cudnn_resolve.diagnosis.weigh import FINDING, OWN_FAULT, summary_of
 from cudnn_resolve.diagnosis.writer import head, is_of_other, programs, speaker
@@ -17,7 +18,7 @@ _AT_WORK, _TESTS, _WORK, _DIED = "context-gpu-works", "context-tests-passed", "c
 _CARRIED_ON, _STEPS = "context-carried-on", "context-steps-done"
 _NO_GPU = frozenset({"driver_not_loaded", "no_gpu_runtime", "cuda_runtime_missing", "cpu_only_build", "container_gpu_not_passed"})
 """Causes that are normal on a machine without a GPU."""
-_GPU_SHOWN = frozenset({"gpu-seen", "gpu-named", "gpu-works", "smi-table", "driver-seen", "docker-gpus", "cuda-opened", "gpu-asked"})
+_GPU_SHOWN = GPU_THERE | {"cuda-opened", "gpu-asked"}
 _START, _RESULT, _BUILT = "context-start", "context-result", "context-image-built"
 _ANSWER, _REMOTE = "context-gpu-answer", "context-remote-shell"
 _WORKS_NOW = (_WORK, _RESULT, _EPOCH, _CARRIED_ON, _AT_WORK, _TESTS)

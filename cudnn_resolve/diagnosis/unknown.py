@@ -131,14 +131,12 @@ def unknown_failure(died: Match, reader: Reader, book: Book, removed: Iterable[R
     values["program"] = shlex.quote(script) if script and _PLAIN_NAME.fullmatch(script) else "PROGRAM"
     if any("python2" in file for file, _, _ in frames):
         features.add("python-2")
+    named, is_in_own = () if "value-none" in told else packages, bool(frames) and is_own(frames[-1][0])
     return Unknown(
         finding=Finding(
             cause=cause.id,
             severity=cause.severity,
-            summary=_summary_of_name(values, features, last.line)
-            or _summary(
-                kind, text, last.line, () if "value-none" in told else packages, reader.lines, is_own=bool(frames) and is_own(frames[-1][0])
-            ),
+            summary=_summary_of_name(values, features, last.line) or _summary(kind, text, last.line, named, reader.lines, is_own=is_in_own),
             evidence=(Evidence(source="log", line=last.line, text=shown),),
             confidence=_NAMED if "name-removed" in features else _UNKNOWN,
         ),
