@@ -52,9 +52,9 @@ class Required(Struct, frozen=True, kw_only=True):
 
 def requirements_of(lines: Iterable[str], facts: Facts) -> Iterator[Required]:
     """Requirements that apply to the machine of the facts, without extras; invalid ones and those with invalid markers are skipped."""
-    from packaging.markers import InvalidMarker, UndefinedComparison, UndefinedEnvironmentName
     from packaging.utils import canonicalize_name
 
+    from cudnn_resolve.resolution.marker import MARKER_ERRORS
     from cudnn_resolve.resolution.release import parse_requirement
 
     there = _environment(facts)
@@ -62,7 +62,7 @@ def requirements_of(lines: Iterable[str], facts: Facts) -> Iterator[Required]:
         requirement = parse_requirement(line)
         try:
             holds = requirement is not None and (requirement.marker is None or requirement.marker.evaluate(there))
-        except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError):
+        except MARKER_ERRORS:
             continue
         if requirement is not None and holds:
             yield Required(name=str(canonicalize_name(requirement.name)), specifier=requirement.specifier)

@@ -154,12 +154,9 @@ def rank(found: Mapping[str, Suspect], causes: Mapping[str, Cause]) -> list[Susp
 
 def _above(cause: str, other: str, taken: Mapping[str, str]) -> bool:
     """True if `other` already explains `cause`, directly or through other causes."""
-    seen: set[str] = set()
-    at: str | None = cause
-    while at is not None and at not in seen:
-        seen.add(at)
-        at = taken.get(at)
-        if at == other:
+    while cause in taken:
+        cause = taken[cause]
+        if cause == other:
             return True
     return False
 
