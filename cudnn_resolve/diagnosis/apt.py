@@ -56,7 +56,7 @@ _OLD_KEY = "7FA2AF80"
 _REPO = r"/compute/cuda/repos/([a-z]{2,12}(?:\d{2,4}|-[a-z]{2,12}))/(x86_64|sbsa|aarch64|cross-linux-sbsa)"
 
 
-def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every: Sequence[Match] = ()) -> dict[str, str]:
+def apt_values(matches: Iterable[Match], facts: Facts | None, book: Book, every: Sequence[Match]) -> dict[str, str]:
     """Fields of commands that the messages provide, or, for a repository that they do not name, `every` line of the log.
 
     `together`: packages with their common version; `newest`: any release of the required major (of cuDNN for the same CUDA major;
@@ -270,12 +270,9 @@ def _keyring(text: str, facts: Facts | None, book: Book) -> str | None:
         ):
             return f"{repository.url}{repository.keyring}"
     address = re.search(_URL, text)
-    names = [repository.keyring for repository in book.repositories() if repository.keyring and "/compute/cuda/repos/" in repository.url]
-    hosts = [
-        repository.url.partition(_CUDA_PATH)[0] for repository in book.repositories() if repository.keyring and _CUDA_PATH in repository.url
-    ]
-    if named and address is not None and "-" in named[1] and names and hosts and re.match(_CUDA_REPOSITORIES, address[0]):  # `wsl-ubuntu`
-        return f"{hosts[0]}{named[0]}/{max(names)}"
+    if named and address is not None and "-" in named[1] and re.match(_CUDA_REPOSITORIES, address[0]):  # `wsl-ubuntu`
+        known = _cuda_repositories(book)
+        return f"{known['repositories']}/{named[1]}/{named[2]}/{known['newest_keyring']}"
     return None
 
 

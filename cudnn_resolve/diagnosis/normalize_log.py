@@ -225,8 +225,8 @@ def _is_one(log: _Log) -> bool:
     last = max((at for at, line in enumerate(log.lines) if line.strip()), default=0)
     if not 0 < last <= _FEW:
         return last == 0
-    ways = ((width, goes_on) for width in _USUAL | _NARROW for goes_on in (_goes_on, _goes_on_softly))
-    return any(all(goes_on(log, at, width) for at in range(last)) for width, goes_on in ways)
+    ways = ((width, soft) for width in _USUAL | _NARROW for soft in (False, True))
+    return any(all(_goes_on(log, at, width, soft=soft) for at in range(last)) for width, soft in ways)
 
 
 def _messages(log: _Log, wrap: _Wrap | None) -> Iterator[tuple[int, list[str]]]:
@@ -240,8 +240,8 @@ def _messages(log: _Log, wrap: _Wrap | None) -> Iterator[tuple[int, list[str]]]:
 
 def _last(log: _Log, at: int, wrap: _Wrap) -> int:
     """Last line of the message that starts on a line."""
-    last, goes_on = at, _goes_on_softly if wrap.soft else _goes_on
-    while last + 1 < len(log.lines) and last - at < _MOST_JOINED and goes_on(log, last, wrap.width):
+    last = at
+    while last + 1 < len(log.lines) and last - at < _MOST_JOINED and _goes_on(log, last, wrap.width, soft=wrap.soft):
         last += 1
     return last
 
@@ -296,7 +296,7 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
     widest = max((size for size, (_, messages) in zip(sizes, log.parts, strict=True) if " " in messages[0].strip()), default=0)
     width = next((width for width in _WIDTHS if width >= widest), 0)
     if widest >= _NARROWEST and width - widest < _RAGGED:
-        breaks = [at for at in range(len(sizes) - 1) if _goes_on_softly(log, at, width)]
+        breaks = [at for at in range(len(sizes) - 1) if _goes_on(log, at, width, soft=True)]
         shapes = {_DIGITS.sub("", log.lines[at]) for at in breaks}
         lower = sum(log.parts[at + 1][1][0][:1].islower() for at in breaks)
         sure = lower * 2 >= len(breaks) > 0 and (len(shapes) > 1 or (width in _NARROW and not found))
@@ -304,23 +304,20 @@ def _wraps(log: _Log) -> tuple[_Wrap, ...]:
     return tuple(found)
 
 
-def _goes_on(log: _Log, at: int, width: int) -> bool:
-    """True if the next line continues one that was split within a word."""
-    return log.size(at) == width and _may_go_on(log, at)
-
-
-def _goes_on_softly(log: _Log, at: int, width: int) -> bool:
-    """True if the next line continues one whose next word would not have fit."""
-    line, message = log.lines[at], log.parts[at + 1][1][0]
-    if not _may_go_on(log, at) or message[:1].isspace() or MESSAGE_START.match(message) or (log.size(at) > width and " " in line.strip()):
+def _goes_on(log: _Log, at: int, width: int, *, soft: bool) -> bool:
+    """True if the next line continues one that was split within a word, or, if `soft`, one whose next word would not have fit."""
+    size = log.size(at)
+    if not soft and size != width:
+        return False
+    line, (head, messages), (next_head, (message, *_)) = log.lines[at], *log.parts[at : at + 2]
+    if len(messages) > 1 or not message.strip() or bool(head) < bool(next_head) or _TABLE.search(line):
+        return False
+    if not soft:
+        return True
+    if message[:1].isspace() or MESSAGE_START.match(message) or (size > width and " " in line.strip()):
         return False
     word = _WORD.match(message)
-    return log.size(at) + 1 + (word.end() if word else 0) > width
-
-
-def _may_go_on(log: _Log, at: int) -> bool:
-    (head, messages), (next_head, following) = log.parts[at : at + 2]
-    return len(messages) == 1 and bool(following[0].strip()) and bool(head) >= bool(next_head) and not _TABLE.search(log.lines[at])
+    return size + 1 + (word.end() if word else 0) > width
 
 
 def whole(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
