@@ -189,7 +189,7 @@ def _of_log(reader: Reader, ranked: Sequence[Suspect], died: Match | None, case:
                 confidence=round(min(suspect.weight / 100, _CERTAIN), 2),
             )
         )
-    findings = _open(findings, case)
+    findings[:1] = [_open(finding, case) for finding in findings[:1]]
     if died is not None and ranked and _is_own_error(died, ranked[0]):
         own = unknown_failure(died, reader, case.book)
         return [own.finding, *(replace(finding, severity="info") for finding in findings)], own
@@ -221,8 +221,7 @@ def _died(reader: Reader, case: Case, over: int = 0) -> Match | None:
 
     `over`: line up to which failures are known to be survived.
     """
-    harmless = [match for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)]
-    noise = {one.line for match in harmless for one in (match, *reader.latest[match.symptom.id])}
+    noise = {one.line for match in _noise(case) for one in (match, *reader.latest[match.symptom.id])}
     noise |= _ignored(reader) | _fetched_after_all(reader)
     went_on = [match for name in (_GOOD_END, _WENT_ON) for match in reader.latest[name]]
     ends = [match for match in reader.latest[_DIED] if match.line not in noise and match.line > over]
@@ -289,31 +288,31 @@ def _alarming(reader: Reader, case: Case, told: int) -> Unknown | None:
     return replace(unknown, finding=replace(unknown.finding, severity="info", summary=summary, confidence=_GUESSED))
 
 
-def _open(findings: list[Finding], case: Case) -> list[Finding]:
-    """Add to the first finding what it may be confused with, and the command that decides it."""
-    if not findings or findings[0].severity == "info" or findings[0].confidence >= _SURE:
-        return findings
+def _open(first: Finding, case: Case) -> Finding:
+    """Add to the first finding of a log what it may be confused with, and the command that decides it."""
+    if first.severity == "info" or first.confidence >= _SURE:
+        return first
     causes = case.book.causes()
-    cause = causes[findings[0].cause]
+    cause = causes[first.cause]
     if not cause.confused or is_answered(cause.id, case):
-        return findings
+        return first
     is_driver_there = driver_of(case) is not None and "no-driver" not in case.features
     left_out = {"driver_not_loaded"} if is_driver_there else set()
-    if _INSTALLER in case.features or (case.facts is not None and case.facts.container is None):
+    if _INSTALLER in case.features or case.known.container is None:
         left_out |= _OF_GUEST
     others = [causes[name].title for name in cause.confused[:2] if name in causes and name not in left_out]
     if not others:
-        return findings
+        return first
     text = f"it may also be that {' or '.join(others)}"
     doctor = "`cudnn-resolve doctor LOG` on the machine itself"
     command = question(cause, case.features, windows=runs_on_windows(case.features))
-    if command and case.facts is None and findings[0].confidence < WEAK:
+    if command and case.facts is None and first.confidence < WEAK:
         text += "; the first step tells"
     elif command:
         text += f"; check with `{command}`" + ("" if case.facts is not None else f", or run {doctor}")
     elif case.facts is None:
         text += f"; run {doctor} to decide"
-    return [replace(findings[0], undecided=text), *findings[1:]]
+    return replace(first, undecided=text)
 
 
 def _together(log: list[Finding], machine: list[Finding], root: Finding | None, case: Case) -> list[Finding]:
@@ -445,10 +444,9 @@ def _contradicted(findings: list[Finding], log: list[Finding], against: list[tup
 
 def _harmless(reader: Reader, case: Case) -> list[Finding]:
     """One finding for all harmless lines."""
-    noise = [match for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)]
+    noise = sorted(_noise(case), key=lambda match: match.line)
     if not noise:
         return []
-    noise.sort(key=lambda match: match.line)
     said = (fill(match.symptom.summary, match.fields) for match in noise if match.symptom.summary)
     reasons = list(dict.fromkeys(filter(None, said)))
     count = sum(reader.counts[name] for name in {match.symptom.id for match in noise})
@@ -462,3 +460,7 @@ def _harmless(reader: Reader, case: Case) -> list[Finding]:
             confidence=0.9,
         )
     ]
+
+
+def _noise(case: Case) -> list[Match]:
+    return [match for match in case.matches if match.symptom.role == "harmless" and is_active(match, case.features)]

@@ -263,14 +263,10 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
     return left, right
 
 
-def _machine(targets: tuple[CodeTarget, ...]) -> list[CodeTarget]:
-    return [target for target in targets if target.kind == "cubin"]
-
-
 _SETS: dict[str, Callable[[Any, Any], bool]] = {
     # Newer than the whole list, whose machine code does not run on it.
     "above": lambda gpu, targets: (
-        not any(target.runs_on(gpu.capability) for target in _machine(targets))
+        not any(target.runs_on(gpu.capability) for target in targets if target.kind == "cubin")
         and gpu.capability > min(target.capability for target in targets)
     ),
     "below": lambda gpu, targets: gpu.capability < min(target.capability for target in targets),

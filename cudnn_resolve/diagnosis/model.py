@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cudnn_resolve.facts.model import Facts
 from cudnn_resolve.matrix.symptom import Symptom
@@ -77,7 +77,7 @@ class Match(Struct, frozen=True, kw_only=True, eq=False):
     """The whole message, which may span several lines."""
     own: str | None = None
     """The user's line on which the message starts, if it spans several."""
-    fields: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, Any] = MappingProxyType({})
     """Field → value, parsed by its kind."""
 
     @property
