@@ -364,7 +364,7 @@ def _gpu_age(context: Context, features: set[str], matches: Sequence[Match], boo
             if not any(target.runs_on(capability) for target in targets):
                 yield "gpu-newer" if capability > min(target.capability for target in targets) else "gpu-older"
         elif capability >= _newest(features) or (row is not None and old is not None and old.parts[:2] < row.cuda_first.parts[:2]):
-            yield "gpu-newer"  # than the CUDA that the log names can compile for
+            yield "gpu-newer"  # than the builds of its time, or than what the newest CUDA in the log compiles for
         elif capability < _oldest(features):
             yield "gpu-older"
         if row is not None and row.cuda_last is not None and row.cuda_last.parts[0] < newest:

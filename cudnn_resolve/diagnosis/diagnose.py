@@ -100,13 +100,16 @@ def diagnose(reader: Reader | None, facts: Facts | None, book: Book, wishes: Req
         behind[root.cause] = behind.get(of_log[0].cause, ())
     findings = _contradicted(_together(of_log, machine, root, case), of_log, against)
     remedies = Remedies(case, behind, unknown, is_here=all(evidence.source != "gpus" for _, evidence in against))
-    note = None if findings else EMPTY if reader is not None and not reader.lines else "; ".join(_notes(log, facts)) or None
+    note = None if findings else "; ".join(_notes(reader, facts)) or None
     return Diagnosis(findings=tuple(remedies.all(findings)), lines=log.lines, note=note)
 
 
-def _notes(reader: Reader, facts: Facts | None) -> Iterator[str]:
+def _notes(reader: Reader | None, facts: Facts | None) -> Iterator[str]:
     """Remarks for a diagnosis without findings."""
-    if reader.quoted_from:
+    if reader is not None and not reader.lines:
+        yield EMPTY
+        return
+    if reader is not None and reader.quoted_from:
         yield f"skipped {_QUOTED} from line {reader.quoted_from} on"
     if facts is not None and facts.driver is None:
         yield "this machine has no NVIDIA driver, and no framework that needs one"

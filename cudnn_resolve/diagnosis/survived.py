@@ -99,7 +99,9 @@ def _marked(after: _Aftermath, cause: Cause) -> Suspect:
         return cured
     failed_again = bool(after.later(_BAD_END))  # then a later success is not that of the failed program
     started = next(filter(after.finds_gpu, after(_AT_WORK)), None)
-    survived = (started, "the program has a GPU") if started else None if failed_again else after.went_on() or after.not_needed()
+    survived = (started, "the program has a GPU") if started else None
+    if survived is None and not failed_again:
+        survived = after.went_on() or after.not_needed()
     end = None if failed_again else next(filter(_is_end, after(_END)), None)
     epochs = after(_EPOCH)
     goes_on = len(epochs) >= _EPOCHS
