@@ -235,9 +235,12 @@ class Remedies:
                 finding.cause not in (row.cause, *row.also)
                 or (row.fallback and is_particular)
                 or (has_no_card and "no-card" not in row.needs)
-                or any(feature not in features for feature in row.needs)
-                or any(feature in features for feature in row.unless)
+                or not features.issuperset(row.needs)
             ):
+                continue
+            is_excluded = not features.isdisjoint(row.unless)
+            features |= {"settled"} if row.settles else set()
+            if is_excluded:
                 continue
             text, command = _filled(row.text, values), _filled(row.command, values) if row.command is not None else None
             if text is None or (row.command is not None and command is None):

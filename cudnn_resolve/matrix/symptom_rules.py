@@ -35,7 +35,7 @@ DERIVED = frozenset(
     visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir mmcv-full frozen-program rust-error
     job-with-gpu job-without-gpu nspawn vfio-given cc-not-ready persistenced-numa media-container nvml-elsewhere nixos-module rpm-dkms
     cdi-run java-cuda native-program arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told
-    operator-driver hosted-runner
+    operator-driver hosted-runner settled
     dll-of-wheel driver-init faiss smi-broken vgpu-no-cuda in-venv mxnet-source mmcv-dir mmcv-release started-script docker-one
     nvml-function faiss-wheel in-conda flash-sharded cuarrays docker-plugin login-node jsrun gpu-kepler conda-prefix libstdcxx-conda
     """.split()  # noqa: SIM905 - a name a line would fill pages
