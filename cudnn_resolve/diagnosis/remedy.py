@@ -25,7 +25,7 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, of_same_build, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields
-from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question, runs_on_windows
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
@@ -59,7 +59,6 @@ _ELSEWHERE = {
     "macos": "cudnn-resolve plans for Linux only, and there is no CUDA for macOS",
 }
 """Shown instead of a plan on systems without plans."""
-_DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
 """Causes whose plan is a build for the GPU or driver in the log."""
@@ -106,14 +105,9 @@ class Remedies:
         """The failure of unknown cause, if the log shows nothing else."""
         self.matches = matches
         """Matches of each cause's finding."""
-        self.facts = case.facts if is_here else None
-        """Facts that plans are made for; None without facts, or if the log is of another machine."""
-        self.stack = KnownStack(case, self.facts, is_here=is_here)
-        python = self.stack.python
-        is_posix = "/" in python and not _DRIVE.match(python)
-        self.is_windows = not is_posix and ("\\" in python or runs_on_windows(case.features))
-        self.fields = RemedyFields(case, self.stack, is_windows=self.is_windows)
-        system = "windows" if self.is_windows else "macos" if "macos" in case.features else None
+        self.stack = KnownStack(case, is_here=is_here)
+        self.fields = RemedyFields(case, self.stack)
+        system = "windows" if self.stack.is_windows else "macos" if "macos" in case.features else None
         self.elsewhere = _ELSEWHERE[system] if system and not case.features & LINUX else None
         """Why no plan can be made for this system; None if one can."""
 
@@ -149,7 +143,7 @@ class Remedies:
         What changes the system, such as a driver or a restart, waits for the answer.
         """
         cause = self.book.causes()[finding.cause]
-        command = question(cause, self.case.features, windows=self.is_windows, python=self.stack.python)
+        command = question(cause, self.case.features, windows=self.stack.is_windows, python=self.stack.python)
         is_open = finding.confidence < WEAK and not is_answered(finding.cause, self.case)
         if self.case.facts is not None or command is None or not is_open:
             return steps
@@ -191,7 +185,7 @@ class Remedies:
 
     def _adapted(self, remedy: Remedy, *, tried: bool, brings: frozenset[str] = frozenset()) -> Iterator[Remedy]:
         """Adapt a remedy to this environment and user; try it if it is a plan."""
-        facts, wishes = self.facts, self.case.wishes
+        facts, wishes = self.stack.facts, self.case.wishes
         if remedy.command is None:
             yield remedy
         elif tried and remedy.command.startswith(_PLAN) and facts is not None:
@@ -202,10 +196,10 @@ class Remedies:
             root = self.case.facts.root if self.case.facts is not None else is_inside
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
-                there = in_shell(command, self.case.features, windows=self.is_windows)
-                if there != command and not self.is_windows:
+                there = in_shell(command, self.case.features, windows=self.stack.is_windows)
+                if there != command and not self.stack.is_windows:
                     remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
-                command = there.replace("'", '"') if self.is_windows else there  # cmd.exe knows no other quotes
+                command = there.replace("'", '"') if self.stack.is_windows else there  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
                 if "notebook" in self.case.features and _INSTALLS.match(command) and "restart" not in remedy.text:
@@ -258,12 +252,12 @@ class Remedies:
                 yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
             brings: frozenset[str] = frozenset()
-            if command is not None and tried and command.startswith(_PLAN) and self.facts is not None:
+            if command is not None and tried and command.startswith(_PLAN) and self.stack.facts is not None:
                 same = command.replace(values["targets"], values["same_targets"])
-                stays = same != command and is_possible(same, self.facts, self.book, self.case.wishes)
+                stays = same != command and is_possible(same, self.stack.facts, self.book, self.case.wishes)
                 command = same if stays else command
                 brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else brings
-            told = in_service(command, matches) if command is not None and self.case.facts is None and not self.is_windows else None
+            told = in_service(command, matches) if command is not None and self.case.facts is None and not self.stack.is_windows else None
             text, command = (f"{text} ({told[0]})", told[1]) if told is not None else (text, command)
             yield from self._adapted(Remedy(text=text, command=command), tried=tried, brings=brings)
         if is_open and not is_mended and not finding.remedy:
@@ -287,7 +281,7 @@ class Remedies:
             yield from [without] if without is not None else []
             return
         bare, plan = plan, limited
-        if self.is_windows:
+        if self.stack.is_windows:
             # Plans are for Linux only, but the indexes of some frameworks also have wheels for Windows.
             is_install = (plan.command or "").startswith(_OURS[0])
             same = (plan.command or "").replace(values["targets"], values["same_targets"])
@@ -306,7 +300,7 @@ class Remedies:
                 known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"
                 plan = replace(plan, text=f"{bare.text}, from {known}")
             if cause == "windows_runtime_missing":
-                wheels = of_same_build(wheels, self.stack.frameworks)
+                wheels = of_same_build(wheels, self.stack.torch)
             plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
@@ -317,7 +311,7 @@ class Remedies:
         """What to do where no build runs, and the plan for the rest of what the log leaves open; None if there is none."""
         case, machine_code = self.case, cause == "gpu_arch_too_new_for_build"
         if cause in _OF_GPU and not case.context.capabilities:
-            if self.is_windows:  # the step before asks for the GPU
+            if self.stack.is_windows:  # the step before asks for the GPU
                 return None, None
             if not machine_code or has_code(framework, _BLACKWELL, self.book):
                 return None, plan
@@ -330,7 +324,7 @@ class Remedies:
         if found.build is None:
             return self._without_build(cause, framework, f"no known build of {found.title} runs on {found.known}"), None
         release = re.search(r"==([\w.]+)", values["same_targets"])
-        same = served(framework, case, machine_code=machine_code, version=release[1]) if release and not self.is_windows else None
+        same = served(framework, case, machine_code=machine_code, version=release[1]) if release and not self.stack.is_windows else None
         if same is not None and same.build is not None:  # another CUDA suffices
             found, plan = same, replace(plan, command=(plan.command or "").replace(values["targets"], values["same_targets"]))
         return None, replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")

@@ -93,8 +93,8 @@ OTHER = "other-program"
 class RemedyFields:
     """Fields and features of the findings of one case."""
 
-    def __init__(self, case: Case, stack: KnownStack, *, is_windows: bool) -> None:
-        self.case, self.book, self.stack, self.is_windows = case, case.book, stack, is_windows
+    def __init__(self, case: Case, stack: KnownStack) -> None:
+        self.case, self.book, self.stack = case, case.book, stack
         self.done = installation(case.matches, case.book)  # as far as the log shows it
 
     def features(self, matches: Sequence[Match], values: Mapping[str, str]) -> set[str]:
@@ -107,7 +107,7 @@ class RemedyFields:
             "python-found": bool({"line", "old_line"} & values.keys()),
             "log-alone": self.case.facts is None,
             "index-known": "index" in values,
-            "arch-asked": "arch_first" in values and not self.is_windows,
+            "arch-asked": "arch_first" in values and not self.stack.is_windows,
             "gpu-told": "gpu_cuda" in values,
             "ptx-before-12": "ptx_cuda" in values,
             "system-known": bool({"system_package", "python_library"} & values.keys()),
@@ -118,7 +118,7 @@ class RemedyFields:
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "pip-old": any(is_for_newer_pip(match, self.case) for match in matches),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
-            "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
+            "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.stack.is_windows and "nvidia-index" in found),
             "glibc-extension": "glibc_needs" in values,
             "libstdcxx-conda": "libstdcxx" in found and "no-conda" not in found,
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
@@ -128,7 +128,7 @@ class RemedyFields:
             "driver-in-container": "driver-package" in found and "in-container" in self.case.features,
             "extension-release": "extension_release" in values,
             "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
-            "torch-elsewhere": self.is_windows or "jetson" in self.case.features,
+            "torch-elsewhere": self.stack.is_windows or "jetson" in self.case.features,
         }
         holds["other-system"] = holds["arm-lacks"]
         holds |= {name: name.replace("-", "_") in values for name in _BY_FIELD}
@@ -146,7 +146,7 @@ class RemedyFields:
         is_brought = wanted.is_pin and (wanted.name == "triton" or (wanted.name.startswith("nvidia-") and not wanted.is_file))
         is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)
         is_asked = any(name.startswith(wanted.name) for name in self.done.packages) and not self._is_system_known()
-        return is_brought and (self.is_windows or (is_offered and is_asked and bool(releases_within(wanted, self.book))))
+        return is_brought and (self.stack.is_windows or (is_offered and is_asked and bool(releases_within(wanted, self.book))))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)
@@ -261,7 +261,7 @@ class RemedyFields:
             "torch-extension": is_open or (self.case.facts is None and any({"frame", "extension"} & one.fields.keys() for one in matches)),
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
-        torch = torch_version(matches, self.stack.frameworks)
+        torch = torch_version(matches, self.stack)
         is_pair = self.case.facts is None and is_of_pair(matches)
         holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None}
         return {feature for feature, is_held in holds.items() if feature is not None and is_held}
@@ -316,8 +316,8 @@ class RemedyFields:
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}
         values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
-        values |= system_values(self.case, is_windows=self.is_windows)
-        python = None if self.is_windows else self.stack.python
+        values |= system_values(self.case, is_windows=self.stack.is_windows)
+        python = None if self.stack.is_windows else self.stack.python
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
         values |= importer_values(self._importer(matches), matches, self.case.matches, python) | bindings_of(finding.summary)
         for match in matches[:1]:
@@ -328,8 +328,8 @@ class RemedyFields:
         values |= build_values(self.case.matches, self.done)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
-        setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.is_windows else "TORCH_CUDA_ARCH_LIST={} "
-        values["for_gpu"] = setting.format(architectures if self.is_windows else shlex.quote(architectures)) if architectures else ""
+        setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.stack.is_windows else "TORCH_CUDA_ARCH_LIST={} "
+        values["for_gpu"] = setting.format(architectures if self.stack.is_windows else shlex.quote(architectures)) if architectures else ""
         # Fields of a message take precedence over derived ones.
         values = self.stack.library_values(matches) | values
         if "needs" in values:
@@ -344,7 +344,7 @@ class RemedyFields:
             asked = {"name": asked["name"], "renamed": asked["wanted"].replace("-gpu", "", 1)}
         values |= asked
         if "line" in values:
-            values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
+            values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.stack.is_windows else "/bin/python")
             values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
@@ -382,7 +382,7 @@ class RemedyFields:
     def _is_system_known(self) -> bool:
         """True if facts or the log show the system."""
         shown = LINUX | {"macos", "jetson", "arm", "rpm", "other-system"}
-        return self.is_windows or self.case.facts is not None or "/" in self.stack.python or not shown.isdisjoint(self.case.features)
+        return self.stack.is_windows or self.case.facts is not None or "/" in self.stack.python or not shown.isdisjoint(self.case.features)
 
     def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
         """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
@@ -450,12 +450,12 @@ class RemedyFields:
 
     def _extension_values(self, matches: Sequence[Match]) -> dict[str, str]:
         """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
-        name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
-        values = extension_values(name, torch, self.case, self.stack.python, is_windows=self.is_windows)
+        name, torch = self._extension(matches), torch_version(matches, self.stack)
+        values = extension_values(name, torch, self.stack)
         asked = next(
             (str(match.fields["asked"]) for match in matches if "asked" in match.fields and "+cu" in str(match.fields["asked"])), None
         )
-        if asked is not None and (command := pair_command(asked, self.case, self.stack.python, is_windows=self.is_windows)) is not None:
+        if asked is not None and (command := pair_command(asked, self.stack)) is not None:
             values["torch_asked"] = command
         if (frames := self._frames(matches)) and frames[-1].fields.get("frame"):
             values["extension_module"] = str(frames[-1].fields["frame"])

@@ -10,8 +10,9 @@ from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
 from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, cuda_of_driver, driver_of, interpreter, python_line
 from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.remedy_machine import runs_on_windows
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
-from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -21,6 +22,7 @@ _MADE_FOR = re.compile(
 """CUDA major of a library or build in a log."""
 _FIRST_FOR_CUDA_12 = CudnnVersion("8.8")
 """Oldest cuDNN that was built for CUDA 12; frameworks built with an older one use CUDA 11."""
+_DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_DEBIAN = "/usr/lib/cuda"
 """Toolkit of Debian's packages, whose nvcc is in /usr/bin."""
 _OLDEST_PYTHON = (3, 6)
@@ -92,18 +94,21 @@ def last_of(major: str, book: Book) -> str:
 
 
 class KnownStack:
-    """The stack of one case.
+    """The stack of one case."""
 
-    `facts` are those that plans are made for, None if the log is of another machine.
-    """
-
-    def __init__(self, case: Case, facts: Facts | None, *, is_here: bool) -> None:
-        self.case, self.book, self.facts = case, case.book, facts
+    def __init__(self, case: Case, *, is_here: bool) -> None:
+        self.case, self.book = case, case.book
+        self.facts = case.facts if is_here else None
+        """Facts that plans are made for; None without facts, or if the log is of another machine."""
         self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
         # A log of another machine says nothing about the packages installed here.
         self.frameworks = tuple(framework for framework in case.context.frameworks if is_here or self.pip.get(framework[0]) != framework[1])
         own = case.facts.python.path if case.facts is not None else None
         self.python = shlex.quote(own) if own else (interpreter(case) if case.facts is None else None) or "python"
+        is_posix = "/" in self.python and not _DRIVE.match(self.python)
+        self.is_windows = not is_posix and ("\\" in self.python or runs_on_windows(case.features))
+        self.torch = next((version for name, version in self.frameworks if name == "torch"), None)
+        """Version of PyTorch, if known."""
         self.majors = cuda_majors(case, case.book)
         """CUDA majors of the log, if it shows them."""
 
@@ -235,7 +240,7 @@ class KnownStack:
 
     def toolkit(self) -> str | None:
         """CUDA that the known PyTorch was built with, for compiling extensions."""
-        version = next((version for name, version in self.frameworks if name == "torch"), "")
+        version = self.torch or ""
         local = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
         build = build_of("torch", version, self.book) if not local and "+" not in version else None
         return f"{local[1]}.{local[2]}" if local else build.cuda.line if build and build.cuda else None
