@@ -172,9 +172,14 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
     return frozenset(major for major, soname in rows if soname == library.file)
 
 
+def compilers(case: Case) -> list[CudaVersion]:
+    """CUDA of each nvcc that prints its version in the log."""
+    return [match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"]
+
+
 def toolkit_without(cudnn: Collection[int], case: Case) -> int | None:
     """Major version of the CUDA toolkit in a log for which no cuDNN of these major versions was built."""
-    toolkit = next((match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"), None)
+    toolkit = next(iter(compilers(case)), None)
     if toolkit is None or not cudnn:
         return None
     is_built = any(build.soname in cudnn and build.cuda_major == toolkit.major for build in case.book.cudnn_builds())
@@ -285,7 +290,7 @@ def cuda_of_driver(case: Case) -> CudaVersion | None:
 
 def toolkit_named(case: Case) -> CudaVersion | None:
     """The only CUDA, with its minor version, that the log's compiler, directories and names of builds show."""
-    there = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
+    there = {nvcc.line for nvcc in compilers(case)}
     there = there or {f"{hit[1]}.{hit[2]}" for text in texts(case) for hit in _OF_BUILD.finditer(text)}
     return CudaVersion(there.pop()) if len(there) == 1 else None
 

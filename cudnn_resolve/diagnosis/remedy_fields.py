@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_for_newer_pip, i
 from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
+    compilers,
     cuda_named,
     cudnn_beside,
     image_of,
@@ -20,8 +21,8 @@ from cudnn_resolve.diagnosis.log_stack import (
     toolkit_named,
     version_features,
 )
-from cudnn_resolve.diagnosis.model import Case, Finding, Match
-from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
+from cudnn_resolve.diagnosis.model import Case, Finding, Match, values_of
+from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, lists_releases, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
 from cudnn_resolve.diagnosis.remedy_pair import bindings_of, importer_values
@@ -136,17 +137,16 @@ class RemedyFields:
 
     def _is_machine_open(self, matches: Sequence[Match]) -> bool:
         """True if pip takes no release of a package, and neither a known Python nor the log's machine explains it."""
-        known = self.case.facts is not None or not self.case.features.isdisjoint(_NO_JETSON | {"arm-cpu"})
-        is_listed = any(match.fields.get("versions") for match in matches)
+        is_known = self.case.facts is not None or not self.case.features.isdisjoint(_NO_JETSON | {"arm-cpu"})
         is_any = (wanted := wanted_of(matches)) is not None and wanted.version is None
-        return not (known or is_listed) and (is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case))
+        is_open = is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case)
+        return is_open and not is_known and not lists_releases(matches)
 
     def _is_pin_of_linux(self, wanted: Wanted, matches: Sequence[Match]) -> bool:
         """True for a pin that PyTorch for Linux brings: on Windows, or if a command asked for a release that only Linux has."""
         is_brought = wanted.is_pin and (wanted.name == "triton" or (wanted.name.startswith("nvidia-") and not wanted.is_file))
-        is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)
         is_asked = any(name.startswith(wanted.name) for name in self.done.packages) and not self._is_system_known()
-        return is_brought and (self.stack.is_windows or (is_offered and is_asked and bool(releases_within(wanted, self.book))))
+        return is_brought and (self.stack.is_windows or (lists_releases(matches) and is_asked and bool(releases_within(wanted, self.book))))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)
@@ -161,7 +161,7 @@ class RemedyFields:
         found |= {"cuda-library" for library in libraries if library.family in ("cudnn", "cuda")}
         wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
-        wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        wanted += [built.major for built in values_of(matches, "built", CudnnVersion)]
         wanted += [int(value) for match in matches for value in (*self._clues("cudnn_of_symbol", match), *major_built(match))]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
@@ -237,7 +237,7 @@ class RemedyFields:
     def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
         """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
         wanted = {library.major for library in missing(matches) if library.component == "cudart"}
-        there = {match.fields["nvcc"].major for match in self.case.matches if match.symptom.id == "context-nvcc"}
+        there = {nvcc.major for nvcc in compilers(self.case)}
         there |= {build.cuda.major for build in self.case.context.builds if build.cuda is not None}
         return bool(wanted and there) and not wanted & there
 
@@ -348,7 +348,7 @@ class RemedyFields:
             values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
-        if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
+        if isinstance(built_with := next(values_of(matches, "built"), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
         values |= self.stack.toolkit_values(toolkit)
@@ -367,7 +367,7 @@ class RemedyFields:
             "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
-            "wanted": next((word for match in matches if "XX" in (word := str(match.fields.get("wanted", "")))), None),
+            "wanted": next((word for word in map(str, values_of(matches, "wanted")) if "XX" in word), None),
             "cuda_build": for_pip(build, python_line(self.case)).replace("PIP", pip) if build is not None else None,
         }
         return {name: value for name, value in told.items() if value is not None}
@@ -410,8 +410,8 @@ class RemedyFields:
             major = str(part.major)
         if major is None and builds and builds[0].cudnn is not None:
             major = str(builds[0].cudnn.major)
-        compilers = (str(match.fields["nvcc"].major) for match in self.case.matches if match.symptom.id == "context-nvcc")
-        cuda = f"CUDA {shown}" if (shown := named or next(compilers, None)) else "the CUDA that it was built with"
+        shown = named or next((str(nvcc.major) for nvcc in compilers(self.case)), None)
+        cuda = f"CUDA {shown}" if shown else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}{last_of(major, self.book)}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | release_values(framework, matches, self.book)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
@@ -452,9 +452,7 @@ class RemedyFields:
         """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
         name, torch = self._extension(matches), torch_version(matches, self.stack)
         values = extension_values(name, torch, self.stack)
-        asked = next(
-            (str(match.fields["asked"]) for match in matches if "asked" in match.fields and "+cu" in str(match.fields["asked"])), None
-        )
+        asked = next((asked for asked in map(str, values_of(matches, "asked")) if "+cu" in asked), None)
         if asked is not None and (command := pair_command(asked, self.stack)) is not None:
             values["torch_asked"] = command
         if (frames := self._frames(matches)) and frames[-1].fields.get("frame"):

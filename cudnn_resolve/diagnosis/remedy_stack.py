@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
 from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, cuda_of_driver, driver_of, interpreter, python_line
-from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.model import Case, Match, values_of
 from cudnn_resolve.diagnosis.remedy_machine import runs_on_windows
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
 from cudnn_resolve.facts.model import or_none
@@ -145,7 +145,7 @@ class KnownStack:
             values["declared"] = shlex.join(declared)
         values |= self._compiler_wheel(line, is_cuda_13=self._is_cuda_13(matches, beside))
         majors = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
-        built = [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        built = [built.major for built in values_of(matches, "built", CudnnVersion)]
         wanted = (majors or built)[:1]
         if built and "preload" not in values:
             values["preload"] = _preload([f"libcudnn.so.{built[0]}"])
@@ -179,7 +179,7 @@ class KnownStack:
         either = " or ".join(f"nvidia-cudnn-{suffix}" for suffix in fitting)
         if self.case.facts is not None:
             return {"cudnn_wheels": either}
-        releases = [match.fields["built"] for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        releases = list(values_of(matches, "built", CudnnVersion))
         likely = "cu11" if releases and min(releases) < _FIRST_FOR_CUDA_12 else "cu12"
         return {"cudnn_likely": f"nvidia-cudnn-{likely if likely in fitting else fitting[-1]}", "cudnn_either": either}
 
@@ -223,9 +223,7 @@ class KnownStack:
         named = {f"cu{match.fields['of']}" for match in self.case.matches if match.symptom.id == "context-cuda-major"}
         if named:
             return named if len(named) == 1 else set()
-        most = [
-            match.fields["cuda"].major for match in self.case.matches if match.symptom.id == "context-smi-table" and "cuda" in match.fields
-        ]
+        most = [cuda.major for cuda in values_of(self.case.matches, "cuda")]
         return {"cu11"} if most and min(most) == 11 else set()
 
     def _cuda_of_machine(self) -> set[str]:

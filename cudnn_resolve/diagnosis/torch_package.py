@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.model import values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.matrix.evidence import evidence_of
 
@@ -26,8 +27,8 @@ _OTHER = ("xformers-other-torch", "torchvision-other-vendor")
 
 def torch_version(matches: Iterable[Match], stack: KnownStack) -> str | None:
     """Version of the installed PyTorch in the messages, else the known one."""
-    found = next((str(match.fields["found"]) for match in matches if match.symptom.id in _OTHER and "found" in match.fields), None)
-    return found or stack.torch
+    found = next(values_of((match for match in matches if match.symptom.id in _OTHER), "found"), None)
+    return str(found) if found is not None else stack.torch
 
 
 def release_for(name: str, torch: str, book: Book, relation: str = "==") -> str | None:
@@ -108,7 +109,7 @@ def extension_values(name: str, torch: str | None, stack: KnownStack) -> dict[st
     found = {"extension_release": release} | _pyg_values(name, torch, stack)
     if name and found.keys() == {"extension_release"}:
         found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
-    asked = next((str(match.fields["mm_range"]) for match in stack.case.matches if "mm_range" in match.fields), None)
+    asked = next(values_of(stack.case.matches, "mm_range"), None)
     found["mm_install"] = _mm_command(asked, stack.python) if asked is not None else None
     found["torch_pair"] = pair_command(torch, stack)
     return {field: value for field, value in found.items() if value is not None}
