@@ -72,7 +72,7 @@ def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evid
     cause, where = _whereabouts(machine, built.major)
     if cause:
         summary = f"{framework.label} needs cuDNN {built.major} and finds none: {where or 'no copy of cuDNN is installed'}"
-        unseen = next(_unseen(machine, built.major), None) if cause == "lib_not_on_path" else None
+        unseen = _unseen(machine, built.major) if cause == "lib_not_on_path" else None
         text = "add the library's directory to LD_LIBRARY_PATH before the program starts"
         remedy = () if unseen is None or not unseen.path else (Remedy(text=text, command=_seen(machine.facts, unseen.path)),)
         yield finding(cause, "warning" if machine.driver_absent else "error", 0.9, summary, evidence, remedy=remedy)
@@ -83,24 +83,27 @@ def _seen(facts: Facts, path: str) -> str:
     return wheels_on_path(shlex.quote(facts.python.path or "python")) if "-packages/nvidia/" in path else put_on_path(path)
 
 
-def _unseen(machine: Inspection, major: int) -> Iterator[CudnnCopy]:
-    """Copies of a major version outside the directories that the loader searches, those of no wheel first: they have every name."""
-    same = [
-        copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy) and not is_searched(copy.path, machine.facts)
-    ]
-    yield from sorted(same, key=lambda copy: copy.source == "pip")
+def _whole(machine: Inspection, major: int) -> list[CudnnCopy]:
+    """Copies of a major version with their parts."""
+    return [copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy)]
+
+
+def _unseen(machine: Inspection, major: int) -> CudnnCopy | None:
+    """A copy of a major version outside the directories that the loader searches, rather of no wheel: those have every name."""
+    outside = (copy for copy in _whole(machine, major) if not is_searched(copy.path, machine.facts))
+    return min(outside, key=lambda copy: copy.source == "pip", default=None)
 
 
 def _whereabouts(machine: Inspection, major: int) -> tuple[str, str]:
     """Cause and explanation of a cuDNN major version that is not found; "" for both if cuDNN is unknown."""
-    same = [copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy)]
-    unseen = next(_unseen(machine, major), None)
+    same, unseen = _whole(machine, major), _unseen(machine, major)
     other = next((copy for copy in machine.cudnn if copy.soname not in (None, major)), None)
     if unseen:
         return "lib_not_on_path", f"cuDNN {unseen.version} is in {unseen.path}, which the loader does not search"
     if same:
-        why = "; ".join((*faults_of(same[0], machine.book), *lacks_of(same[0])))
-        cause = "cudnn_sublibrary_mix" if faults_of(same[0], machine.book) else "cudnn_missing"
+        faults = faults_of(same[0], machine.book)
+        why = "; ".join((*faults, *lacks_of(same[0])))
+        cause = "cudnn_sublibrary_mix" if faults else "cudnn_missing"
         text = f"cuDNN {same[0].version} is in {same[0].path}, which the loader searches, but cannot be opened"
         return cause, f"{text}: {why}" if why else f"{text}; `ldd {same[0].path}/libcudnn.so.{major}` shows what it lacks"
     if other:
