@@ -117,32 +117,30 @@ def _broken(machine: Inspection) -> Iterator[Finding]:
         if is_outer_alone(copy):
             yield from _outer_alone(machine, copy)
         elif why := "; ".join(faults_of(copy, machine.book)):
-            loads = [framework.would_load.path for framework in machine.installed if framework.would_load and framework.would_load.path]
-            loaded = bool(copy.path) and any(path.startswith(copy.path or "") for path in loads)
             summary = f"the cuDNN {copy.version or copy.soname} in {copy.path} is not a complete release: {why}"
-            severity, confidence = ("error", 0.9) if loaded else ("warning", 0.6)
+            severity, confidence = ("error", 0.9) if _user_of(machine, copy) is not None else ("warning", 0.6)
             evidence = fact("cudnn", f"{copy.path}: {why}")
             yield finding("cudnn_sublibrary_mix", severity, confidence, summary, evidence, remedy=tuple(_reinstalled(machine, copy)))
+
+
+def _user_of(machine: Inspection, copy: CudnnCopy) -> Installed | None:
+    """A framework that would load a copy."""
+    loads = ((framework, framework.would_load.path) for framework in machine.installed if framework.would_load is not None)
+    return next((framework for framework, path in loads if path and copy.path and path.startswith(f"{copy.path}/")), None)
 
 
 def _lacks(machine: Inspection) -> Iterator[Finding]:
     """Other libraries that are missing for a copy of cuDNN that a framework would load."""
     for copy in machine.cudnn:
-        home = f"{copy.path}/" if copy.path else None
-        user = next(
-            (
-                framework
-                for framework in machine.installed
-                if home and ((framework.would_load and framework.would_load.path) or "").startswith(home)
-            ),
-            None,
-        )
-        for text in lacks_of(copy) if user else ():
+        user = _user_of(machine, copy)
+        if user is None:
+            continue
+        for text in lacks_of(copy):
             driver = "driver_incomplete" if "comes with the driver" in text else None
             cause = "zlib_missing" if "libz.so" in text else driver or "cuda_runtime_missing"
             severity = "warning" if text.startswith("opens ") or machine.driver_absent else "error"
-            summary = f"the cuDNN {copy.version or copy.soname} that {user.label if user else ''} loads cannot find other libraries: {text}"
-            remedy = as_declared(user) if user and cause == "cuda_runtime_missing" else ()
+            summary = f"the cuDNN {copy.version or copy.soname} that {user.label} loads cannot find other libraries: {text}"
+            remedy = as_declared(user) if cause == "cuda_runtime_missing" else ()
             yield finding(cause, severity, 0.75, summary, fact("cudnn", f"{copy.path}: {text}"), remedy=remedy)
 
 
