@@ -54,7 +54,8 @@ _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interac
 """Option with a value in a command that starts a container."""
 _FAR = 80
 """Characters of a path before the directory of a Python that name the tool which it is of."""
-_OLDEST_PYTHON = (3, 6)
+OLDEST_PYTHON = (3, 6)
+"""Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
 _CUDNN_IN_CONDA = frozenset({"5.1", "6.0", "7.0", "7.1", "7.3", "7.6"})
@@ -312,7 +313,7 @@ def _serves_gpu(build: Build, gpu: Capability, book: Book, *, machine_code: bool
 
 
 def _serves_python(build: Build, line: PythonLine, releases: Mapping[str, WheelRelease]) -> bool:
-    if line < _OLDEST_PYTHON:
+    if line < OLDEST_PYTHON:
         return False
     if build.pythons:
         return any(tag in (f"cp{line[0]}{line[1]}", "py3") for tag in build.pythons)

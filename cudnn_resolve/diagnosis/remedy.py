@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import GPU_THERE
 from cudnn_resolve.diagnosis.install_command import BY_UV, by_uv
 from cudnn_resolve.diagnosis.log_stack import (
+    OLDEST_PYTHON,
     cuda_of_driver,
     driver_of,
     fitting,
@@ -88,8 +89,6 @@ _TOLD = {
 }
 """Features that stand for others: why the driver's module is not loaded, where none is to be installed, and what shares a step."""
 _AFTER = "after the first problem is solved, install the release of this package for the framework that is then installed"
-_OLDEST_PYTHON = (3, 6)
-"""Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 _OF_CODE = frozenset({"build-failure", "python-failure"})
 """Kinds of unknown failures that have steps of their own even if little says that the run failed."""
 
@@ -270,7 +269,7 @@ class Remedies:
         line = python_line(case)
         if framework is None or "jetson" in case.features:
             return
-        if line is not None and line < _OLDEST_PYTHON:
+        if line is not None and line < OLDEST_PYTHON:
             if cause == "gpu_arch_too_old_for_build" and (gpus := case.context.capabilities):
                 text = f"no known build for Python {line[0]}.{line[1]} runs on compute capability {gpus[0]}"
                 yield self._without_build(cause, framework, text)
@@ -396,12 +395,12 @@ def is_answered(cause: str, case: Case) -> bool:
 
 def _in_conda(command: str, python: str) -> str:
     """The command for the conda environment of the log's interpreter, if it is one."""
-    verb = re.match(r"(conda) (install|list) ", command)
+    verb = re.match(r"conda (install|list) ", command)
     found = _CONDA_PYTHON.fullmatch(python) if verb is not None else None
     if found is None or verb is None:
         return command
-    tool = "micromamba" if "/micromamba" in python else verb[1]  # which comes without conda
-    command = f"{tool} {verb[2]} -p {found[1]} {command[verb.end() :]}"
+    tool = "micromamba" if "/micromamba" in python else "conda"  # which comes without conda
+    command = f"{tool} {verb[1]} -p {found[1]} {command[verb.end() :]}"
     return command.replace("=$CONDA_PREFIX", f"={found[1]}").replace("=%CONDA_PREFIX%", f"={found[1]}")
 
 

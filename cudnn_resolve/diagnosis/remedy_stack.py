@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
-from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, cuda_of_driver, driver_of, interpreter, python_line
+from cudnn_resolve.diagnosis.log_stack import (
+    FIRST_IN_CONDA,
+    OLDEST_PYTHON,
+    cuda_majors,
+    cuda_of_driver,
+    driver_of,
+    interpreter,
+    python_line,
+)
 from cudnn_resolve.diagnosis.model import Case, Match, values_of
 from cudnn_resolve.diagnosis.remedy_machine import runs_on_windows
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
@@ -25,8 +33,6 @@ _FIRST_FOR_CUDA_12 = CudnnVersion("8.8")
 _DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_DEBIAN = "/usr/lib/cuda"
 """Toolkit of Debian's packages, whose nvcc is in /usr/bin."""
-_OLDEST_PYTHON = (3, 6)
-"""Oldest Python with wheels of NVIDIA's libraries."""
 _LAST_PYTHON_WITH_CUDA_11 = (3, 7)
 """Newest Python for which all releases of TensorFlow and JAX use CUDA 11 or older."""
 
@@ -131,7 +137,7 @@ class KnownStack:
         beside = beside or {f"cu{major}" for match in matches for major in _MADE_FOR.findall(match.text)} or self._cuda_of_log()
         beside = beside or self._cuda_of_machine()
         line = python_line(self.case) if self.case.facts is None else None
-        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < _OLDEST_PYTHON)
+        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < OLDEST_PYTHON)
         found = dict.fromkeys(wheels_of(library, beside, self.book) for library in libraries if library.family != "cudnn" and not is_old)
         wheels = [wheel for wheel in found if wheel]
         if wheels and all(len(wheel) == 1 for wheel in wheels):
