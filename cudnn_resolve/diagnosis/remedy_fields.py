@@ -25,7 +25,6 @@ from cudnn_resolve.diagnosis.model import Case, Finding, Match, values_of
 from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, lists_releases, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
-from cudnn_resolve.diagnosis.remedy_pair import bindings_of, importer_values
 from cudnn_resolve.diagnosis.remedy_stack import (
     KnownStack,
     cuda_served,
@@ -35,7 +34,7 @@ from cudnn_resolve.diagnosis.remedy_stack import (
     release_values,
     words_of,
 )
-from cudnn_resolve.diagnosis.removed_name import removed_values
+from cudnn_resolve.diagnosis.removed_name import importer_values, removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
@@ -58,11 +57,14 @@ _REQUIRED_BY = re.compile(
     r"required by [^)\n]{0,300}?-packages/(?!torch/|tensorflow/|jaxlib/|paddle/|onnxruntime/|cupy|nvidia/)([A-Za-z][\w.-]{1,60})"
 )
 """File of a package, other than a framework, that wants a newer C library."""
+_BINDINGS = re.compile(r"\bbut (?:cuDNN )?([4-7])(?:\.\d| is )")
+"""A cuDNN that has a branch of Torch 7's bindings, in the sentence of a finding."""
 _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
 _BY_FIELD = (
     *("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release"),
     *("bindings", "importer-conda", "extra-package", "unpack", "rpm-key", "holder", "libcuda-dir"),
+    *("module-branch", "kept-branch", "old-branch", "old-part-branch"),
 )
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
@@ -75,9 +77,8 @@ _NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-o
 _PINS_TORCH = frozenset({"vllm", "xformers"})
 """Extensions whose releases each require one PyTorch, and so one CUDA."""
 _OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
-_NAMES, _NEXT = frozenset({"names-of-another-release", "jax-name-removed"}), 3
-"""Symptoms of a name that another release has, and their distance from the call that asks for it."""
-_FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
+_NEXT = 3
+"""Lines between an error and the call that it is of."""
 _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 """Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
 _OF_JETPACK_4 = ("10.0", "10.2")
@@ -100,13 +101,14 @@ class RemedyFields:
 
     def features(self, matches: Sequence[Match], values: Mapping[str, str]) -> set[str]:
         """Features of a finding's lines beyond its cause."""
-        found = self._of_lines(matches) | set(machine_features(self.case, matches, is_named=values["framework"] != "FRAMEWORK"))
+        found = self._of_lines(matches) | set(machine_features(self.case, matches))
         holds = {
             "conda-named": values["framework"] in _CONDA,
             "conda-torch": values["framework"] == "torch",
             "toolkit-found": "toolkit_home" in values,
             "python-found": bool({"line", "old_line"} & values.keys()),
             "log-alone": self.case.facts is None,
+            "unnamed": values["framework"] == "FRAMEWORK",
             "index-known": "index" in values,
             "arch-asked": "arch_first" in values and not self.stack.is_windows,
             "gpu-told": "gpu_cuda" in values,
@@ -288,15 +290,6 @@ class RemedyFields:
         line = max((match.line for match in matches), default=0)
         return sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
 
-    def _importer(self, matches: Sequence[Match]) -> str | None:
-        """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
-        asked = next((match for match in matches[:1] if match.symptom.id in _NAMES), None)
-        calls = (frame for frame in self.case.frames if "-packages" in frame.text)
-        near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
-        name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""
-        is_of_framework = known_framework(name, self.book) is not None or any(name.startswith(each) for each in _FAMILIES)
-        return shlex.quote(name) if name and not is_of_framework else None
-
     def is_of_another(self, matches: Sequence[Match]) -> bool:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
         printed_by = (match.symptom.framework for match in matches[:1] if match.symptom.framework not in (None, _INSTALLER))
@@ -319,7 +312,9 @@ class RemedyFields:
         values |= system_values(self.case, is_windows=self.stack.is_windows)
         python = None if self.stack.is_windows else self.stack.python
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
-        values |= importer_values(self._importer(matches), matches, self.case.matches, python) | bindings_of(finding.summary)
+        values |= importer_values(matches, self.case, python)
+        if (there := _BINDINGS.search(finding.summary)) is not None:
+            values["bindings"] = f"R{there[1]}"
         for match in matches[:1]:
             values |= removed_values(match.text, self.book.removed_names(), imported=match.fields.get("partner", ""))[0]
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"

@@ -122,8 +122,8 @@ _MOK_ELSE = "; this file is Ubuntu's: elsewhere DKMS has /var/lib/dkms/mok.pub, 
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
-def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) -> Iterator[str]:
-    """Features of a finding: what is known of driver and GPU, and what fills the memory. `is_named`: its framework is known."""
+def machine_features(case: Case, matches: Sequence[Match]) -> Iterator[str]:
+    """Features of a finding: what is known of driver and GPU, and what fills the memory."""
     facts = case.facts
     told = any(isinstance(value, DriverVersion) for match in matches for value in match.fields.values())
     if told or driver_of(case) is not None or cuda_of_driver(case) is not None or (facts is not None and or_none(facts.driver) is not None):
@@ -143,11 +143,8 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
     versions = [case.context.version(name) for name in ("tensorflow", "tensorflow-gpu")]
     if "before-2019" in case.features or any(within("<1.14", version) for version in versions):
         yield "growth-in-code"
-    yield from (name.replace("_", "-") for name in _branches(matches))
     fields = {name for match in (*case.matches, *matches) for name in match.fields}
     yield from (name.replace("_", "-") for name in _OF_FIELDS if name in fields)
-    if not is_named:
-        yield "unnamed"
     yield from _memory(match.text for match in matches if match.symptom.cause == "out_of_memory")
 
 
