@@ -31,6 +31,7 @@ from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.symptom import Help
 from cudnn_resolve.version import Capability, Dotted
 
 _CONDA_PYTHON = re.compile(
@@ -220,20 +221,10 @@ class Remedies:
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
         features |= {"no-card"} if "hosted-runner" in features else set()
-        has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
         is_open = is_offered = is_mended = False
         is_particular = bool(finding.remedy)
-        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
-            if (
-                finding.cause not in (row.cause, *row.also)
-                or (row.fallback and is_particular)
-                or (has_no_card and "no-card" not in row.needs)
-                or not features.issuperset(row.needs)
-            ):
-                continue
-            is_excluded = not features.isdisjoint(row.unless)
-            features |= {"settled"} if row.settles else set()
-            if is_excluded:
+        for row in self._rows(finding.cause, features):
+            if row.fallback and is_particular:
                 continue
             text, command = _filled(row.text, values), _filled(row.command, values) if row.command is not None else None
             if text is None or (row.command is not None and command is None):
@@ -262,6 +253,18 @@ class Remedies:
         if is_open and not is_mended and not finding.remedy:
             text = "the log does not show which framework is used: run this in the program's environment, where it is detected"
             yield Remedy(text=text, command="cudnn-resolve doctor LOG")
+
+    def _rows(self, cause: str, features: frozenset[str]) -> Iterator[Help]:
+        """Rows of the tables for a cause with these features, fallbacks last."""
+        has_no_card = cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
+        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
+            is_of_cause = cause in (row.cause, *row.also) and (not has_no_card or "no-card" in row.needs)
+            if not is_of_cause or not features.issuperset(row.needs):
+                continue
+            is_shown = features.isdisjoint(row.unless)
+            features |= {"settled"} if row.settles else set()
+            if is_shown:
+                yield row
 
     def _of_told(self, cause: str, plan: Remedy, values: Mapping[str, str]) -> Iterator[Remedy]:
         """A plan for a machine known only from its log: compared with the builds of the tables that fit it."""
@@ -336,9 +339,7 @@ class Remedies:
         toolkit = f"a CUDA toolkit that still supports the GPU{f' ({joined})' if (joined := ', '.join(limits)) else ''}"
         can_compile = all(gpu >= _COMPILED for gpu in self.case.context.capabilities)
         values = {"no_build": text, "compile_it": f"compile it on this machine with {toolkit}, or " if can_compile else ""}
-        has = {_NO_BUILD, framework, *self.case.features}
-        rows = (row for row in self.book.helps() if _NO_BUILD in row.needs and cause in (row.cause, *row.also))
-        left = next(row for row in rows if has.issuperset(row.needs) and has.isdisjoint(row.unless))
+        left = next(row for row in self._rows(cause, self.case.features | {_NO_BUILD, framework}) if _NO_BUILD in row.needs)
         command = _filled(left.command, {"python": self.stack.python}) if left.command is not None else None
         return Remedy(text=_filled(left.text, values) or text, command=command)
 
