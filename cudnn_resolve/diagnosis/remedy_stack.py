@@ -203,12 +203,13 @@ class KnownStack:
     def nccl_values(self) -> dict[str, str]:
         """Of two NCCL wheels, the one that a package requires, and the other."""
         facts, there = self.case.facts, self.nccl_wheels()
-        every = (line for lines in facts.packages.requires.values() for line in lines) if facts is not None else ()
-        wanted = {requirement.name for requirement in requirements_of(every, facts)} & set(there) if facts is not None else set()
-        others = [shlex.quote(name) for name in there if name not in wanted]
-        if len(wanted) != 1 or not others or not is_version(self.pip[next(iter(wanted))]):
+        if facts is None:
             return {}
-        kept = next(iter(wanted))
+        every = (line for lines in facts.packages.requires.values() for line in lines)
+        wanted = {requirement.name for requirement in requirements_of(every, facts)} & set(there)
+        others = [shlex.quote(name) for name in there if name not in wanted]
+        if len(wanted) != 1 or not others or not is_version(self.pip[kept := wanted.pop()]):
+            return {}
         return {"nccl": shlex.quote(f"{kept}=={self.pip[kept]}"), "nccl_other": " ".join(others)}
 
     def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:

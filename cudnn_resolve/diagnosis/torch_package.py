@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.log_stack import texts
 from cudnn_resolve.diagnosis.model import values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.matrix.evidence import evidence_of
@@ -74,7 +75,7 @@ def pair_command(torch: str | None, stack: KnownStack) -> str | None:
     index = _index(torch, "torch", case.book) if torch is not None else None
     if torch is not None and (other := re.search(r"\+(rocm.+|xpu)", torch)):
         index = f"{base}/{other[1]}"  # for other hardware, so that the tables do not list it
-    text = " ".join(match.text for match in (*case.matches, *case.frames))
+    text = " ".join(texts(case))
     named = [name for name in _COMPANIONS if name in text]
     others = " ".join(named or _COMPANIONS)
     pip = f"{python} -m pip install --force-reinstall {others}"  # nothing is removed before its successor is found
@@ -127,7 +128,7 @@ def _pyg_values(name: str, torch: str | None, stack: KnownStack) -> dict[str, st
     """Command for PyTorch Geometric's libraries that fit the installed PyTorch, or, if that is unknown on Windows, their names."""
     if name not in _PYG:
         return {}
-    text = " ".join(match.text for match in (*stack.case.matches, *stack.case.frames)).replace("_", "-")
+    text = " ".join(texts(stack.case)).replace("_", "-")
     named = [each for each in _PYG if each in text or each == name]
     # torch-sparse calls the operators of torch-scatter.
     packages = " ".join(dict.fromkeys((*(["torch-scatter"] if "torch-sparse" in named else []), *named)))
