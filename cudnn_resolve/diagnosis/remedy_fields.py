@@ -39,6 +39,7 @@ from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
 from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.symptom import Clue
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
@@ -48,11 +49,8 @@ _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _CONDA = frozenset({"torch", "tensorflow", "jax", "cupy"})
 """Frameworks with CUDA builds on conda-forge."""
-_FROM_CLUES = (
-    *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
-    *("extra_package", "force_build", "runtime_year", "part_package", "caller", "callee"),
-)
-"""Fields that the words of a line fill."""
+_NO_FIELDS = frozenset({"feature", "error_kind", "framework", "traceback", "distribution", "extension_name", "numpy_before"})
+"""What clues tell that does not fill a field of its name by itself."""
 _REQUIRED_BY = re.compile(
     r"required by [^)\n]{0,300}?-packages/(?!torch/|tensorflow/|jaxlib/|paddle/|onnxruntime/|cupy|nvidia/)([A-Za-z][\w.-]{1,60})"
 )
@@ -270,15 +268,7 @@ class RemedyFields:
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
         """Values that the clues of the tables read in one message."""
-        for clue in self.book.clues():
-            if clue.tells != tells or (clue.symptoms and match.symptom.id not in clue.symptoms):
-                continue
-            if not clue.field:
-                folded = match.text.casefold()
-                yield from (value for word, value in clue.values.items() if word in folded or word == "*")
-            for name in match.fields.keys() & set(clue.field):
-                text = str(match.fields[name]).casefold()
-                yield from (value for word, value in clue.values.items() if word in (text, "*"))
+        return (value for clue in self.book.clues() if clue.tells == tells for value in _told_by(clue, match))
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
         """Framework of the last frame in the traceback before a finding."""
@@ -308,7 +298,8 @@ class RemedyFields:
             values["built"], values["next"] = f"{wanted.major}.{wanted.minor}", str(wanted.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}
-        values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
+        clues = [clue for clue in self.book.clues() if clue.tells not in _NO_FIELDS]
+        values |= {clue.tells: value for match in matches for clue in clues for value in _told_by(clue, match)}
         values |= system_values(self.case, is_windows=self.stack.is_windows)
         python = None if self.stack.is_windows else self.stack.python
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
@@ -491,3 +482,15 @@ class RemedyFields:
         wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
         framework = self.book.framework_of(wanted.name) if wanted is not None else None
         return [framework] if framework is not None else []
+
+
+def _told_by(clue: Clue, match: Match) -> Iterator[str]:
+    """What a clue tells of a message: values of its words in the line, or of those that a field equals."""
+    if clue.symptoms and match.symptom.id not in clue.symptoms:
+        return
+    if not clue.field:
+        folded = match.text.casefold()
+        yield from (value for word, value in clue.values.items() if word in folded or word == "*")
+    for name in match.fields.keys() & set(clue.field):
+        text = str(match.fields[name]).casefold()
+        yield from (value for word, value in clue.values.items() if word in (text, "*"))
