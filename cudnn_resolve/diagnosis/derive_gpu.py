@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from cudnn_resolve.diagnosis.log_stack import driver_of
+from cudnn_resolve.diagnosis.log_stack import compilers, driver_of
 from cudnn_resolve.diagnosis.model import Case, Match, Suspect, Suspects
 from cudnn_resolve.diagnosis.weigh import strengthened, superseded
 from cudnn_resolve.facts.driver_output import is_compat
@@ -331,7 +331,7 @@ def compare_compiler(found: Suspects, case: Case) -> Suspects:
             return superseded(found, "toolkit_build_mismatch", suspect, 0, text, [tool, own])
     mismatch = found.get("toolkit_build_mismatch")
     arch = next((match.fields["arch"] for match in mismatch.matches if match.symptom.id == "extension-arch"), None) if mismatch else None
-    nvcc = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
+    nvcc = {nvcc.line for nvcc in compilers(case)}
     built = {build.cuda.line for build in case.context.builds if build.cuda}
     built |= {match.fields["built"].line for name, match in shown.items() if name != "context-nvcc"}
     if mismatch is None or arch is None or len(nvcc) != 1 or nvcc != built:

@@ -17,6 +17,7 @@ from cudnn_resolve.diagnosis.pip_release import (
     has_only_stubs,
     is_elsewhere,
     listed_in,
+    lists_releases,
     only_index,
     other_index,
     own_line,
@@ -348,7 +349,7 @@ def is_bits_open(matches: Sequence[Match], case: Case) -> bool:
     if own is None and any("from versions: none" in match.text for match in matches):
         return True
     tags = [pair for release in (releases_within(wanted, case.book) if wanted else ()) for pair in python_tags(release.tags)]
-    is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)  # so that the processor is not the question
+    is_offered = lists_releases(matches)  # so that the processor is not the question
     return has_only_stubs(matches) or (not is_offered and any(line == own for line, _ in tags))
 
 

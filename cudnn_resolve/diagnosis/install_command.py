@@ -30,6 +30,7 @@ ONE_INDEX = ("--index-url", "-i", "--default-index")
 """Options for the only index that is searched."""
 _MORE = ("--extra-index-url", "--index", "--find-links", "-f")
 _FILES = ("-r", "--requirement")
+_FILE = r"[\w./\\-]{1,120}\.(?:txt|in)"
 _LAST_WITHOUT_SETTINGS = (3, 6)
 """Last Python whose pip has no --config-settings; the last LightGBM for it has no wheel with OpenCL for Linux."""
 _LIGHTGBM = r"--no-binary lightgbm --config-settings=cmake\.define\.USE_CUDA=ON lightgbm|--no-deps lightgbm"
@@ -139,10 +140,6 @@ def _of_messages(matches: Iterable[Match]) -> str | None:
     return None
 
 
-def _is_file(word: str) -> bool:
-    return re.fullmatch(r"[\w./\\-]{1,120}\.(?:txt|in)", word) is not None
-
-
 def _asked(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Requirements and files of requirements of a command; None if a word of it is not understood, so that it cannot be repeated."""
     verbs = [place for place, word in enumerate(words) if word in ("install", "add")]
@@ -155,7 +152,7 @@ def _asked(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]] | No
         if name in (*ONE_INDEX, *_MORE):
             if name == word:
                 next(rest, None)
-        elif word in _FILES and _is_file(file := next(rest, "")):
+        elif word in _FILES and re.fullmatch(_FILE, file := next(rest, "")):
             files.append(file)
         elif re.fullmatch(_PACKAGE, word.rstrip(";")):
             packages.append(word.rstrip(";"))

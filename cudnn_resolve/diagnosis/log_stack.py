@@ -54,7 +54,8 @@ _OPTION = re.compile(r"\s--?(?!-|(?:[itd]{1,3}|rm|init|privileged|detach|interac
 """Option with a value in a command that starts a container."""
 _FAR = 80
 """Characters of a path before the directory of a Python that name the tool which it is of."""
-_OLDEST_PYTHON = (3, 6)
+OLDEST_PYTHON = (3, 6)
+"""Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 FIRST_IN_CONDA = CudaVersion("11.3")
 """Oldest CUDA whose toolkit is a single package of NVIDIA's conda channel."""
 _CUDNN_IN_CONDA = frozenset({"5.1", "6.0", "7.0", "7.1", "7.3", "7.6"})
@@ -169,9 +170,14 @@ def majors_of(library: Library, book: Book) -> frozenset[int]:
     return frozenset(major for major, soname in rows if soname == library.file)
 
 
+def compilers(case: Case) -> list[CudaVersion]:
+    """CUDA of each nvcc that prints its version in the log."""
+    return [match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"]
+
+
 def toolkit_without(cudnn: Collection[int], case: Case) -> int | None:
     """Major version of the CUDA toolkit in a log for which no cuDNN of these major versions was built."""
-    toolkit = next((match.fields["nvcc"] for match in case.matches if match.symptom.id == "context-nvcc"), None)
+    toolkit = next(iter(compilers(case)), None)
     if toolkit is None or not cudnn:
         return None
     is_built = any(build.soname in cudnn and build.cuda_major == toolkit.major for build in case.book.cudnn_builds())
@@ -276,7 +282,7 @@ def cuda_of_driver(case: Case) -> CudaVersion | None:
 
 def toolkit_named(case: Case) -> CudaVersion | None:
     """The only CUDA, with its minor version, that the log's compiler, directories and names of builds show."""
-    there = {match.fields["nvcc"].line for match in case.matches if match.symptom.id == "context-nvcc"}
+    there = {nvcc.line for nvcc in compilers(case)}
     there = there or {f"{hit[1]}.{hit[2]}" for text in texts(case) for hit in _OF_BUILD.finditer(text)}
     return CudaVersion(there.pop()) if len(there) == 1 else None
 
@@ -298,7 +304,7 @@ def _serves_gpu(build: Build, gpu: Capability, book: Book, *, machine_code: bool
 
 
 def _serves_python(build: Build, line: PythonLine, releases: Mapping[str, WheelRelease]) -> bool:
-    if line < _OLDEST_PYTHON:
+    if line < OLDEST_PYTHON:
         return False
     if build.pythons:
         return any(tag in (f"cp{line[0]}{line[1]}", "py3") for tag in build.pythons)

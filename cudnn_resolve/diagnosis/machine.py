@@ -18,7 +18,7 @@ from cudnn_resolve.matrix.row import Build
 from cudnn_resolve.requirement.target import VENDOR
 from cudnn_resolve.resolution.fault import JudgedFramework
 from cudnn_resolve.resolution.release import build_requires
-from cudnn_resolve.version import Capability, CodeTarget, CudaVersion, CudnnVersion, DriverVersion
+from cudnn_resolve.version import CodeTarget, CudaVersion, CudnnVersion, DriverVersion
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
@@ -76,20 +76,6 @@ def finding(cause: str, severity: str, confidence: float, summary: str, *evidenc
 def fact(source: str, text: str) -> Evidence:
     """Make an evidence line from facts."""
     return Evidence(source=source, line=None, text=text)
-
-
-def visible(machine: Inspection) -> list[Gpu]:
-    """Distinct GPUs that programs see."""
-    seen: dict[tuple[str | None, str | None], Gpu] = {}
-    for gpu in machine.gpus:
-        if not gpu.hidden:
-            seen.setdefault((gpu.name, gpu.compute_capability), gpu)
-    return list(seen.values())
-
-
-def capability_of(gpu: Gpu) -> Capability | None:
-    """Compute capability of a GPU, if known."""
-    return parsed(Capability.parse, gpu.compute_capability)
 
 
 driver_of = partial(parsed, DriverVersion)

@@ -72,7 +72,7 @@ def _absent(machine: Inspection, framework: Installed, built: CudnnVersion, evid
     cause, where = _whereabouts(machine, built.major)
     if cause:
         summary = f"{framework.label} needs cuDNN {built.major} and finds none: {where or 'no copy of cuDNN is installed'}"
-        unseen = next(_unseen(machine, built.major), None) if cause == "lib_not_on_path" else None
+        unseen = _unseen(machine, built.major) if cause == "lib_not_on_path" else None
         text = "add the library's directory to LD_LIBRARY_PATH before the program starts"
         remedy = () if unseen is None or not unseen.path else (Remedy(text=text, command=_seen(machine.facts, unseen.path)),)
         yield finding(cause, "warning" if machine.driver_absent else "error", 0.9, summary, evidence, remedy=remedy)
@@ -83,24 +83,27 @@ def _seen(facts: Facts, path: str) -> str:
     return wheels_on_path(shlex.quote(facts.python.path or "python")) if "-packages/nvidia/" in path else put_on_path(path)
 
 
-def _unseen(machine: Inspection, major: int) -> Iterator[CudnnCopy]:
-    """Copies of a major version outside the directories that the loader searches, those of no wheel first: they have every name."""
-    same = [
-        copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy) and not is_searched(copy.path, machine.facts)
-    ]
-    yield from sorted(same, key=lambda copy: copy.source == "pip")
+def _whole(machine: Inspection, major: int) -> list[CudnnCopy]:
+    """Copies of a major version with their parts."""
+    return [copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy)]
+
+
+def _unseen(machine: Inspection, major: int) -> CudnnCopy | None:
+    """A copy of a major version outside the directories that the loader searches, rather of no wheel: those have every name."""
+    outside = (copy for copy in _whole(machine, major) if not is_searched(copy.path, machine.facts))
+    return min(outside, key=lambda copy: copy.source == "pip", default=None)
 
 
 def _whereabouts(machine: Inspection, major: int) -> tuple[str, str]:
     """Cause and explanation of a cuDNN major version that is not found; "" for both if cuDNN is unknown."""
-    same = [copy for copy in machine.cudnn if copy.soname == major and not is_outer_alone(copy)]
-    unseen = next(_unseen(machine, major), None)
+    same, unseen = _whole(machine, major), _unseen(machine, major)
     other = next((copy for copy in machine.cudnn if copy.soname not in (None, major)), None)
     if unseen:
         return "lib_not_on_path", f"cuDNN {unseen.version} is in {unseen.path}, which the loader does not search"
     if same:
-        why = "; ".join((*faults_of(same[0], machine.book), *lacks_of(same[0])))
-        cause = "cudnn_sublibrary_mix" if faults_of(same[0], machine.book) else "cudnn_missing"
+        faults = faults_of(same[0], machine.book)
+        why = "; ".join((*faults, *lacks_of(same[0])))
+        cause = "cudnn_sublibrary_mix" if faults else "cudnn_missing"
         text = f"cuDNN {same[0].version} is in {same[0].path}, which the loader searches, but cannot be opened"
         return cause, f"{text}: {why}" if why else f"{text}; `ldd {same[0].path}/libcudnn.so.{major}` shows what it lacks"
     if other:
@@ -114,32 +117,30 @@ def _broken(machine: Inspection) -> Iterator[Finding]:
         if is_outer_alone(copy):
             yield from _outer_alone(machine, copy)
         elif why := "; ".join(faults_of(copy, machine.book)):
-            loads = [framework.would_load.path for framework in machine.installed if framework.would_load and framework.would_load.path]
-            loaded = bool(copy.path) and any(path.startswith(copy.path or "") for path in loads)
             summary = f"the cuDNN {copy.version or copy.soname} in {copy.path} is not a complete release: {why}"
-            severity, confidence = ("error", 0.9) if loaded else ("warning", 0.6)
+            severity, confidence = ("error", 0.9) if _user_of(machine, copy) is not None else ("warning", 0.6)
             evidence = fact("cudnn", f"{copy.path}: {why}")
             yield finding("cudnn_sublibrary_mix", severity, confidence, summary, evidence, remedy=tuple(_reinstalled(machine, copy)))
+
+
+def _user_of(machine: Inspection, copy: CudnnCopy) -> Installed | None:
+    """A framework that would load a copy."""
+    loads = ((framework, framework.would_load.path) for framework in machine.installed if framework.would_load is not None)
+    return next((framework for framework, path in loads if path and copy.path and path.startswith(f"{copy.path}/")), None)
 
 
 def _lacks(machine: Inspection) -> Iterator[Finding]:
     """Other libraries that are missing for a copy of cuDNN that a framework would load."""
     for copy in machine.cudnn:
-        home = f"{copy.path}/" if copy.path else None
-        user = next(
-            (
-                framework
-                for framework in machine.installed
-                if home and ((framework.would_load and framework.would_load.path) or "").startswith(home)
-            ),
-            None,
-        )
-        for text in lacks_of(copy) if user else ():
+        user = _user_of(machine, copy)
+        if user is None:
+            continue
+        for text in lacks_of(copy):
             driver = "driver_incomplete" if "comes with the driver" in text else None
             cause = "zlib_missing" if "libz.so" in text else driver or "cuda_runtime_missing"
             severity = "warning" if text.startswith("opens ") or machine.driver_absent else "error"
-            summary = f"the cuDNN {copy.version or copy.soname} that {user.label if user else ''} loads cannot find other libraries: {text}"
-            remedy = as_declared(user) if user and cause == "cuda_runtime_missing" else ()
+            summary = f"the cuDNN {copy.version or copy.soname} that {user.label} loads cannot find other libraries: {text}"
+            remedy = as_declared(user) if cause == "cuda_runtime_missing" else ()
             yield finding(cause, severity, 0.75, summary, fact("cudnn", f"{copy.path}: {text}"), remedy=remedy)
 
 

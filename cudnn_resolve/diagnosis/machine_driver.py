@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 
 from cudnn_resolve.diagnosis.context import NO_CARD, has_no_card
 from cudnn_resolve.diagnosis.derive_gpu import IS_STUB, IS_UNSEEN
-from cudnn_resolve.diagnosis.machine import Checks, Inspection, capability_of, driver_of, fact, finding, visible
+from cudnn_resolve.diagnosis.machine import Checks, Inspection, driver_of, fact, finding
 from cudnn_resolve.diagnosis.model import Finding
+from cudnn_resolve.diagnosis.specifier import parsed
 from cudnn_resolve.facts.driver_output import is_compat
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.resolution.compatibility import cuda_span
-from cudnn_resolve.version import CudaVersion
+from cudnn_resolve.version import Capability, CudaVersion
 
 _NOTEBOOK = ("no_gpu_runtime", "this runtime has no NVIDIA driver, so it has no GPU")
 _MACHINE = ("driver_not_loaded", "this machine has no NVIDIA driver")
@@ -114,8 +116,9 @@ def _unsupported(machine: Inspection) -> Iterator[Finding]:
 
     The judgement accepts newer libraries of that major, as a plan does, and does not know of the compiler inside a framework.
     """
-    for gpu, framework in ((gpu, framework) for gpu in visible(machine) for framework in machine.installed):
-        capability, cuda = capability_of(gpu), framework.cuda
+    gpus = {(gpu.name, gpu.compute_capability): gpu for gpu in machine.gpus if not gpu.hidden}
+    for gpu, framework in product(gpus.values(), machine.installed):
+        capability, cuda = parsed(Capability.parse, gpu.compute_capability), framework.cuda
         if capability is None or cuda is None or framework.delivery == "bundled" or len(cuda.parts) == 1:
             continue
         first, _ = cuda_span(machine.book, capability)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
@@ -14,24 +14,25 @@ from cudnn_resolve.diagnosis.specifier import Required, is_version, requirements
 from cudnn_resolve.facts.model import Unknown
 from cudnn_resolve.version import CudnnVersion
 
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
 _ELSEWHERE = ("nvidia-cudnn", "nvidia-nvjitlink")
 """Wheels of which other checks and the judgement tell."""
 _CUDA_FILE = re.compile(r"/lib(?:cublas|cudart)\.so\.(\d{1,2})")
 
 
 class Declared(NamedTuple):
-    """NVIDIA wheel that a framework declares, and its installed version."""
+    """NVIDIA wheel that a framework declares in other versions than the installed one."""
 
     framework: Installed
     wanted: Required
-    version: str | None
-    """None if not installed."""
+    version: str
 
     @property
     def text(self) -> str:
         """The sentence."""
-        here = f"{self.version} is installed" if self.version else "it is not installed"
-        return f"{self.framework.label} declares {self.wanted.name}{self.wanted.specifier}, but {here}"
+        return f"{self.framework.label} declares {self.wanted.name}{self.wanted.specifier}, but {self.version} is installed"
 
 
 def _cudnn_of_wheels(machine: Inspection) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def _cudnn_of_wheels(machine: Inspection) -> Iterator[Finding]:
             major = all(version.major != built.major for version in found.values())
             cause = "cudnn_major_mismatch" if major else "cudnn_too_old_for_framework"
             difference = f"the installed cuDNN is {'another major version' if major else 'an older minor release'}: {what}"
-        elif _is_lacking(machine, framework) or not _has_cuda(machine, framework):
+        elif _lacked(machine, framework) or not _has_cuda(machine, framework):
             continue  # one finding is enough
         else:
             cause, difference = "cudnn_missing", "no copy of cuDNN is installed"
@@ -84,7 +85,7 @@ def _cuda_missing(machine: Inspection) -> Iterator[Finding]:
     """Framework that needs external CUDA libraries, with none of its major in wheels, toolkits or the loader's cache."""
     for framework in machine.installed if not machine.driver_absent else ():
         served = framework.would_load is not None and framework.would_load.path is not None
-        if served or not _takes_from_outside(machine, framework) or _has_cuda(machine, framework) or _is_lacking(machine, framework):
+        if served or not _takes_from_outside(machine, framework) or _has_cuda(machine, framework) or _lacked(machine, framework):
             continue
         summary = (
             f"{framework.label} is built for CUDA {framework.cuda} and does not include its libraries, and none are installed: "
@@ -109,10 +110,10 @@ def _takes_from_outside(machine: Inspection, framework: Installed) -> bool:
     )
 
 
-def _is_lacking(machine: Inspection, framework: Installed) -> bool:
-    """True if `_lacking` reports a framework."""
-    declared = machine.facts.packages.requires.get(framework.name)
-    return bool(declared) and any(each.framework is framework and each.version is None for each in _declared(machine))
+def _lacked(machine: Inspection, framework: Installed) -> dict[str, SpecifierSet]:
+    """NVIDIA wheels that an installed framework declares and that are missing, with their versions."""
+    needs = requirements_of(machine.facts.packages.requires.get(framework.name, ()), machine.facts)
+    return {need.name: need.specifier for need in needs if need.name.startswith("nvidia-") and need.name not in machine.pip}
 
 
 def _has_cuda(machine: Inspection, framework: Installed) -> bool:
@@ -129,15 +130,13 @@ def _has_cuda(machine: Inspection, framework: Installed) -> bool:
     return bool(majors & there) or any(toolkit.version is None for toolkit in toolkits)
 
 
-def _declared(machine: Inspection) -> list[Declared]:
+def _declared(machine: Inspection) -> Iterator[Declared]:
     """NVIDIA wheels that differ from a framework's declaration; cuDNN of another ABI is left to `_cudnn_of_wheels`."""
-    found = []
     for framework in machine.installed:
         for wanted in requirements_of(framework.requires, machine.facts):
             version = machine.pip.get(wanted.name)
-            if wanted.name.startswith("nvidia-") and (version is None or not within(str(wanted.specifier), version)):
-                found.append(Declared(framework, wanted, version))
-    return found
+            if version is not None and wanted.name.startswith("nvidia-") and not within(str(wanted.specifier), version):
+                yield Declared(framework, wanted, version)
 
 
 def _accepts(machine: Inspection, declared: Declared) -> bool:
@@ -145,14 +144,14 @@ def _accepts(machine: Inspection, declared: Declared) -> bool:
     from cudnn_resolve.resolution.pin_override import abi_range
 
     component = machine.book.component(declared.wanted.name)
-    if component is None or declared.version is None or not is_version(declared.version):
+    if component is None or not is_version(declared.version):
         return False
     return abi_range(component, declared.wanted.specifier)[1](Version(declared.version))
 
 
 def _other_versions(machine: Inspection) -> Iterator[Finding]:
     """NVIDIA wheels in other versions than declared: a note if the ABI allows it, else a warning."""
-    differ = [declared for declared in _declared(machine) if declared.version is not None]
+    differ = list(_declared(machine))
     fine = [declared for declared in differ if _accepts(machine, declared)]
     rest = [declared for declared in differ if declared not in fine and not declared.wanted.name.startswith(_ELSEWHERE)]
     if fine:
@@ -167,9 +166,7 @@ def _other_versions(machine: Inspection) -> Iterator[Finding]:
 def _lacking(machine: Inspection) -> Iterator[Finding]:
     """NVIDIA wheels that an installed framework declares and that are missing."""
     for framework in machine.installed:
-        lines = machine.facts.packages.requires.get(framework.name, ())
-        wanted = {need.name: need.specifier for need in requirements_of(lines, machine.facts) if need.name.startswith("nvidia-")}
-        gone = [name for name in wanted if name not in machine.pip]
+        gone = _lacked(machine, framework)
         if framework.cuda is None or framework.delivery != "wheel" or not gone:
             continue
         other = next((each for each in machine.toolkits if (each.version or "").partition(".")[0] == str(framework.cuda.major)), None)
@@ -180,7 +177,10 @@ def _lacking(machine: Inspection) -> Iterator[Finding]:
         brought = f"; CUDA {other.version} in {other.path or other.source} may provide their libraries" if other else ""
         severity = "info" if other and not cudnn else "warning" if machine.driver_absent else "error"
         summary = f"{framework.label} declares {many} not installed: {', '.join(gone)}{brought}"
-        evidence = (fact("packages.pip", framework.label), *(fact("packages.requires", f"{name}{wanted[name]}") for name in gone))
+        evidence = (
+            fact("packages.pip", framework.label),
+            *(fact("packages.requires", f"{name}{versions}") for name, versions in gone.items()),
+        )
         yield finding("cudnn_missing" if cudnn else "cuda_runtime_missing", severity, 0.8 if other else 0.92, summary, *evidence)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -84,6 +84,11 @@ class Match(Struct, frozen=True, kw_only=True, eq=False):
     def shown(self) -> str:
         """The line as evidence."""
         return self.own or self.text
+
+
+def values_of(matches: Iterable[Match], name: str, kind: type[Any] = object) -> Iterator[Any]:
+    """Values of a field, of one type, in the messages that have it."""
+    return (match.fields[name] for match in matches if name in match.fields and isinstance(match.fields[name], kind))
 
 
 class Suspect(Struct, frozen=True, kw_only=True):

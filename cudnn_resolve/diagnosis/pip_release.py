@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cudnn_resolve.diagnosis.install_command import ONE_INDEX, Installation, of_ended_index, parent_of
-from cudnn_resolve.diagnosis.model import Match
+from cudnn_resolve.diagnosis.model import Match, values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.assume import OLDEST_OF_UV
 from cudnn_resolve.facts.model import Facts
@@ -72,7 +72,12 @@ class Wanted(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Requirement for pip."""
-        return f"{self.name}{self.extras}{self.operator}{self.version}{self.more}" if self.version else f"{self.name}{self.extras}"
+        return f"{self.name}{self.extras}{self.limits}"
+
+    @property
+    def limits(self) -> str:
+        """Limits on the version as requested, `==2.4.0+cu118`; empty without any."""
+        return f"{self.operator}{self.version}{self.more}" if self.version else ""
 
     @property
     def specifier(self) -> str:
@@ -117,10 +122,10 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
     if (wanted := wanted_of(matches)) is None:
         return {}
     values: dict[str, str] = {"name": shlex.quote(wanted.name), "wanted": shlex.quote(wanted.text)}
-    is_listed = any(isinstance(match.fields.get("versions"), str) for match in matches)
+    is_listed = lists_releases(matches)
     nearest = _nearest(wanted, _offered(wanted, matches, own, book))
     another = bool(wanted.local) and nearest != (wanted.version or "").partition("+")[0]  # a release without a known build for that CUDA
-    is_bare = wanted.name.startswith(_OF_NVIDIA) and any(_PLACEHOLDERS.fullmatch(str(match.fields.get("versions"))) for match in matches)
+    is_bare = wanted.name.startswith(_OF_NVIDIA) and any(map(_PLACEHOLDERS.fullmatch, values_of(matches, "versions")))
     values |= {"on_nvidia": values["wanted"]} if is_bare else {}
     if nearest is not None and nearest != wanted.version and not another and not is_bare:
         pin = "tensorflow" if wanted.name == _ALIAS and within(_SINCE, nearest) else shlex.quote(f"{wanted.name}{wanted.extras}=={nearest}")
@@ -130,7 +135,7 @@ def pip_values(matches: Iterable[Match], facts: Facts | None, own: PythonLine | 
             here = "nearest_major" if _is_ported(wanted, nearest) else "nearest_here"
             values |= {"nearest": pin} | ({here: pin, "for_glibc": pin} if is_listed else {here: pin} if own is not None else {})
     renamed = _renamed(wanted, own, book)
-    if renamed is not None and renamed not in (match.fields.get("requirement") for match in matches):  # refused too
+    if renamed is not None and renamed not in values_of(matches, "requirement"):  # refused too
         values["renamed"] = shlex.quote(renamed)
         values = {name: value for name, value in values.items() if name not in ("nearest", "nearest_here", "nearest_major", "outside")}
     # If there is none at all for this Python, requesting it again is in vain.
@@ -212,13 +217,9 @@ def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | 
     asked = [hit[1] for url in done.urls if (hit := re.search(_VARIANT, url))]
     if not asked or len(asked) != len(done.urls):
         return None
-    framework = book.framework_of(wanted.name)
-    builds = book.framework(framework).builds if framework is not None else ()
-    rows = [(build.version, build.index) for build in builds if build.package == wanted.name]
-    rows += [(release.version.partition("+")[0], release.index) for release in book.extra_releases(wanted.name)]
     urls = {
         hit[1]: book.index(index).url
-        for version, index in rows
+        for version, _, index in _indexed(wanted.name, book)
         if index != "default" and within(wanted.specifier, version) and (hit := re.search(_VARIANT, book.index(index).url))
     }
     variants = tuple(sorted(urls, key=lambda variant: int(variant[2:])))
@@ -255,9 +256,9 @@ def _for_glibc(wanted: Wanted, matches: Iterable[Match], book: Book) -> str | No
         least = re.search(MANYLINUX, tag)
         return least is not None and least[3] == own[3] and (int(least[1]), int(least[2])) <= (int(own[1]), int(own[2]))
 
-    found = {version: release for release in package.releases if (version := version_of(release.version)) and not version.is_prerelease}
-    fits = [version for version, release in found.items() if not release.yanked and any(map(runs, release.tags))]
-    return str(max(fits)) if fits else None
+    found = (release for release in package.releases if not release.yanked and _is_final(release) and any(map(runs, release.tags)))
+    versions = (version for release in found if (version := version_of(release.version)) is not None)
+    return str(newest) if (newest := max(versions, default=None)) is not None else None
 
 
 def parse(text: str) -> Wanted | None:
@@ -294,14 +295,9 @@ def wanted_of(matches: Iterable[Match]) -> Wanted | None:
     """The request, by the first message that names it."""
     for match in matches:
         for name in ("requirement", "wheel", "package"):
-            text = match.fields.get(name)
-            if not isinstance(text, str):
-                continue
-            if name == "wheel":
-                if (file := parse_file(text)) is not None:
-                    return file
-            elif (found := parse(text)) is not None:
-                release = match.fields.get("release")
+            text, release = match.fields.get(name), match.fields.get("release")
+            found = (parse_file if name == "wheel" else parse)(text) if isinstance(text, str) else None
+            if found is not None:
                 return replace(found, operator="==", version=release) if isinstance(release, str) and found.version is None else found
     return None
 
@@ -320,8 +316,7 @@ def own_line(matches: Iterable[Match], facts: Facts | None) -> PythonLine | None
 def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> list[str]:
     """Releases that the index has for this Python: as listed in the message, else known to the matrix within its limits."""
     for match in matches:
-        listed = match.fields.get("versions")
-        if isinstance(listed, str):
+        if "versions" in match.fields:
             return listed_in(match)
     package = book.package(wanted.name)
     if package is None or (own is None and not wanted.is_pin):
@@ -330,6 +325,11 @@ def _offered(wanted: Wanted, matches: list[Match], own: PythonLine | None, book:
     versions = [release.version for release in releases if own is None or any(_serves(tag, own) for tag in release.tags)]
     limits = [hit[2] for match in matches for hit in re.finditer(_ONLY, match.text) if hit[1].lower().replace("_", "-") == wanted.name]
     return [version for version in versions if all(within(limit, version) for limit in limits)]
+
+
+def lists_releases(matches: Iterable[Match]) -> bool:
+    """True if pip lists the releases that it knows."""
+    return any("versions" in match.fields for match in matches)
 
 
 def listed_in(match: Match) -> list[str]:
@@ -341,7 +341,7 @@ def listed_in(match: Match) -> list[str]:
 
 def has_only_stubs(matches: Iterable[Match]) -> bool:
     """True if pip lists releases, none of which has content."""
-    return any(match.fields.get("versions") and not listed_in(match) for match in matches)
+    return any("versions" in match.fields and not listed_in(match) for match in matches)
 
 
 def shown(lines: Sequence[PythonLine]) -> str:
@@ -392,7 +392,7 @@ def version_of(text: str | None) -> Version | None:
 
 def _renamed(wanted: Wanted, own: PythonLine | None, book: Book) -> str | None:
     """Current name of TensorFlow, or of an NVIDIA wheel: those for CUDA 13 have no suffix `-cu13`, older ones have their CUDA suffix."""
-    rest = f"{wanted.operator}{wanted.version}{wanted.more}" if wanted.version else ""
+    rest = wanted.limits
     if wanted.name == _ALIAS and (not rest or (wanted.operator in ("==", ">=", "~=", ">") and within(_SINCE, wanted.version))):
         lines = _known(replace(wanted, name="tensorflow"), book)
         return f"tensorflow{wanted.extras}{rest if own is None or not lines or own in lines else ''}"
@@ -412,8 +412,8 @@ def _renamed(wanted: Wanted, own: PythonLine | None, book: Book) -> str | None:
 
 def _line(wanted: Wanted, matches: list[Match], own: PythonLine | None, book: Book) -> PythonLine | None:
     """Python with wheels of it that is nearest to the current one."""
-    lines = {line for match in matches for line in _told(match)} or _known(wanted, book)
-    if any(isinstance(match.fields.get("versions"), str) for match in matches):
+    lines = set(_told(matches)) or _known(wanted, book)
+    if lists_releases(matches):
         lines = lines - {own}  # the index lists other releases for it, as those of another system
     if not lines or own in lines:
         return None
@@ -432,14 +432,11 @@ def _settled(day: str) -> int:
     return year - _YEAR_OF_MINOR - (month < _SETTLED)
 
 
-def _told(match: Match) -> Iterator[PythonLine]:
-    """Pythons named in a message: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
-    for name in ("tags", "wheel"):
-        text = match.fields.get(name)
-        if isinstance(text, str):
-            yield from ((int(hit[1]), int(hit[2])) for hit in re.finditer(_TAG, text))
-    wants = match.fields.get("wants")
-    if isinstance(wants, str):
+def _told(matches: Iterable[Match]) -> Iterator[PythonLine]:
+    """Pythons named in messages: `only found wheels … with … tags: cp38, cp39`, or `not in '>=3.9'`."""
+    for text in (*values_of(matches, "tags", str), *values_of(matches, "wheel", str)):
+        yield from ((int(hit[1]), int(hit[2])) for hit in re.finditer(_TAG, text))
+    for wants in values_of(matches, "wants", str):
         yield from (line for line in PYTHON_LINES if within(wants, f"{line[0]}.{line[1]}.9"))
 
 
@@ -448,15 +445,19 @@ def releases_within(wanted: Wanted, book: Book) -> list[WheelRelease]:
     package = book.package(wanted.name)
     releases = package.releases if package is not None and wanted.version is not None else ()
     found = [row for row in releases if not row.yanked and row.tags != ("sdist",) and within(wanted.specifier, row.version)]
-    final = [release for release in found if (version := version_of(release.version)) is not None and not version.is_prerelease]
-    return final or found
+    return [release for release in found if _is_final(release)] or found
+
+
+def _is_final(release: WheelRelease) -> bool:
+    version = version_of(release.version)
+    return version is not None and not version.is_prerelease
 
 
 def _known(wanted: Wanted, book: Book) -> set[PythonLine]:
     releases = releases_within(wanted, book)
     if wanted.version is None and (package := book.package(wanted.name)) is not None:
-        final = [row for row in package.releases if (version := version_of(row.version)) is not None and not version.is_prerelease]
-        newest = sorted((release for release in final if not release.yanked), key=lambda release: str(release.date))[-_RECENT:]
+        final = (release for release in package.releases if not release.yanked and _is_final(release))
+        newest = sorted(final, key=lambda release: str(release.date))[-_RECENT:]
         every = [{line for line, _ in python_tags(release.tags, release.requires_python)} for release in newest]
         return set.intersection(*every) if every else set()
     return {line for release in releases for line, _ in python_tags(release.tags, release.requires_python)}
@@ -478,23 +479,20 @@ def _serves(tag: str, line: PythonLine) -> bool:
 
 def _index(wanted: Wanted, book: Book) -> str | None:
     """Options for the index with a build of that local version, `+cu118`."""
-    public, _, local = (wanted.version or "").partition("+")
-    framework = book.framework_of(wanted.name)
-    rows: list[tuple[str, str]] = []
-    if framework is not None:
-        rows = [
-            (build.version, build.index)
-            for build in book.framework(framework).builds
-            if build.package == wanted.name and build.variant == local
-        ]
-    rows += [
-        (release.version.partition("+")[0], release.index)
-        for release in book.extra_releases(wanted.name)
-        if release.version.endswith(f"+{local}")
-    ]
-    for version, index in rows if local else ():
-        if version == public and index != "default":
-            row = book.index(index)
-            option = "--find-links" if row.kind == "find-links" else "--extra-index-url"
-            return f"{option} {shlex.quote(row.url)}"
-    return None
+    asked = ((wanted.version or "").partition("+")[0], wanted.local)
+    rows = (row for row in _indexed(wanted.name, book) if row[:2] == asked and row[2] != "default") if wanted.local else ()
+    index = next((book.index(row[2]) for row in rows), None)
+    if index is None:
+        return None
+    return f"{'--find-links' if index.kind == 'find-links' else '--extra-index-url'} {shlex.quote(index.url)}"
+
+
+def _indexed(name: str, book: Book) -> Iterator[tuple[str, str, str]]:
+    """Release, local version and index of each known build of a package."""
+    framework = book.framework_of(name)
+    for build in book.framework(framework).builds if framework is not None else ():
+        if build.package == name:
+            yield build.version, build.variant, build.index
+    for release in book.extra_releases(name):
+        public, _, local = release.version.partition("+")
+        yield public, local, release.index

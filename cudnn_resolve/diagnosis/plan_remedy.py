@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -57,9 +57,9 @@ def tried_plan(
             yield Remedy(text=f"{relaxation.change}: {relaxation.result}", command=relaxation.command)
 
 
-def of_same_build(wheels: str, frameworks: Iterable[tuple[str, str]]) -> str:
+def of_same_build(wheels: str, torch: str | None) -> str:
     """Arguments of pip for the CUDA, or none, of the installed PyTorch, which stays if another release is installed."""
-    suffix = next((version.partition("+")[2] for name, version in frameworks if name == "torch"), "")
+    suffix = (torch or "").partition("+")[2]
     return re.sub(r"\bcu\d{3}\b", suffix if re.fullmatch(r"cu\d{3}|cpu", suffix) else _SOME_CUDA, wheels)
 
 

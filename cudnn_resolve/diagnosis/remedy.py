@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cudnn_resolve.diagnosis.context import GPU_THERE
 from cudnn_resolve.diagnosis.install_command import BY_UV, by_uv
 from cudnn_resolve.diagnosis.log_stack import (
+    OLDEST_PYTHON,
     cuda_of_driver,
     driver_of,
     fitting,
@@ -25,11 +26,12 @@ from cudnn_resolve.diagnosis.log_stack import (
 from cudnn_resolve.diagnosis.model import Case, Finding, Match, Remedy
 from cudnn_resolve.diagnosis.plan_remedy import is_known, is_possible, of_same_build, on_windows, repeated, tried_plan
 from cudnn_resolve.diagnosis.remedy_fields import OTHER, RemedyFields
-from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question, runs_on_windows
+from cudnn_resolve.diagnosis.remedy_machine import LINUX, in_service, in_shell, is_of_place, question
 from cudnn_resolve.diagnosis.remedy_stack import KnownStack
 from cudnn_resolve.diagnosis.unknown import Unknown
 from cudnn_resolve.diagnosis.weigh import FINDING
 from cudnn_resolve.matrix.row import Build
+from cudnn_resolve.matrix.symptom import Help
 from cudnn_resolve.version import Capability, Dotted
 
 _CONDA_PYTHON = re.compile(
@@ -59,7 +61,6 @@ _ELSEWHERE = {
     "macos": "cudnn-resolve plans for Linux only, and there is no CUDA for macOS",
 }
 """Shown instead of a plan on systems without plans."""
-_DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_GPU = frozenset({"gpu_arch_too_new_for_build", "gpu_arch_too_old_for_build"})
 _OF_MACHINE = frozenset({"driver_too_old", "ptx_too_new"}) | _OF_GPU
 """Causes whose plan is a build for the GPU or driver in the log."""
@@ -89,8 +90,6 @@ _TOLD = {
 }
 """Features that stand for others: why the driver's module is not loaded, where none is to be installed, and what shares a step."""
 _AFTER = "after the first problem is solved, install the release of this package for the framework that is then installed"
-_OLDEST_PYTHON = (3, 6)
-"""Oldest Python with wheels of NVIDIA's libraries, and with plans."""
 _OF_CODE = frozenset({"build-failure", "python-failure"})
 """Kinds of unknown failures that have steps of their own even if little says that the run failed."""
 
@@ -106,14 +105,9 @@ class Remedies:
         """The failure of unknown cause, if the log shows nothing else."""
         self.matches = matches
         """Matches of each cause's finding."""
-        self.facts = case.facts if is_here else None
-        """Facts that plans are made for; None without facts, or if the log is of another machine."""
-        self.stack = KnownStack(case, self.facts, is_here=is_here)
-        python = self.stack.python
-        is_posix = "/" in python and not _DRIVE.match(python)
-        self.is_windows = not is_posix and ("\\" in python or runs_on_windows(case.features))
-        self.fields = RemedyFields(case, self.stack, is_windows=self.is_windows)
-        system = "windows" if self.is_windows else "macos" if "macos" in case.features else None
+        self.stack = KnownStack(case, is_here=is_here)
+        self.fields = RemedyFields(case, self.stack)
+        system = "windows" if self.stack.is_windows else "macos" if "macos" in case.features else None
         self.elsewhere = _ELSEWHERE[system] if system and not case.features & LINUX else None
         """Why no plan can be made for this system; None if one can."""
 
@@ -149,7 +143,7 @@ class Remedies:
         What changes the system, such as a driver or a restart, waits for the answer.
         """
         cause = self.book.causes()[finding.cause]
-        command = question(cause, self.case.features, windows=self.is_windows, python=self.stack.python)
+        command = question(cause, self.case.features, windows=self.stack.is_windows, python=self.stack.python)
         is_open = finding.confidence < WEAK and not is_answered(finding.cause, self.case)
         if self.case.facts is not None or command is None or not is_open:
             return steps
@@ -191,7 +185,7 @@ class Remedies:
 
     def _adapted(self, remedy: Remedy, *, tried: bool, brings: frozenset[str] = frozenset()) -> Iterator[Remedy]:
         """Adapt a remedy to this environment and user; try it if it is a plan."""
-        facts, wishes = self.facts, self.case.wishes
+        facts, wishes = self.stack.facts, self.case.wishes
         if remedy.command is None:
             yield remedy
         elif tried and remedy.command.startswith(_PLAN) and facts is not None:
@@ -202,10 +196,10 @@ class Remedies:
             root = self.case.facts.root if self.case.facts is not None else is_inside
             command = remedy.command.replace("sudo ", "") if root else remedy.command
             if self.case.facts is None:
-                there = in_shell(command, self.case.features, windows=self.is_windows)
-                if there != command and not self.is_windows:
+                there = in_shell(command, self.case.features, windows=self.stack.is_windows)
+                if there != command and not self.stack.is_windows:
                     remedy = replace(remedy, text=f"{remedy.text} (in the notebook's first cell, after a restart)")
-                command = there.replace("'", '"') if self.is_windows else there  # cmd.exe knows no other quotes
+                command = there.replace("'", '"') if self.stack.is_windows else there  # cmd.exe knows no other quotes
                 command += f" --python {self.stack.python}" if command.startswith(_OURS) and "/" in self.stack.python else ""
                 command = _in_conda(command, self.stack.python)
                 if "notebook" in self.case.features and _INSTALLS.match(command) and "restart" not in remedy.text:
@@ -227,17 +221,10 @@ class Remedies:
         if self.unknown is not None and finding.cause == self.unknown.finding.cause:
             features, values = features | self.unknown.features, {**values, **self.unknown.values}
         features |= {"no-card"} if "hosted-runner" in features else set()
-        has_no_card = finding.cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
         is_open = is_offered = is_mended = False
         is_particular = bool(finding.remedy)
-        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
-            if (
-                finding.cause not in (row.cause, *row.also)
-                or (row.fallback and is_particular)
-                or (has_no_card and "no-card" not in row.needs)
-                or any(feature not in features for feature in row.needs)
-                or any(feature in features for feature in row.unless)
-            ):
+        for row in self._rows(finding.cause, features):
+            if row.fallback and is_particular:
                 continue
             text, command = _filled(row.text, values), _filled(row.command, values) if row.command is not None else None
             if text is None or (row.command is not None and command is None):
@@ -255,17 +242,29 @@ class Remedies:
                 yield from self._of_told(finding.cause, Remedy(text=text, command=command), values)
                 continue
             brings: frozenset[str] = frozenset()
-            if command is not None and tried and command.startswith(_PLAN) and self.facts is not None:
+            if command is not None and tried and command.startswith(_PLAN) and self.stack.facts is not None:
                 same = command.replace(values["targets"], values["same_targets"])
-                stays = same != command and is_possible(same, self.facts, self.book, self.case.wishes)
+                stays = same != command and is_possible(same, self.stack.facts, self.book, self.case.wishes)
                 command = same if stays else command
                 brings = frozenset(shlex.split(values.get("wheel", ""))) if finding.cause == "cuda_runtime_missing" else brings
-            told = in_service(command, matches) if command is not None and self.case.facts is None and not self.is_windows else None
+            told = in_service(command, matches) if command is not None and self.case.facts is None and not self.stack.is_windows else None
             text, command = (f"{text} ({told[0]})", told[1]) if told is not None else (text, command)
             yield from self._adapted(Remedy(text=text, command=command), tried=tried, brings=brings)
         if is_open and not is_mended and not finding.remedy:
             text = "the log does not show which framework is used: run this in the program's environment, where it is detected"
             yield Remedy(text=text, command="cudnn-resolve doctor LOG")
+
+    def _rows(self, cause: str, features: frozenset[str]) -> Iterator[Help]:
+        """Rows of the tables for a cause with these features, fallbacks last."""
+        has_no_card = cause in WANT_CARD and "no-card" in features and not features & GPU_THERE
+        for row in sorted(self.book.helps(), key=lambda row: row.fallback):
+            is_of_cause = cause in (row.cause, *row.also) and (not has_no_card or "no-card" in row.needs)
+            if not is_of_cause or not features.issuperset(row.needs):
+                continue
+            is_shown = features.isdisjoint(row.unless)
+            features |= {"settled"} if row.settles else set()
+            if is_shown:
+                yield row
 
     def _of_told(self, cause: str, plan: Remedy, values: Mapping[str, str]) -> Iterator[Remedy]:
         """A plan for a machine known only from its log: compared with the builds of the tables that fit it."""
@@ -273,7 +272,7 @@ class Remedies:
         line = python_line(case)
         if framework is None or "jetson" in case.features:
             return
-        if line is not None and line < _OLDEST_PYTHON:
+        if line is not None and line < OLDEST_PYTHON:
             if cause == "gpu_arch_too_old_for_build" and (gpus := case.context.capabilities):
                 text = f"no known build for Python {line[0]}.{line[1]} runs on compute capability {gpus[0]}"
                 yield self._without_build(cause, framework, text)
@@ -284,7 +283,7 @@ class Remedies:
             yield from [without] if without is not None else []
             return
         bare, plan = plan, limited
-        if self.is_windows:
+        if self.stack.is_windows:
             # Plans are for Linux only, but the indexes of some frameworks also have wheels for Windows.
             is_install = (plan.command or "").startswith(_OURS[0])
             same = (plan.command or "").replace(values["targets"], values["same_targets"])
@@ -303,7 +302,7 @@ class Remedies:
                 known = "the index of a CUDA that the driver supports (the heading of nvidia-smi shows the newest)"
                 plan = replace(plan, text=f"{bare.text}, from {known}")
             if cause == "windows_runtime_missing":
-                wheels = of_same_build(wheels, self.stack.frameworks)
+                wheels = of_same_build(wheels, self.stack.torch)
             plans = on_windows(plan, self.stack.python, wheels, lines)
             yield from (adapted for plan in plans for adapted in self._adapted(plan, tried=False))
             return
@@ -314,7 +313,7 @@ class Remedies:
         """What to do where no build runs, and the plan for the rest of what the log leaves open; None if there is none."""
         case, machine_code = self.case, cause == "gpu_arch_too_new_for_build"
         if cause in _OF_GPU and not case.context.capabilities:
-            if self.is_windows:  # the step before asks for the GPU
+            if self.stack.is_windows:  # the step before asks for the GPU
                 return None, None
             if not machine_code or has_code(framework, _BLACKWELL, self.book):
                 return None, plan
@@ -327,7 +326,7 @@ class Remedies:
         if found.build is None:
             return self._without_build(cause, framework, f"no known build of {found.title} runs on {found.known}"), None
         release = re.search(r"==([\w.]+)", values["same_targets"])
-        same = served(framework, case, machine_code=machine_code, version=release[1]) if release and not self.is_windows else None
+        same = served(framework, case, machine_code=machine_code, version=release[1]) if release and not self.stack.is_windows else None
         if same is not None and same.build is not None:  # another CUDA suffices
             found, plan = same, replace(plan, command=(plan.command or "").replace(values["targets"], values["same_targets"]))
         return None, replace(plan, text=f"{plan.text}: for {found.known}, {found.text}")
@@ -340,9 +339,7 @@ class Remedies:
         toolkit = f"a CUDA toolkit that still supports the GPU{f' ({joined})' if (joined := ', '.join(limits)) else ''}"
         can_compile = all(gpu >= _COMPILED for gpu in self.case.context.capabilities)
         values = {"no_build": text, "compile_it": f"compile it on this machine with {toolkit}, or " if can_compile else ""}
-        has = {_NO_BUILD, framework, *self.case.features}
-        rows = (row for row in self.book.helps() if _NO_BUILD in row.needs and cause in (row.cause, *row.also))
-        left = next(row for row in rows if has.issuperset(row.needs) and has.isdisjoint(row.unless))
+        left = next(row for row in self._rows(cause, self.case.features | {_NO_BUILD, framework}) if _NO_BUILD in row.needs)
         command = _filled(left.command, {"python": self.stack.python}) if left.command is not None else None
         return Remedy(text=_filled(left.text, values) or text, command=command)
 
@@ -399,12 +396,12 @@ def is_answered(cause: str, case: Case) -> bool:
 
 def _in_conda(command: str, python: str) -> str:
     """The command for the conda environment of the log's interpreter, if it is one."""
-    verb = re.match(r"(conda) (install|list) ", command)
+    verb = re.match(r"conda (install|list) ", command)
     found = _CONDA_PYTHON.fullmatch(python) if verb is not None else None
     if found is None or verb is None:
         return command
-    tool = "micromamba" if "/micromamba" in python else verb[1]  # which comes without conda
-    command = f"{tool} {verb[2]} -p {found[1]} {command[verb.end() :]}"
+    tool = "micromamba" if "/micromamba" in python else "conda"  # which comes without conda
+    command = f"{tool} {verb[1]} -p {found[1]} {command[verb.end() :]}"
     return command.replace("=$CONDA_PREFIX", f"={found[1]}").replace("=%CONDA_PREFIX%", f"={found[1]}")
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, toolkit_named
-from cudnn_resolve.diagnosis.model import Case, Match
-from cudnn_resolve.diagnosis.remedy_machine import cuda_wanted
+from cudnn_resolve.diagnosis.model import Case, Match, values_of
 from cudnn_resolve.diagnosis.specifier import parsed
 from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
@@ -26,7 +25,7 @@ _CAPABILITIES = (
 def driver_wanted(case: Case, cause: str, matches: Sequence[Match], built: CudaVersion | None, named: str | None) -> str:
     """Wording for the oldest driver that the program's CUDA needs; empty if unknown, or if log or facts have one that is new enough."""
     required = (match for match in case.matches if match.symptom.id == "context-image-requires")
-    asked = cuda_wanted((*matches, *required)) if cause == "driver_too_old" else None
+    asked = next(values_of((*matches, *required), "wanted", CudaVersion), None) if cause == "driver_too_old" else None
     if cause == "ptx_too_new" and asked is None:
         is_told = any("unsupported toolchain" in match.text for match in matches)
         if built is None or (is_told and built < _FIRST_WITH_ERROR):

@@ -11,6 +11,7 @@ from cudnn_resolve.diagnosis.derive_pip import is_bits_open, is_for_newer_pip, i
 from cudnn_resolve.diagnosis.install_command import build_values, for_pip, installation
 from cudnn_resolve.diagnosis.library_path import missing, own_values, path_values, place_listed, place_of
 from cudnn_resolve.diagnosis.log_stack import (
+    compilers,
     cuda_named,
     cudnn_beside,
     image_of,
@@ -20,11 +21,10 @@ from cudnn_resolve.diagnosis.log_stack import (
     toolkit_named,
     version_features,
 )
-from cudnn_resolve.diagnosis.model import Case, Finding, Match
-from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, pip_values, releases_within, wanted_of
+from cudnn_resolve.diagnosis.model import Case, Finding, Match, values_of
+from cudnn_resolve.diagnosis.pip_release import Wanted, is_file_of_extension, lists_releases, pip_values, releases_within, wanted_of
 from cudnn_resolve.diagnosis.remedy_driver import driver_wanted
 from cudnn_resolve.diagnosis.remedy_machine import LINUX, NOT_PYTHON, machine_features, machine_values, system_values
-from cudnn_resolve.diagnosis.remedy_pair import bindings_of, importer_values
 from cudnn_resolve.diagnosis.remedy_stack import (
     KnownStack,
     cuda_served,
@@ -34,11 +34,12 @@ from cudnn_resolve.diagnosis.remedy_stack import (
     release_values,
     words_of,
 )
-from cudnn_resolve.diagnosis.removed_name import removed_values
+from cudnn_resolve.diagnosis.removed_name import importer_values, removed_values
 from cudnn_resolve.diagnosis.specifier import is_version, within
 from cudnn_resolve.diagnosis.torch_package import extension_values, is_of_pair, pair_command, torch_version
 from cudnn_resolve.diagnosis.unknown import is_own
 from cudnn_resolve.matrix.library import library_of
+from cudnn_resolve.matrix.symptom import Clue
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
 _WANTED = re.compile(r"\bcuDNN (\d{1,2})\.(?:\*|x|\d)", re.IGNORECASE)
@@ -48,20 +49,20 @@ _FIRST_WITHOUT_MINOR = 11
 """First CUDA major whose libraries work for all its minors."""
 _CONDA = frozenset({"torch", "tensorflow", "jax", "cupy"})
 """Frameworks with CUDA builds on conda-forge."""
-_FROM_CLUES = (
-    *("numpy_range", "gpgkey", "symbol_driver", "ptx_cuda", "ptx_from", "cudnn_of_symbol", "glibc_from", "gxx", "system_package"),
-    *("extra_package", "force_build", "runtime_year", "part_package", "caller", "callee"),
-)
-"""Fields that the words of a line fill."""
+_NO_FIELDS = frozenset({"feature", "error_kind", "framework", "traceback", "distribution", "extension_name", "numpy_before"})
+"""What clues tell that does not fill a field of its name by itself."""
 _REQUIRED_BY = re.compile(
     r"required by [^)\n]{0,300}?-packages/(?!torch/|tensorflow/|jaxlib/|paddle/|onnxruntime/|cupy|nvidia/)([A-Za-z][\w.-]{1,60})"
 )
 """File of a package, other than a framework, that wants a newer C library."""
+_BINDINGS = re.compile(r"\bbut (?:cuDNN )?([4-7])(?:\.\d| is )")
+"""A cuDNN that has a branch of Torch 7's bindings, in the sentence of a finding."""
 _LISTED_PYTHON = re.compile(r"(?<=[='|,])>=3\.(\d{1,2}),<3\.\d{1,2}\.0a0")
 """A Python for which conda has a build of a package, in its list of conflicts."""
 _BY_FIELD = (
     *("other-index", "only-index", "importer", "conda-python", "torch-asked", "gpgkey", "gpgkey-legacy", "apt-other-release"),
     *("bindings", "importer-conda", "extra-package", "unpack", "rpm-key", "holder", "libcuda-dir"),
+    *("module-branch", "kept-branch", "old-branch", "old-part-branch"),
 )
 """Features of findings that have the field of the same name."""
 _OWN_LIMIT = frozenset(
@@ -74,9 +75,8 @@ _NOT_OF_WHEELS = frozenset({"conda-library", "extension-cuda-open", "extension-o
 _PINS_TORCH = frozenset({"vllm", "xformers"})
 """Extensions whose releases each require one PyTorch, and so one CUDA."""
 _OF_CONDA = r"(?i)conda|mamba|miniforge|[\\/]envs[\\/]"
-_NAMES, _NEXT = frozenset({"names-of-another-release", "jax-name-removed"}), 3
-"""Symptoms of a name that another release has, and their distance from the call that asks for it."""
-_FAMILIES = ("torch", "tensorflow", "keras", "jax", "triton")
+_NEXT = 3
+"""Lines between an error and the call that it is of."""
 _LAST_WITH_CUDA_IN_TORCH = (3, 6)
 """Newest Python for which every wheel of PyTorch contains the CUDA libraries."""
 _OF_JETPACK_4 = ("10.0", "10.2")
@@ -93,21 +93,22 @@ OTHER = "other-program"
 class RemedyFields:
     """Fields and features of the findings of one case."""
 
-    def __init__(self, case: Case, stack: KnownStack, *, is_windows: bool) -> None:
-        self.case, self.book, self.stack, self.is_windows = case, case.book, stack, is_windows
+    def __init__(self, case: Case, stack: KnownStack) -> None:
+        self.case, self.book, self.stack = case, case.book, stack
         self.done = installation(case.matches, case.book)  # as far as the log shows it
 
     def features(self, matches: Sequence[Match], values: Mapping[str, str]) -> set[str]:
         """Features of a finding's lines beyond its cause."""
-        found = self._of_lines(matches) | set(machine_features(self.case, matches, is_named=values["framework"] != "FRAMEWORK"))
+        found = self._of_lines(matches) | set(machine_features(self.case, matches))
         holds = {
             "conda-named": values["framework"] in _CONDA,
             "conda-torch": values["framework"] == "torch",
             "toolkit-found": "toolkit_home" in values,
             "python-found": bool({"line", "old_line"} & values.keys()),
             "log-alone": self.case.facts is None,
+            "unnamed": values["framework"] == "FRAMEWORK",
             "index-known": "index" in values,
-            "arch-asked": "arch_first" in values and not self.is_windows,
+            "arch-asked": "arch_first" in values and not self.stack.is_windows,
             "gpu-told": "gpu_cuda" in values,
             "ptx-before-12": "ptx_cuda" in values,
             "system-known": bool({"system_package", "python_library"} & values.keys()),
@@ -118,7 +119,7 @@ class RemedyFields:
             "pin-asked": (asked := wanted_of(matches)) is not None and any(name.startswith(asked.name) for name in self.done.packages),
             "pip-old": any(is_for_newer_pip(match, self.case) for match in matches),
             "wheel-file": (wanted := wanted_of(matches)) is not None and wanted.is_file,
-            "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.is_windows and "nvidia-index" in found),
+            "pin-of-linux": (wanted and self._is_pin_of_linux(wanted, matches)) or (self.stack.is_windows and "nvidia-index" in found),
             "glibc-extension": "glibc_needs" in values,
             "libstdcxx-conda": "libstdcxx" in found and "no-conda" not in found,
             "arm-lacks": ("arm" in values or "ctranslate2" in found) and "arm-cpu" in self.case.features,
@@ -128,7 +129,7 @@ class RemedyFields:
             "driver-in-container": "driver-package" in found and "in-container" in self.case.features,
             "extension-release": "extension_release" in values,
             "torch-pair-done": "torch-pair" in found and "torch_pair" in values,
-            "torch-elsewhere": self.is_windows or "jetson" in self.case.features,
+            "torch-elsewhere": self.stack.is_windows or "jetson" in self.case.features,
         }
         holds["other-system"] = holds["arm-lacks"]
         holds |= {name: name.replace("-", "_") in values for name in _BY_FIELD}
@@ -136,17 +137,16 @@ class RemedyFields:
 
     def _is_machine_open(self, matches: Sequence[Match]) -> bool:
         """True if pip takes no release of a package, and neither a known Python nor the log's machine explains it."""
-        known = self.case.facts is not None or not self.case.features.isdisjoint(_NO_JETSON | {"arm-cpu"})
-        is_listed = any(match.fields.get("versions") for match in matches)
+        is_known = self.case.facts is not None or not self.case.features.isdisjoint(_NO_JETSON | {"arm-cpu"})
         is_any = (wanted := wanted_of(matches)) is not None and wanted.version is None
-        return not (known or is_listed) and (is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case))
+        is_open = is_any or own_python(matches, self.case) is None or is_bits_open(matches, self.case)
+        return is_open and not is_known and not lists_releases(matches)
 
     def _is_pin_of_linux(self, wanted: Wanted, matches: Sequence[Match]) -> bool:
         """True for a pin that PyTorch for Linux brings: on Windows, or if a command asked for a release that only Linux has."""
         is_brought = wanted.is_pin and (wanted.name == "triton" or (wanted.name.startswith("nvidia-") and not wanted.is_file))
-        is_offered = any(isinstance(match.fields.get("versions"), str) for match in matches)
         is_asked = any(name.startswith(wanted.name) for name in self.done.packages) and not self._is_system_known()
-        return is_brought and (self.is_windows or (is_offered and is_asked and bool(releases_within(wanted, self.book))))
+        return is_brought and (self.stack.is_windows or (lists_releases(matches) and is_asked and bool(releases_within(wanted, self.book))))
 
     def _of_lines(self, matches: Sequence[Match]) -> set[str]:
         framework = self._of_traceback(matches)
@@ -161,7 +161,7 @@ class RemedyFields:
         found |= {"cuda-library" for library in libraries if library.family in ("cudnn", "cuda")}
         wanted = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
         found |= {framework for name in tuple(found) if (framework := self.book.framework_of(name))}
-        wanted += [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        wanted += [built.major for built in values_of(matches, "built", CudnnVersion)]
         wanted += [int(value) for match in matches for value in (*self._clues("cudnn_of_symbol", match), *major_built(match))]
         if wanted and max(wanted) < min(build.version.major for build in self.book.cudnn_builds() if build.wheel):
             found.add("no-cudnn-wheel")
@@ -237,7 +237,7 @@ class RemedyFields:
     def _is_of_another_cuda(self, matches: Sequence[Match]) -> bool:
         """True if a runtime is missing that is of another CUDA than the toolkit or the framework in the log."""
         wanted = {library.major for library in missing(matches) if library.component == "cudart"}
-        there = {match.fields["nvcc"].major for match in self.case.matches if match.symptom.id == "context-nvcc"}
+        there = {nvcc.major for nvcc in compilers(self.case)}
         there |= {build.cuda.major for build in self.case.context.builds if build.cuda is not None}
         return bool(wanted and there) and not wanted & there
 
@@ -261,22 +261,14 @@ class RemedyFields:
             "torch-extension": is_open or (self.case.facts is None and any({"frame", "extension"} & one.fields.keys() for one in matches)),
             "extension-told": self.case.facts is None and (bool(name) or "torch-extension" in self.case.features),
         }
-        torch = torch_version(matches, self.stack.frameworks)
+        torch = torch_version(matches, self.stack)
         is_pair = self.case.facts is None and is_of_pair(matches)
         holds |= {"torch-pair": is_pair, "torch-told": is_pair and torch is not None}
         return {feature for feature, is_held in holds.items() if feature is not None and is_held}
 
     def _clues(self, tells: str, match: Match) -> Iterator[str]:
         """Values that the clues of the tables read in one message."""
-        for clue in self.book.clues():
-            if clue.tells != tells or (clue.symptoms and match.symptom.id not in clue.symptoms):
-                continue
-            if not clue.field:
-                folded = match.text.casefold()
-                yield from (value for word, value in clue.values.items() if word in folded or word == "*")
-            for name in match.fields.keys() & set(clue.field):
-                text = str(match.fields[name]).casefold()
-                yield from (value for word, value in clue.values.items() if word in (text, "*"))
+        return (value for clue in self.book.clues() if clue.tells == tells for value in _told_by(clue, match))
 
     def _of_traceback(self, matches: Sequence[Match]) -> str | None:
         """Framework of the last frame in the traceback before a finding."""
@@ -287,15 +279,6 @@ class RemedyFields:
         """Traceback lines before a finding, in order; all of them if there are none."""
         line = max((match.line for match in matches), default=0)
         return sorted((frame for frame in self.case.frames if frame.line <= line), key=lambda frame: frame.line) or self.case.frames
-
-    def _importer(self, matches: Sequence[Match]) -> str | None:
-        """Package whose code asked another one for a name that it does not have, unless it is a framework or a part of one."""
-        asked = next((match for match in matches[:1] if match.symptom.id in _NAMES), None)
-        calls = (frame for frame in self.case.frames if "-packages" in frame.text)
-        near = [frame for frame in calls if asked is not None and 0 < asked.line - frame.line <= _NEXT]
-        name = str(max(near, key=lambda frame: frame.line).fields.get("frame", "")) if near else ""
-        is_of_framework = known_framework(name, self.book) is not None or any(name.startswith(each) for each in _FAMILIES)
-        return shlex.quote(name) if name and not is_of_framework else None
 
     def is_of_another(self, matches: Sequence[Match]) -> bool:
         """True if the traceback is of a framework that the tables do not know, so that plans do not apply."""
@@ -315,11 +298,14 @@ class RemedyFields:
             values["built"], values["next"] = f"{wanted.major}.{wanted.minor}", str(wanted.major + 1)
         values["numpy_before"] = next((value for match in matches for value in self._clues("numpy_before", match)), "2")
         values |= {"glibc_from": "", "gxx": ""}
-        values |= {name: value for match in matches for name in _FROM_CLUES for value in self._clues(name, match)}
-        values |= system_values(self.case, is_windows=self.is_windows)
-        python = None if self.is_windows else self.stack.python
+        clues = [clue for clue in self.book.clues() if clue.tells not in _NO_FIELDS]
+        values |= {clue.tells: value for match in matches for clue in clues for value in _told_by(clue, match)}
+        values |= system_values(self.case, is_windows=self.stack.is_windows)
+        python = None if self.stack.is_windows else self.stack.python
         values["headers_pin"] = f"={values['headers_of']}" if "headers_of" in values else ""
-        values |= importer_values(self._importer(matches), matches, self.case.matches, python) | bindings_of(finding.summary)
+        values |= importer_values(matches, self.case, python)
+        if (there := _BINDINGS.search(finding.summary)) is not None:
+            values["bindings"] = f"R{there[1]}"
         for match in matches[:1]:
             values |= removed_values(match.text, self.book.removed_names(), imported=match.fields.get("partner", ""))[0]
         values["pip"] = "%pip" if "notebook" in self.case.features else f"{self.stack.python} -m pip"
@@ -328,8 +314,8 @@ class RemedyFields:
         values |= build_values(self.case.matches, self.done)
         values |= machine_values(self.case, matches)
         architectures = ";".join(map(str, dict.fromkeys(self.case.context.capabilities)))
-        setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.is_windows else "TORCH_CUDA_ARCH_LIST={} "
-        values["for_gpu"] = setting.format(architectures if self.is_windows else shlex.quote(architectures)) if architectures else ""
+        setting = 'set "TORCH_CUDA_ARCH_LIST={}" && ' if self.stack.is_windows else "TORCH_CUDA_ARCH_LIST={} "
+        values["for_gpu"] = setting.format(architectures if self.stack.is_windows else shlex.quote(architectures)) if architectures else ""
         # Fields of a message take precedence over derived ones.
         values = self.stack.library_values(matches) | values
         if "needs" in values:
@@ -344,11 +330,11 @@ class RemedyFields:
             asked = {"name": asked["name"], "renamed": asked["wanted"].replace("-gpu", "", 1)}
         values |= asked
         if "line" in values:
-            values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.is_windows else "/bin/python")
+            values["venv_python"] = f".venv-{values['line']}" + ("\\Scripts\\python" if self.stack.is_windows else "/bin/python")
             values["or_windows"] = "" if self._is_system_known() else f"; on Windows, with .venv-{values['line']}\\Scripts\\python"
         values["install"] = self.done.command(self.stack.python)
         values |= apt_values(matches, self.case.facts, self.book, self.case.matches)
-        if isinstance(built_with := next((match.fields["built"] for match in matches if "built" in match.fields), None), CudaVersion):
+        if isinstance(built_with := next(values_of(matches, "built"), None), CudaVersion):
             values["apt_toolkit"] = f"cuda-toolkit-{built_with.major}-{built_with.minor}"
         toolkit = self.stack.toolkit()
         values |= self.stack.toolkit_values(toolkit)
@@ -367,7 +353,7 @@ class RemedyFields:
             "gpgkey_legacy": next((value for match in legacy for value in self._clues("gpgkey", match)), None),
             "conda_python": f"3.{max(listed)}" if listed else None,
             "glibc_needs": needing,
-            "wanted": next((word for match in matches if "XX" in (word := str(match.fields.get("wanted", "")))), None),
+            "wanted": next((word for word in map(str, values_of(matches, "wanted")) if "XX" in word), None),
             "cuda_build": for_pip(build, python_line(self.case)).replace("PIP", pip) if build is not None else None,
         }
         return {name: value for name, value in told.items() if value is not None}
@@ -382,7 +368,7 @@ class RemedyFields:
     def _is_system_known(self) -> bool:
         """True if facts or the log show the system."""
         shown = LINUX | {"macos", "jetson", "arm", "rpm", "other-system"}
-        return self.is_windows or self.case.facts is not None or "/" in self.stack.python or not shown.isdisjoint(self.case.features)
+        return self.stack.is_windows or self.case.facts is not None or "/" in self.stack.python or not shown.isdisjoint(self.case.features)
 
     def _target_values(self, cause: str, matches: Sequence[Match]) -> dict[str, str]:
         """Fields for the frameworks to plan for, in any version and, if that helps too, in the known one."""
@@ -410,8 +396,8 @@ class RemedyFields:
             major = str(part.major)
         if major is None and builds and builds[0].cudnn is not None:
             major = str(builds[0].cudnn.major)
-        compilers = (str(match.fields["nvcc"].major) for match in self.case.matches if match.symptom.id == "context-nvcc")
-        cuda = f"CUDA {shown}" if (shown := named or next(compilers, None)) else "the CUDA that it was built with"
+        shown = named or next((str(nvcc.major) for nvcc in compilers(self.case)), None)
+        cuda = f"CUDA {shown}" if shown else "the CUDA that it was built with"
         cudnn = f"cuDNN {major}{last_of(major, self.book)}" if major else "the cuDNN that the program was built with"
         found = {"the_cuda": cuda, "the_cudnn": cudnn, "the_libraries": cuda} | release_values(framework, matches, self.book)
         built = CudaVersion(values["ptx_from"]) if "ptx_from" in values else builds[0].cuda if builds else None
@@ -450,12 +436,10 @@ class RemedyFields:
 
     def _extension_values(self, matches: Sequence[Match]) -> dict[str, str]:
         """The extension to rebuild in its installed version, and what belongs to the PyTorch in the log."""
-        name, torch = self._extension(matches), torch_version(matches, self.stack.frameworks)
-        values = extension_values(name, torch, self.case, self.stack.python, is_windows=self.is_windows)
-        asked = next(
-            (str(match.fields["asked"]) for match in matches if "asked" in match.fields and "+cu" in str(match.fields["asked"])), None
-        )
-        if asked is not None and (command := pair_command(asked, self.case, self.stack.python, is_windows=self.is_windows)) is not None:
+        name, torch = self._extension(matches), torch_version(matches, self.stack)
+        values = extension_values(name, torch, self.stack)
+        asked = next((asked for asked in map(str, values_of(matches, "asked")) if "+cu" in asked), None)
+        if asked is not None and (command := pair_command(asked, self.stack)) is not None:
             values["torch_asked"] = command
         if (frames := self._frames(matches)) and frames[-1].fields.get("frame"):
             values["extension_module"] = str(frames[-1].fields["frame"])
@@ -498,3 +482,15 @@ class RemedyFields:
         wanted = wanted_of(matches) if cause in ("pip_wheel_unavailable_for_python", "pip_pin_unavailable") else None
         framework = self.book.framework_of(wanted.name) if wanted is not None else None
         return [framework] if framework is not None else []
+
+
+def _told_by(clue: Clue, match: Match) -> Iterator[str]:
+    """What a clue tells of a message: values of its words in the line, or of those that a field equals."""
+    if clue.symptoms and match.symptom.id not in clue.symptoms:
+        return
+    if not clue.field:
+        folded = match.text.casefold()
+        yield from (value for word, value in clue.values.items() if word in folded or word == "*")
+    for name in match.fields.keys() & set(clue.field):
+        text = str(match.fields[name]).casefold()
+        yield from (value for word, value in clue.values.items() if word in (text, "*"))

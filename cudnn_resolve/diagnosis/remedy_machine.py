@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.diagnosis.log_stack import cuda_of_driver, driver_of, image_of
-from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.log_stack import compilers, cuda_of_driver, driver_of, image_of
+from cudnn_resolve.diagnosis.model import Case, Match, values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.facts.model import or_none
-from cudnn_resolve.version import Capability, CudaVersion, DriverVersion
+from cudnn_resolve.version import Capability, DriverVersion
 
 if TYPE_CHECKING:
     from cudnn_resolve.matrix.symptom import Cause
@@ -122,8 +122,8 @@ _MOK_ELSE = "; this file is Ubuntu's: elsewhere DKMS has /var/lib/dkms/mok.pub, 
 _SETTING = re.compile(r" ([A-Z_]{2,60})=(?:\"([^\"]*)\"|(\S+))")
 
 
-def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) -> Iterator[str]:
-    """Features of a finding: what is known of driver and GPU, and what fills the memory. `is_named`: its framework is known."""
+def machine_features(case: Case, matches: Sequence[Match]) -> Iterator[str]:
+    """Features of a finding: what is known of driver and GPU, and what fills the memory."""
     facts = case.facts
     told = any(isinstance(value, DriverVersion) for match in matches for value in match.fields.values())
     if told or driver_of(case) is not None or cuda_of_driver(case) is not None or (facts is not None and or_none(facts.driver) is not None):
@@ -143,11 +143,8 @@ def machine_features(case: Case, matches: Sequence[Match], *, is_named: bool) ->
     versions = [case.context.version(name) for name in ("tensorflow", "tensorflow-gpu")]
     if "before-2019" in case.features or any(within("<1.14", version) for version in versions):
         yield "growth-in-code"
-    yield from (name.replace("_", "-") for name in _branches(matches))
     fields = {name for match in (*case.matches, *matches) for name in match.fields}
     yield from (name.replace("_", "-") for name in _OF_FIELDS if name in fields)
-    if not is_named:
-        yield "unnamed"
     yield from _memory(match.text for match in matches if match.symptom.cause == "out_of_memory")
 
 
@@ -159,7 +156,7 @@ def _branches(matches: Iterable[Match]) -> dict[str, str]:
         values.setdefault("module_branch", hit[1])
     both = next((match.fields for match in matches if "dso" in match.fields), {})
     kept, old = (str(both.get(name, "")).partition(".")[0] for name in ("kernel", "dso"))
-    parts = (_PART_BRANCH.search(str(match.fields["part"])) for match in matches if "part" in match.fields)
+    parts = (_PART_BRANCH.search(str(part)) for part in values_of(matches, "part"))
     if (part := next((hit[1] for hit in parts if hit is not None), None)) is not None:
         values["old_part_branch" if int(part) < _SPLIT else "part_branch"] = part
     return values | ({"kept_branch": kept, "old_branch": old} if kept != old else {})
@@ -168,7 +165,7 @@ def _branches(matches: Iterable[Match]) -> dict[str, str]:
 def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     """Fields of commands and sentences: GPU, driver, memory, and the container to start or restart."""
     values = {"start": start_of(case.matches, case.features), "container": "CONTAINER"}
-    values["pod"] = next((match.fields["pod"] for match in matches if "pod" in match.fields), "POD")
+    values["pod"] = next(values_of(matches, "pod"), "POD")
     last = max((match.line for match in matches), default=0)
     before = [match.text for match in sorted(case.matches, key=lambda match: match.line) if match.line <= last]
     for name, shape in (("container", _CONTAINER), ("pod", _POD)):
@@ -197,7 +194,7 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
         row = case.book.architecture(Capability(int(hit[1]), int(hit[2])))
         if row is not None:
             values |= {"arch_asked": str(row.capability), "arch_first": row.cuda_first.line}
-    nvcc = next((f"it is of CUDA {match.fields['nvcc'].line}; " for match in case.matches if match.symptom.id == "context-nvcc"), "")
+    nvcc = next((f"it is of CUDA {nvcc.line}; " for nvcc in compilers(case)), "")
     knows = "the message names what it needs" if any("supported on CUDA" in match.text for match in matches) else _STANDARDS
     knows = "nvcc knows {arch_asked} from CUDA {arch_first} on" if "arch_first" in values else knows
     values["compiler"] = nvcc + knows.format_map(values)
@@ -212,7 +209,7 @@ def machine_values(case: Case, matches: Sequence[Match]) -> dict[str, str]:
     if served is not None and _OLDEST_OF_CONDA <= served.major <= _NEWEST_OF_CONDA:
         values["conda_served"] = f"cudatoolkit={served.line}"
     values["last_branch"] = "; branch 470 is the last for this GPU" if "gpu-kepler" in case.features else ""
-    values["java_cuda"] = _of_artifact(next((match.fields["java_cuda"] for match in case.matches if "java_cuda" in match.fields), None))
+    values["java_cuda"] = _of_artifact(next(values_of(case.matches, "java_cuda"), None))
     values["gpu_service"] = "slurmd" if any("gres.conf" in match.text for match in matches) else "nvidia-persistenced"
     driver = driver_of(case)
     if driver is not None:
@@ -248,7 +245,7 @@ def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
     is_debian = "debian" in case.features
     shown = "\n".join(match.text for match in case.matches).casefold()
     key = next((file for words, file in _MOK if re.search(words, shown)), None)
-    cuda = next((match.fields["virtual_cuda"] for match in case.matches if "virtual_cuda" in match.fields), "12.4")
+    cuda = next(values_of(case.matches, "virtual_cuda"), "12.4")
     return {
         "mok": key or _MOK_UNKNOWN,
         "mok_else": "" if key else _MOK_ELSE,
@@ -267,11 +264,6 @@ def system_values(case: Case, *, is_windows: bool) -> dict[str, str]:
 def runs_on_windows(features: Collection[str]) -> bool:
     """True if a log is of Windows itself, not of a Linux in it or of a notebook's host."""
     return "windows" in features and not set(features) & LINUX
-
-
-def cuda_wanted(matches: Iterable[Match]) -> CudaVersion | None:
-    """The CUDA that an image or program says it needs."""
-    return next((value for match in matches if isinstance(value := match.fields.get("wanted"), CudaVersion)), None)
 
 
 def start_of(matches: Iterable[Match], features: Collection[str]) -> str:

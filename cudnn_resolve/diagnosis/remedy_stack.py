@@ -8,10 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudnn_resolve.diagnosis.context import build_of
 from cudnn_resolve.diagnosis.library_path import declared_of, missing, suffix_of, wheel_component, wheels_of
-from cudnn_resolve.diagnosis.log_stack import FIRST_IN_CONDA, cuda_majors, cuda_of_driver, driver_of, interpreter, python_line
-from cudnn_resolve.diagnosis.model import Case, Match
+from cudnn_resolve.diagnosis.log_stack import (
+    FIRST_IN_CONDA,
+    OLDEST_PYTHON,
+    cuda_majors,
+    cuda_of_driver,
+    driver_of,
+    interpreter,
+    python_line,
+)
+from cudnn_resolve.diagnosis.model import Case, Match, values_of
+from cudnn_resolve.diagnosis.remedy_machine import runs_on_windows
 from cudnn_resolve.diagnosis.specifier import is_version, requirements_of
-from cudnn_resolve.facts.model import Facts, or_none
+from cudnn_resolve.facts.model import or_none
 from cudnn_resolve.matrix.book import Book
 from cudnn_resolve.version import CudaVersion, CudnnVersion
 
@@ -21,10 +30,9 @@ _MADE_FOR = re.compile(
 """CUDA major of a library or build in a log."""
 _FIRST_FOR_CUDA_12 = CudnnVersion("8.8")
 """Oldest cuDNN that was built for CUDA 12; frameworks built with an older one use CUDA 11."""
+_DRIVE = re.compile(r"['\"]?[A-Za-z]:[/\\]")
 _OF_DEBIAN = "/usr/lib/cuda"
 """Toolkit of Debian's packages, whose nvcc is in /usr/bin."""
-_OLDEST_PYTHON = (3, 6)
-"""Oldest Python with wheels of NVIDIA's libraries."""
 _LAST_PYTHON_WITH_CUDA_11 = (3, 7)
 """Newest Python for which all releases of TensorFlow and JAX use CUDA 11 or older."""
 
@@ -92,18 +100,21 @@ def last_of(major: str, book: Book) -> str:
 
 
 class KnownStack:
-    """The stack of one case.
+    """The stack of one case."""
 
-    `facts` are those that plans are made for, None if the log is of another machine.
-    """
-
-    def __init__(self, case: Case, facts: Facts | None, *, is_here: bool) -> None:
-        self.case, self.book, self.facts = case, case.book, facts
+    def __init__(self, case: Case, *, is_here: bool) -> None:
+        self.case, self.book = case, case.book
+        self.facts = case.facts if is_here else None
+        """Facts that plans are made for; None without facts, or if the log is of another machine."""
         self.pip = (or_none(case.facts.packages.pip) or {}) if case.facts is not None else {}
         # A log of another machine says nothing about the packages installed here.
         self.frameworks = tuple(framework for framework in case.context.frameworks if is_here or self.pip.get(framework[0]) != framework[1])
         own = case.facts.python.path if case.facts is not None else None
         self.python = shlex.quote(own) if own else (interpreter(case) if case.facts is None else None) or "python"
+        is_posix = "/" in self.python and not _DRIVE.match(self.python)
+        self.is_windows = not is_posix and ("\\" in self.python or runs_on_windows(case.features))
+        self.torch = next((version for name, version in self.frameworks if name == "torch"), None)
+        """Version of PyTorch, if known."""
         self.majors = cuda_majors(case, case.book)
         """CUDA majors of the log, if it shows them."""
 
@@ -126,7 +137,7 @@ class KnownStack:
         beside = beside or {f"cu{major}" for match in matches for major in _MADE_FOR.findall(match.text)} or self._cuda_of_log()
         beside = beside or self._cuda_of_machine()
         line = python_line(self.case) if self.case.facts is None else None
-        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < _OLDEST_PYTHON)
+        is_old = bool(self.majors and max(self.majors) < 11) or (line is not None and line < OLDEST_PYTHON)
         found = dict.fromkeys(wheels_of(library, beside, self.book) for library in libraries if library.family != "cudnn" and not is_old)
         wheels = [wheel for wheel in found if wheel]
         if wheels and all(len(wheel) == 1 for wheel in wheels):
@@ -140,7 +151,7 @@ class KnownStack:
             values["declared"] = shlex.join(declared)
         values |= self._compiler_wheel(line, is_cuda_13=self._is_cuda_13(matches, beside))
         majors = [library.major for library in libraries if library.family == "cudnn" and library.major is not None]
-        built = [match.fields["built"].major for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        built = [built.major for built in values_of(matches, "built", CudnnVersion)]
         wanted = (majors or built)[:1]
         if built and "preload" not in values:
             values["preload"] = _preload([f"libcudnn.so.{built[0]}"])
@@ -174,7 +185,7 @@ class KnownStack:
         either = " or ".join(f"nvidia-cudnn-{suffix}" for suffix in fitting)
         if self.case.facts is not None:
             return {"cudnn_wheels": either}
-        releases = [match.fields["built"] for match in matches if isinstance(match.fields.get("built"), CudnnVersion)]
+        releases = list(values_of(matches, "built", CudnnVersion))
         likely = "cu11" if releases and min(releases) < _FIRST_FOR_CUDA_12 else "cu12"
         return {"cudnn_likely": f"nvidia-cudnn-{likely if likely in fitting else fitting[-1]}", "cudnn_either": either}
 
@@ -192,12 +203,13 @@ class KnownStack:
     def nccl_values(self) -> dict[str, str]:
         """Of two NCCL wheels, the one that a package requires, and the other."""
         facts, there = self.case.facts, self.nccl_wheels()
-        every = (line for lines in facts.packages.requires.values() for line in lines) if facts is not None else ()
-        wanted = {requirement.name for requirement in requirements_of(every, facts)} & set(there) if facts is not None else set()
-        others = [shlex.quote(name) for name in there if name not in wanted]
-        if len(wanted) != 1 or not others or not is_version(self.pip[next(iter(wanted))]):
+        if facts is None:
             return {}
-        kept = next(iter(wanted))
+        every = (line for lines in facts.packages.requires.values() for line in lines)
+        wanted = {requirement.name for requirement in requirements_of(every, facts)} & set(there)
+        others = [shlex.quote(name) for name in there if name not in wanted]
+        if len(wanted) != 1 or not others or not is_version(self.pip[kept := wanted.pop()]):
+            return {}
         return {"nccl": shlex.quote(f"{kept}=={self.pip[kept]}"), "nccl_other": " ".join(others)}
 
     def _is_cuda_13(self, matches: Iterable[Match], beside: set[str]) -> bool:
@@ -218,9 +230,7 @@ class KnownStack:
         named = {f"cu{match.fields['of']}" for match in self.case.matches if match.symptom.id == "context-cuda-major"}
         if named:
             return named if len(named) == 1 else set()
-        most = [
-            match.fields["cuda"].major for match in self.case.matches if match.symptom.id == "context-smi-table" and "cuda" in match.fields
-        ]
+        most = [cuda.major for cuda in values_of(self.case.matches, "cuda")]
         return {"cu11"} if most and min(most) == 11 else set()
 
     def _cuda_of_machine(self) -> set[str]:
@@ -235,7 +245,7 @@ class KnownStack:
 
     def toolkit(self) -> str | None:
         """CUDA that the known PyTorch was built with, for compiling extensions."""
-        version = next((version for name, version in self.frameworks if name == "torch"), "")
+        version = self.torch or ""
         local = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
         build = build_of("torch", version, self.book) if not local and "+" not in version else None
         return f"{local[1]}.{local[2]}" if local else build.cuda.line if build and build.cuda else None

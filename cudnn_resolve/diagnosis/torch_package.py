@@ -7,11 +7,14 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cudnn_resolve.diagnosis.log_stack import texts
+from cudnn_resolve.diagnosis.model import values_of
 from cudnn_resolve.diagnosis.specifier import within
 from cudnn_resolve.matrix.evidence import evidence_of
 
 if TYPE_CHECKING:
-    from cudnn_resolve.diagnosis.model import Case, Match
+    from cudnn_resolve.diagnosis.model import Match
+    from cudnn_resolve.diagnosis.remedy_stack import KnownStack
     from cudnn_resolve.matrix.book import Book
 
 _COMPANIONS = ("torchvision", "torchaudio")
@@ -23,10 +26,10 @@ _OTHER = ("xformers-other-torch", "torchvision-other-vendor")
 """Symptoms that state the version of the installed PyTorch."""
 
 
-def torch_version(matches: Iterable[Match], frameworks: Iterable[tuple[str, str]]) -> str | None:
+def torch_version(matches: Iterable[Match], stack: KnownStack) -> str | None:
     """Version of the installed PyTorch in the messages, else the known one."""
-    found = next((str(match.fields["found"]) for match in matches if match.symptom.id in _OTHER and "found" in match.fields), None)
-    return found or next((version for name, version in frameworks if name == "torch"), None)
+    found = next(values_of((match for match in matches if match.symptom.id in _OTHER), "found"), None)
+    return str(found) if found is not None else stack.torch
 
 
 def release_for(name: str, torch: str, book: Book, relation: str = "==") -> str | None:
@@ -63,15 +66,16 @@ def is_of_pair(matches: Sequence[Match]) -> bool:
     return named and all(match.symptom.framework in (None, "torch") for match in matches)
 
 
-def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool) -> str | None:
+def pair_command(torch: str | None, stack: KnownStack) -> str | None:
     """Command that reinstalls torchvision and torchaudio for the installed PyTorch; None if the log does not show enough."""
     if torch is not None and not re.fullmatch(r"[0-2](?:\.\d+)+(?:\.dev\d{8})?(?:\+(?:cu\d{2,3}|cpu|rocm\d(?:\.\d){1,2}|xpu))?", torch):
         return None  # a vendor's build has companions of its own, which no index has
+    case, python = stack.case, stack.python
     base = case.book.index("pytorch-cpu").url.rpartition("/")[0]
     index = _index(torch, "torch", case.book) if torch is not None else None
     if torch is not None and (other := re.search(r"\+(rocm.+|xpu)", torch)):
         index = f"{base}/{other[1]}"  # for other hardware, so that the tables do not list it
-    text = " ".join(match.text for match in (*case.matches, *case.frames))
+    text = " ".join(texts(case))
     named = [name for name in _COMPANIONS if name in text]
     others = " ".join(named or _COMPANIONS)
     pip = f"{python} -m pip install --force-reinstall {others}"  # nothing is removed before its successor is found
@@ -84,7 +88,7 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
             every = " ".join(shlex.quote(f"{release}+{suffix}") for release in (f"torch=={torch.partition('+')[0]}", *known))
             return f"{python} -m pip install {every} --index-url {index}"
         return f"{pip} {shlex.quote(f'torch=={torch}')}" + (f" --index-url {index}" if index else "")
-    if is_windows:
+    if stack.is_windows:
         return None
     # A release from the default index may have no suffix.
     shown = f'*["--index-url {base}/" + cuda for cuda in v.split("+")[1:] if cuda[:2] in ("cu", "cp", "ro", "xp")]'
@@ -100,15 +104,15 @@ def pair_command(torch: str | None, case: Case, python: str, *, is_windows: bool
     return f"{pip} {there}".replace("torchaudio", _AUDIO, 1)
 
 
-def extension_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
+def extension_values(name: str, torch: str | None, stack: KnownStack) -> dict[str, str]:
     """Fields for packages that are built for one PyTorch: the extension, its release or wheels, and the companions."""
-    release = release_for(name, torch, case.book) if name and torch is not None else None
-    found = {"extension_release": release} | _pyg_values(name, torch, case, python, is_windows=is_windows)
+    release = release_for(name, torch, stack.book) if name and torch is not None else None
+    found = {"extension_release": release} | _pyg_values(name, torch, stack)
     if name and found.keys() == {"extension_release"}:
         found["torchtext_pairs" if name == "torchtext" and release is None else "extension_told"] = shlex.quote(name)
-    asked = next((str(match.fields["mm_range"]) for match in case.matches if "mm_range" in match.fields), None)
-    found["mm_install"] = _mm_command(asked, python) if asked is not None else None
-    found["torch_pair"] = pair_command(torch, case, python, is_windows=is_windows)
+    asked = next(values_of(stack.case.matches, "mm_range"), None)
+    found["mm_install"] = _mm_command(asked, stack.python) if asked is not None else None
+    found["torch_pair"] = pair_command(torch, stack)
     return {field: value for field, value in found.items() if value is not None}
 
 
@@ -120,21 +124,21 @@ def _mm_command(asked: str, python: str) -> str:
     return f"{python} -m pip uninstall -y mmcv mmcv-full && {python} -m mim install {full}"
 
 
-def _pyg_values(name: str, torch: str | None, case: Case, python: str, *, is_windows: bool) -> dict[str, str]:
+def _pyg_values(name: str, torch: str | None, stack: KnownStack) -> dict[str, str]:
     """Command for PyTorch Geometric's libraries that fit the installed PyTorch, or, if that is unknown on Windows, their names."""
     if name not in _PYG:
         return {}
-    text = " ".join(match.text for match in (*case.matches, *case.frames)).replace("_", "-")
+    text = " ".join(texts(stack.case)).replace("_", "-")
     named = [each for each in _PYG if each in text or each == name]
     # torch-sparse calls the operators of torch-scatter.
     packages = " ".join(dict.fromkeys((*(["torch-scatter"] if "torch-sparse" in named else []), *named)))
     release = torch if torch is not None and re.fullmatch(r"\d\.\d{1,2}\.\d\+(?:cu\d{2,3}|cpu)", torch) else None
-    if release is None and (is_windows or torch is not None):
+    if release is None and (stack.is_windows or torch is not None):
         return {"pyg_open": packages}
     suffix = '"cu" + c.replace(".", "") if c else "cpu"'
     shown = f'import torch; c = torch.version.cuda; print(torch.__version__.split("+")[0] + "+" + ({suffix}))'
-    page = _PYG_PAGE.format(release or f"$({python} -c '{shown}')")
-    return {"pyg": f"{python} -m pip install --force-reinstall --no-deps --no-index {packages} -f {page}"}
+    page = _PYG_PAGE.format(release or f"$({stack.python} -c '{shown}')")
+    return {"pyg": f"{stack.python} -m pip install --force-reinstall --no-deps --no-index {packages} -f {page}"}
 
 
 def _companions(torch: str, names: Iterable[str], book: Book) -> list[str]:

@@ -102,6 +102,8 @@ class Help(Row, frozen=True, kw_only=True):
     """With fields of the finding in braces; dropped if one of them is unknown."""
     needs: Singles = ()
     unless: Singles = ()
+    settles: bool = False
+    """True if, with its needs met, it answers in place of the later rows of the cause that are shown unless `settled`."""
     fallback: bool = False
     """Shown only where no remedy of a symptom, and none of the cause that needs a feature, is."""
 

@@ -15,29 +15,25 @@ from cudnn_resolve.matrix.symptom import Cause, Help, Symptom
 
 DERIVED = frozenset(
     """
-    apt-offline onnx-listed module-namespace
-    cpu-machine tf-cpu-on-windows other-framework-works gpu-newer gpu-older gpu-ampere gpu-named build-drops-old build-lacks-new docker
-    wsl docker-or-wsl composed windows no-driver no-card driver-seen driver-idle hosted-notebook numpy-too-new other-system no-cudnn-wheel
-    tensorflow jax torch ctranslate2 onnxruntime driver-told driver-branch driver-of-windows capability-told unnamed numba paddlepaddle
-    gpu-served gpu-untold growth-in-code module-branch arm-cpu guest memory-beyond memory-own memory-fragments own-limit
-    ptx-before-12 cuda-library not-in-wheels one-nccl python-found cupy conda-cuda uv-project uv-pip poetry pdm torch-pair extension-release
-    torch-pair-done torch-told extension-named mmcv conda-named conda-torch extension-told other-index only-index file-of-extension
-    versions-listed old-cuda old-listed cuda-11 cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure
-    build-failure crash gpu-told plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated
-    importer calls-untold python-2 build-of-cuda build-unnamed build-untold bits-open extension-other-cuda extension-cuda-open flash-attn
+    apt-offline onnx-listed module-namespace cpu-machine tf-cpu-on-windows other-framework-works gpu-newer gpu-ampere gpu-named
+    docker-or-wsl composed no-driver no-card driver-idle other-system no-cudnn-wheel driver-told driver-branch driver-of-windows
+    capability-told unnamed gpu-served gpu-untold growth-in-code module-branch arm-cpu guest memory-beyond memory-own memory-fragments
+    own-limit ptx-before-12 cuda-library not-in-wheels one-nccl python-found conda-cuda uv-project uv-pip poetry pdm torch-pair
+    extension-release torch-pair-done torch-told extension-named mmcv conda-named conda-torch extension-told other-index only-index
+    file-of-extension versions-listed old-cuda cuda-12 log-alone bare-name library-older unix old-toolkit part-of-system python-failure
+    build-failure crash gpu-told plain-failure apt-failure passed-on module-missing module-unknown package-raised import-unlocated importer
+    calls-untold python-2 build-of-cuda build-unnamed build-untold bits-open extension-other-cuda extension-cuda-open flash-attn
     pin-of-linux no-conda toolkit-found arch-asked index-known jetson-open jetson-torch own-module system-known name-removed caller-known
-    program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java r-torch
-    other-language nixos other-linux debian pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout
-    standalone docker-build pip-old apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other
-    llama-module driver-root import-raised gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch part-branch lxd
-    kmod-stream fabric-branch bindings importer-conda r-language avx-forced image-system build-isolated extra-package torch-rocm
-    darknet unpack rpm-key holder other-listed row-remap module-told no-install gpu-virtual toolkit-outdated visible-none
-    visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir mmcv-full frozen-program rust-error
-    job-with-gpu job-without-gpu nspawn vfio-given cc-not-ready persistenced-numa media-container nvml-elsewhere nixos-module rpm-dkms
-    cdi-run java-cuda native-program arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told
-    operator-driver hosted-runner
+    program-named torch-asked pin-asked wheel-file glibc-extension arm-lacks machine-open driver-beyond conda-python java other-linux debian
+    pixi build-missing build-unknown module-framework torch-elsewhere toolkit-other source-checkout standalone docker-build pip-old
+    apt-stuck worker-process no-build gpgkey gpgkey-legacy driver-in-container library-other llama-module driver-root import-raised
+    gpu-turing devices-denied extension-cuda-asked driver-legacy old-part-branch kmod-stream fabric-branch bindings importer-conda
+    r-language avx-forced image-system build-isolated extra-package darknet unpack rpm-key holder other-listed row-remap module-told
+    no-install gpu-virtual toolkit-outdated visible-none visible-mig compat-first nccl-on-path driver-cuda-8 libcuda-dir mmcv-full
+    frozen-program rust-error job-with-gpu job-without-gpu nspawn cc-not-ready persistenced-numa media-container nvml-elsewhere nixos-module
+    rpm-dkms cdi-run arch-linux module-wanted docker-snap module-left gpu-of-guest module-in-use mismatch-told operator-driver settled
     dll-of-wheel driver-init faiss smi-broken vgpu-no-cuda in-venv mxnet-source mmcv-dir mmcv-release started-script docker-one
-    nvml-function faiss-wheel in-conda flash-sharded cuarrays docker-plugin login-node jsrun gpu-kepler conda-prefix libstdcxx-conda
+    nvml-function faiss-wheel in-conda flash-sharded cuarrays docker-plugin login-node jsrun libstdcxx-conda
     """.split()  # noqa: SIM905 - a name a line would fill pages
 )
 """Features that the program derives from fields and facts; others come from rows with `feature`."""

@@ -440,3 +440,12 @@ def test_what_a_whole_cudnn_lacks_besides_its_parts_is_no_mix(text: str, expecte
     assert "cudnn_sublibrary_mix" not in {one.cause for one in findings(frameworks=[], **facts)}
     log = "OSError: libcudnn_ops.so.9: cannot open shared object file: No such file or directory\n"
     assert _with(log, frameworks=[torch], **facts)[0].cause == "lib_not_on_path"
+
+
+@pytest.mark.parametrize(("loaded", "severity"), [("/opt/cudnn/lib", "error"), ("/opt/cudnn/lib64", "warning")])
+def test_an_incomplete_copy_is_an_error_where_a_framework_loads_it_and_not_one_beside_it(loaded: str, severity: str) -> None:
+    copy = {"version": "9.1.0.70", "soname": 9, "path": "/opt/cudnn/lib", "complete": False, "problems": ["libcudnn_cnn.so.9 is missing"]}
+    loads = {"cudnn": {"version": "9.1.0.70", "path": f"{loaded}/libcudnn.so.9"}, "because": "LD_LIBRARY_PATH leads to it"}
+    torch = {"name": "torch", "version": "2.6.0", "cudnn_built": "9.1.0", "would_load": loads}
+    found = findings(cudnn=[copy], frameworks=[torch], packages={"pip": {"torch": "2.6.0"}})
+    assert [one.severity for one in found if one.cause == "cudnn_sublibrary_mix"] == [severity]
