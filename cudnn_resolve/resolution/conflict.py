@@ -99,7 +99,7 @@ def _is_involved(condition: Condition, found: Failure) -> bool:
     """False for a requirement line without a part in a failure; a failure names only the first fact that rejects a candidate."""
     about = condition.about
     if isinstance(about, RequirementLine) and not about.constraint and found.core:
-        return any(text == about.text for _, text in found.core)
+        return about.text in found.core
     return True
 
 

@@ -219,7 +219,7 @@ class MachineFilter:
         if known is None:
             need = self._unmet_need(candidate)
             if need is not None:
-                known = [Rejection(candidate=candidate, about=need.key, need=need.text, because=need.because, against=())]
+                known = [Rejection(candidate, need)]
             else:
                 known = self._rejections_of_requirements(candidate) if isinstance(candidate, BuildCandidate) else []
             self._rejections[id(candidate)] = known
