@@ -58,15 +58,11 @@ class Slots(Kind[SlotKey, SlotCandidate]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._owners: dict[tuple[SlotKey, str], tuple[SlotCandidate]] = {}
+        self._owned: Callable[[SlotKey, str], tuple[SlotCandidate]] = cache(lambda key, owner: (SlotCandidate(key=key, version=owner),))
 
     def candidates(self, key: SlotKey, needs: Sequence[Need]) -> Iterable[SlotCandidate]:
         """The owner that the first need names."""
-        owner = needs[0].owner or ""
-        found = self._owners.get((key, owner))
-        if found is None:
-            found = self._owners[key, owner] = (SlotCandidate(key=key, version=owner),)
-        return found
+        return self._owned(key, needs[0].owner or "")
 
 
 class FactCandidates(Kind[Key, Fact[Any]]):
@@ -119,7 +115,7 @@ class Universe:
             SlotKey: Slots(),
         }
         self.memory = SearchMemory()
-        self._needs: dict[int, LazyList[Need]] = {}
+        self._needs: Callable[[Candidate], LazyList[Need]] = cache(self._make_needs)
         self.machine_filter = MachineFilter(self)
 
     def _kind(self, key: Key) -> Kind[Any, Any]:
@@ -154,14 +150,12 @@ class Universe:
 
         Computed lazily and once: a search returns to the same candidates, and compares needs by identity.
         """
-        found = self._needs.get(id(candidate))
-        if found is None:
-            if isinstance(candidate, WheelCandidate):
-                needs = self.builds.wheel_needs(candidate)
-            else:
-                needs = self._kind(candidate.key).needs(candidate)
-            found = self._needs[id(candidate)] = LazyList(self.with_held(needs))
-        return iter(found)
+        return iter(self._needs(candidate))
+
+    def _make_needs(self, candidate: Candidate) -> LazyList[Need]:
+        if isinstance(candidate, WheelCandidate):
+            return LazyList(self.with_held(self.builds.wheel_needs(candidate)))
+        return LazyList(self.with_held(self._kind(candidate.key).needs(candidate)))
 
     def with_held(self, needs: Iterable[Need]) -> Iterator[Need]:
         """Add to each need those of installed frameworks on the same package."""
