@@ -193,8 +193,7 @@ def _advisories(resolution: Resolution, book: Book) -> Iterator[Warning]:
                 message = f"{override.package} {declared}, pinned by {override.requested_by}, is avoided: {advisory.summary}"
                 yield Warning(code="advisory", message=message)
     chosen = {pin.name: pin.version for pin in resolution.pip if pin.version}
-    gpus = tuple(gpu.capability for gpu in resolution.machine.gpus if gpu.capability is not None)
-    for name, advisory in advisories_of(book, chosen, gpus):
+    for name, advisory in advisories_of(book, chosen, resolution.machine.capabilities):
         remedy = f"; {advisory.remedy}" if advisory.remedy else ""
         yield Warning(code="advisory", message=f"{name} {chosen[name]}: {advisory.summary}{remedy}")
 

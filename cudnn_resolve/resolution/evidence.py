@@ -91,7 +91,7 @@ def fitting_majors(book: Book, row: WheelEvidence) -> frozenset[int]:
 
 def is_idle(book: Book, machine: Machine, release: Release) -> bool:
     """True for a wheel without GPU code for one of the machine's GPUs, if another release is known to have code for all."""
-    gpus = [gpu.capability for gpu in machine.gpus if gpu.capability is not None]
+    gpus = machine.capabilities
     row = evidence_of(book, release.package, release.text, machine.arch) if gpus else None
     if row is None or not row.code or _runs(row, gpus):
         return False

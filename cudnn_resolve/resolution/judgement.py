@@ -488,8 +488,7 @@ class _PackageSet:
             )
 
     def _advisory_faults(self) -> Iterator[Fault]:
-        gpus = tuple(gpu.capability for gpu in self.machine.gpus if gpu.capability is not None)
-        for name, advisory in advisories_of(self.book, self.packages, gpus):
+        for name, advisory in advisories_of(self.book, self.packages, self.machine.capabilities):
             text, because = f"{name} {self.packages[name]}: {advisory.summary}", f"advisory {advisory.id}"
             severity: Severity = "warning" if advisory.action == "avoid" else "info"
             yield Fault(kind="advisory", severity=severity, text=text, because=because, package=name, remedy=advisory.remedy or "")

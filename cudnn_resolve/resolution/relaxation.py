@@ -306,7 +306,7 @@ def _fewer_gpus(trials: Trials) -> Iterator[Relaxation]:
     gpus = trials.machine.gpus
     for number, gpu in enumerate(gpus if len(gpus) > 1 else ()):
         others = tuple(other for other in gpus if other is not gpu)
-        found = trials.try_machine(gpus=others) if GpuKey(number) in trials.core else None
+        found = trials.try_request(trials.request, gpus=others) if GpuKey(number) in trials.core else None
         if found is not None:
             yield Relaxation(
                 change=f"without {gpu.label}: hide it with CUDA_VISIBLE_DEVICES",
@@ -328,7 +328,7 @@ def _without_lines(trials: Trials) -> Iterator[Relaxation]:
 
 def _newer_glibc(trials: Trials) -> Iterator[Relaxation]:
     """A newer distribution."""
-    found = trials.try_machine(glibc=None) if GLIBC in trials.core else None
+    found = trials.try_request(trials.request, glibc=None) if GLIBC in trials.core else None
     if found is not None and GLIBC in found.pins:
         floors = (reason.floor for reason in found.pins[GLIBC].reasons)
         needed = ".".join(map(str, max(floor for floor in floors if isinstance(floor, tuple))))
