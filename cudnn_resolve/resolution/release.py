@@ -119,6 +119,12 @@ def parse_requirement(line: str) -> Requirement | None:
         return None
 
 
+def excludes(text: str, version: Version | str) -> bool:
+    """True if a text is a requirement that excludes a version."""
+    requirement = parse_requirement(text)
+    return requirement is not None and not requirement.specifier.contains(version, prereleases=True)
+
+
 @lru_cache(maxsize=16384)
 def parse_version(text: str) -> Version | None:
     """Parse a PEP 440 version; None if it is invalid."""
