@@ -83,6 +83,11 @@ class UnrequestedFramework(Struct, frozen=True, kw_only=True):
         return self.libraries != "none" or not self.is_linked
 
     @property
+    def is_protected(self) -> bool:
+        """True if it must go on working."""
+        return self.works and not self.may_break
+
+    @property
     def names(self) -> frozenset[str]:
         """Its package and the packages that it holds."""
         return frozenset({self.package, *(hold.package for hold in self.holds)})
@@ -121,7 +126,7 @@ class InstalledFrameworks(Kind[InstalledKey, Candidate]):
     @cached_property
     def protected(self) -> tuple[UnrequestedFramework, ...]:
         """Unrequested frameworks that must go on working."""
-        return tuple(framework for framework in self.unrequested if framework.works and not framework.may_break)
+        return tuple(framework for framework in self.unrequested if framework.is_protected)
 
     @cached_property
     def held(self) -> Mapping[Key, Sequence[Need]]:

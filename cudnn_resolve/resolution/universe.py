@@ -139,11 +139,14 @@ class Universe:
             *age_needs(self.context, self.newest),
         ]
 
+    def accepted(self, target: Target) -> Iterator[BuildCandidate]:
+        """Builds that a target accepts, best first."""
+        candidates = self.unordered(FrameworkKey(target.framework))
+        return (candidate for candidate in candidates if accepts(target, candidate.build, self.book))
+
     def newest(self, target: Target) -> Build | None:
         """The first build that a target accepts and the machine allows."""
-        candidates = self.unordered(FrameworkKey(target.framework))
-        accepted = (candidate for candidate in candidates if accepts(target, candidate.build, self.context.book))
-        return next((candidate.build for candidate in accepted if not self.machine_filter.rejections(candidate)), None)
+        return next((candidate.build for candidate in self.accepted(target) if not self.machine_filter.rejections(candidate)), None)
 
     def needs(self, candidate: Candidate) -> Iterator[Need]:
         """Needs of a candidate, facts first, so that one that does not suit the machine is dropped early.
@@ -167,6 +170,11 @@ class Universe:
     def fact(self, key: Key) -> Candidate | None:
         """The candidate of a fact; None for any other package."""
         return self._facts.by_key.get(key)
+
+    def allows(self, need: Need) -> bool:
+        """False if a fact or a limit does not meet a need."""
+        fact = self.fact(need.key)
+        return fact is None or need.test(fact)
 
 
 class MachineFilter:
@@ -232,11 +240,7 @@ class MachineFilter:
             needs = file_needs(self._universe.context, candidate.release, f"{candidate.release.package} {candidate.release.text}")
         else:
             return None
-        for need in needs:
-            fact = self._universe.fact(need.key)
-            if fact is not None and not need.test(fact):
-                return need
-        return None
+        return next((need for need in needs if not self._universe.allows(need)), None)
 
     def _rejections_of_requirements(self, candidate: BuildCandidate) -> list[Rejection]:
         """Rejections of the first package that a build's wheel requires and of which every release is rejected."""
