@@ -130,7 +130,7 @@ def _extra(resolution: Resolution, book: Book, build: Build) -> Iterator[Warning
             continue
         name = canonicalize_name(requirement.name)
         found = [other for other in catalog.releases.of(name) if requirement.specifier.contains(other.version, prereleases=True)]
-        fits = any(other.fit.python and other.fit.arch for other in found)
+        fits = any(other.details.fit.python and other.details.fit.arch for other in found)
         if book.package(name) is not None and not fits and name not in {pin.name for pin in resolution.pip}:
             yield Warning(
                 code="extra-not-installable",
@@ -205,7 +205,7 @@ def _from_source(resolution: Resolution) -> Iterator[Warning]:
         release = pin.candidate.release if isinstance(pin.candidate, PipCandidate) else None
         if release is None or release.package in resolution.request.direct:
             continue
-        if "sdist" in release.tags and resolution.machine.pip.get(release.package) != release.text:
+        if "sdist" in release.details.tags and resolution.machine.pip.get(release.package) != release.text:
             names.add(f"{release.package} {release.text}")
     if names:
         yield Warning(code="from-source", message=f"no wheel exists for {', '.join(sorted(names))}: the installer builds from source")

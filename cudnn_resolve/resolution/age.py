@@ -125,7 +125,7 @@ def _age_need(context: Context, name: str, reference: date) -> Need:
 
 def _final_releases(context: Context, name: str) -> Iterator[Release]:
     """Final releases of a package that are not yanked, newest first."""
-    return (release for release in context.releases.of(name) if not release.version.is_prerelease and not release.yanked)
+    return (release for release in context.releases.of(name) if not release.version.is_prerelease and not release.details.yanked)
 
 
 def _bare_names(context: Context) -> Iterator[str]:

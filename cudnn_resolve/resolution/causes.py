@@ -112,7 +112,7 @@ def _missing_release_cause(universe: Universe, name: str, text: str, because: st
     releases = context.releases.of(name)
     versions = [release.version for release in releases]
     matching = [release for release in releases if requirement is None or requirement.specifier.contains(release.version, prereleases=True)]
-    if matching and all(release.yanked for release in matching):
+    if matching and all(release.details.yanked for release in matching):
         return Cause(what=yanked_text(name, sorted({release.version for release in matching})), because=because)
     if matching or universe.request.source is None or not context.offers.is_answered(name):
         return None

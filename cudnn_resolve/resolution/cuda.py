@@ -60,7 +60,7 @@ class CudaRuntimes(Kind[CudaKey, CudaCandidate]):
             lines: dict[str, list[str]] = {}
             for release in self.context.releases.of(package):
                 cuda = book.cuda_of(package, release.text)
-                if cuda is not None and release.fit.arch:
+                if cuda is not None and release.details.fit.arch:
                     lines.setdefault(cuda.line, []).append(str(cuda))
             for line, releases in lines.items():
                 yield _candidate(line, key=CUDA, channel="pip", releases=tuple(reversed(releases)))

@@ -274,7 +274,7 @@ def _requires(context: Context, package: str, version: str) -> Iterator[Requirem
     if lines is None:
         releases = (release for release in context.releases.of(package) if version in (release.text, str(release.version)))
         release = next(releases, None)
-        lines = context.metadata.requires(release) if release is not None and release.requires is not None else ()
+        lines = context.metadata.requires(release) if release is not None and release.details.requires is not None else ()
     for line in lines:
         requirement = parse_requirement(line)
         if requirement is not None and str(requirement.specifier) and context.metadata.applies(requirement):

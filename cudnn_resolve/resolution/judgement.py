@@ -413,7 +413,7 @@ class _PackageSet:
             if candidate is None:
                 continue
             needs = list(self.universe.needs(candidate))
-            if candidate.release is not None and candidate.release.tags == UNLISTED:
+            if candidate.release is not None and candidate.release.details.tags == UNLISTED:
                 text = f"{name} {version} is not in the tables: what it needs is not known"
                 yield Fault(kind="unknown", severity="warning", text=text, because="no row of the matrix", package=name)
                 needs = [need for need in needs if isinstance(need.key, SlotKey)]  # its files are those of every release

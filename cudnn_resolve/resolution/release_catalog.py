@@ -78,7 +78,11 @@ class Releases:
         self._target = TargetPython.of(machine)
 
     def _make_plain(self, package: str) -> Iterator[Release]:
-        own = [release for release in self.of(package) if release.fit.arch and (release.build is None or not _needs_setup(release.build))]
+        own = [
+            release
+            for release in self.of(package)
+            if release.details.fit.arch and (release.build is None or not _needs_setup(release.build))
+        ]
         installed = self._machine.pip.get(package)
         kept = {
             release.text: release
