@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudnn_resolve.resolution.candidate import Fact, MachineProblem, Need, known_mismatch
+from cudnn_resolve.resolution.candidate import MachineProblem, Need, known_mismatch
 from cudnn_resolve.resolution.key import CUDA_LIMIT, CUDNN_LIMIT, DRIVER, GpuKey, LimitKey
 from cudnn_resolve.version import Capability, CudaVersion, CudnnVersion, DriverVersion
 
@@ -45,20 +45,14 @@ def driver_need(book: Book, cuda: CudaVersion, policy: str, who: str) -> Need | 
 
 def at_least(minimum: DriverVersion, because: str, problem: MachineProblem = "driver") -> Need:
     """Need for a driver of at least this version."""
-
-    def test(driver: Fact[DriverVersion]) -> bool:
-        return driver.value is None or driver.value >= minimum
-
-    return Need(DRIVER, test, f"driver >= {minimum}", because, floor=minimum, problem=problem)
+    text = f"driver >= {minimum}"
+    return Need(DRIVER, lambda driver: driver.value is None or driver.value >= minimum, text, because, floor=minimum, problem=problem)
 
 
 def _at_most(branch: int, because: str) -> Need:
     """Need for a driver of at most this branch."""
-
-    def test(driver: Fact[DriverVersion]) -> bool:
-        return driver.value is None or driver.value.major <= branch
-
-    return Need(DRIVER, test, f"driver of branch R{branch} or older", because, problem="driver")
+    text = f"driver of branch R{branch} or older"
+    return Need(DRIVER, lambda driver: driver.value is None or driver.value.major <= branch, text, because, problem="driver")
 
 
 def cuda_span(book: Book, gpu: Capability) -> tuple[CudaVersion | None, CudaVersion | None]:
@@ -178,11 +172,8 @@ def cudnn_hardware(book: Book, machine: Machine, build: CudnnBuild) -> Iterator[
 
 def limit_need(key: LimitKey, what: str, versions: Sequence[str], because: str) -> Need:
     """Need that the user's limit allows a CUDA or a cuDNN, given the spellings of its version."""
-
-    def test(limit: Fact[Limit]) -> bool:
-        return limit.value is None or allows(limit.value, *versions)
-
-    return Need(key, test, f"--{key.subject} to allow {what}", because)
+    text = f"--{key.subject} to allow {what}"
+    return Need(key, lambda limit: limit.value is None or allows(limit.value, *versions), text, because)
 
 
 def cuda_limit(cuda: CudaVersion, releases: Sequence[str], because: str) -> Need:

@@ -372,11 +372,11 @@ def _component_needs(context: Context, release: Release, who: str) -> Iterator[N
         for build in context.book.cudnn_builds():
             if build.wheel == release.package and str(build.version) == release.text:
                 yield from compatibility.cudnn_hardware(context.book, context.machine, build)
-        yield Need(CUDNN, lambda other: _is_build(other, release), f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
 
+        def is_wheel(other: CudnnCandidate) -> bool:
+            return other.channel == "pip" and (other.build.wheel, str(other.build.version)) == (release.package, release.text)
 
-def _is_build(other: CudnnCandidate, release: Release) -> bool:
-    return other.channel == "pip" and other.build.wheel == release.package and str(other.build.version) == release.text
+        yield Need(CUDNN, is_wheel, f"cuDNN {release.text}", f"{who} is the cuDNN of this environment")
 
 
 def line_need(line: RequirementLine, context: Context) -> Need:
