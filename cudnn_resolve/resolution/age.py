@@ -7,7 +7,7 @@ another package that the user limits to a release of that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
 from packaging.utils import canonicalize_name
@@ -40,8 +40,8 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
     required = {
         canonicalize_name(requirement.name) for build in builds if build is not None for requirement, _ in context.requirements_of(build)
     }
-    dates = [released for build in builds if build is not None and (released := _build_date(context.book, build)) is not None]
-    if not dates or len(dates) < len(builds):
+    dates = _build_dates(context.book, builds)
+    if not dates:
         return
     reference = min([*dates, *_limited_dates(context)])
     for name in names:
@@ -55,8 +55,8 @@ def years_old(resolution: Resolution, book: Book) -> Iterator[str]:
     The age limit covers packages requested by their bare names; packages that only others require may be old if no newer release fits.
     """
     source, builds = open_request(resolution.request).source, resolution.builds
-    dates = [released for build in builds if (released := _build_date(book, build)) is not None]
-    if source is None or not dates or len(dates) < len(builds):
+    dates = _build_dates(book, builds)
+    if source is None or not dates:
         return
     for pin in resolution.pip:
         uploaded = _parse_date(pin.file.uploaded) if pin.file is not None else None
@@ -146,8 +146,11 @@ def _release_date(book: Book, release: Release) -> date | None:
     return _parse_date(uploaded) or _table_date(book, release.package, release.text.partition("+")[0])
 
 
-def _build_date(book: Book, build: Build) -> date | None:
-    return _parse_date(build.date) or _table_date(book, build.package, build.version)
+def _build_dates(book: Book, builds: Sequence[Build | None]) -> list[date]:
+    """Dates of builds; none unless all are known."""
+    known = (_parse_date(build.date) or _table_date(book, build.package, build.version) for build in builds if build is not None)
+    dates = [released for released in known if released is not None]
+    return dates if len(dates) == len(builds) else []
 
 
 def _table_date(book: Book, package: str, version: str) -> date | None:

@@ -35,7 +35,8 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
     `live`: the set is installed, so that of two builds of a version the one that finds its libraries is meant.
     """
     version = context.machine.pip[package]
-    seen = next((one for one in context.machine.seen if one.name in (package, framework) and _is_version(one.version, version)), None)
+    spellings = (version, version.partition("+")[0])  # what a framework reports of itself may lack the local part
+    seen = next((one for one in context.machine.seen if one.name in (package, framework) and one.version in spellings), None)
     if seen is not None and seen.variant == "cpu":
         return None
     build = installed_build(context, framework, package, version)
@@ -68,11 +69,6 @@ def identify_build(context: Context, framework: str, package: str, *, live: bool
         # Another build of the same name may contain the libraries that the set lacks.
         build = next((row for row in rows if row.delivery == "bundled"), build)
     return build
-
-
-def _is_version(seen: str, version: str) -> bool:
-    """True for the version that a framework itself reported, which may lack the local part."""
-    return seen in (version, version.partition("+")[0])
 
 
 def _of_same_minor(rows: Iterable[Build], version: str) -> Build | None:

@@ -69,17 +69,12 @@ def _ranges(
 def _resolution_parties(universe: Universe, found: Resolution) -> Iterator[Party]:
     yield "you", [list(universe.root_needs(found.dropped))]
     needs: dict[str, list[Need]] = {}
-    for pin in found.pins.values():
-        if not _is_library_wheel(pin.candidate):
-            needs.setdefault(_party_name(pin.candidate), []).extend(_own_needs(universe, pin.candidate))
+    for candidate in (pin.candidate for pin in found.pins.values()):
+        if not _is_library_wheel(candidate):
+            own = needs.setdefault(_party_name(candidate), [])
+            is_cudnn = isinstance(candidate, CudnnCandidate)  # counts without its wheel
+            own += [need for need in universe.needs(candidate) if not (is_cudnn and isinstance(need.key, PipKey))]
     yield from ((who, [of_party]) for who, of_party in needs.items())
-
-
-def _own_needs(universe: Universe, candidate: Candidate) -> Iterator[Need]:
-    """Needs of a candidate; for a cuDNN without its wheel."""
-    for need in universe.needs(candidate):
-        if not (isinstance(candidate, CudnnCandidate) and isinstance(need.key, PipKey)):
-            yield need
 
 
 def _party_name(candidate: Candidate) -> str:
