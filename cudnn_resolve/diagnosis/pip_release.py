@@ -212,9 +212,7 @@ def other_index(wanted: Wanted, done: Installation, book: Book) -> OtherIndex | 
     asked = [hit[1] for url in done.urls if (hit := re.search(_VARIANT, url))]
     if not asked or len(asked) != len(done.urls):
         return None
-    framework = book.framework_of(wanted.name)
-    builds = book.framework(framework).builds if framework is not None else ()
-    rows = [(build.version, build.index) for build in builds if build.package == wanted.name]
+    rows = [(build.version, build.index) for build in book.builds_of(wanted.name)]
     rows += [(release.version.partition("+")[0], release.index) for release in book.extra_releases(wanted.name)]
     urls = {
         hit[1]: book.index(index).url

@@ -198,7 +198,7 @@ class _PackageSet:
         rows = self.book.framework(framework.framework).builds
         is_known = any(row.version in (framework.version, version and version.public) for row in rows)
         is_for_other_device = local.startswith(OTHER_DEVICES)
-        has_gpu_build = any(row.package == framework.package and row.cuda is not None for row in rows)
+        has_gpu_build = any(row.cuda is not None for row in self.book.builds_of(framework.package))
         if not (is_for_other_device or is_known or not has_gpu_build):
             text = f"{framework.who} is not in the tables: what it was built with is not known"
             return framework_fault(framework, "unknown", "warning", text, "no row of the matrix", framework.package)
@@ -222,14 +222,10 @@ class _PackageSet:
         """
         others = [
             build
-            for name in self.book.frameworks()
-            for package in self.book.distributions(name)
-            if package != framework.package and (version := self.packages.get(package)) is not None
-            for build in [installed_build(self.installed, name, package, version)]
-            if build is not None
+            for other in self.frameworks
+            if other is not framework and (build := installed_build(self.installed, other.package, other.version)) is not None
         ]
-        rows = self.book.framework(framework.framework).builds
-        if others and not any(row.package == framework.package and row.cuda for row in rows):
+        if others and not any(row.cuda for row in self.book.builds_of(framework.package)):
             return all(build.framework != framework.framework for build in others)
         required = (requirement for build in others for requirement, _ in self.universe.context.requirements_of(build))
         return any(canonicalize_name(requirement.name) == framework.package for requirement in required)
@@ -242,8 +238,8 @@ class _PackageSet:
     def _missing_plugins(self, framework: JudgedFramework) -> Iterator[str]:
         """Missing packages with GPU code of a framework: JAX's plugins."""
         public = getattr(parse_version(framework.version), "public", framework.version)
-        for row in self.book.framework(framework.framework).builds:
-            if row.package == framework.package and row.version == public and row.cuda is not None:
+        for row in self.book.builds_of(framework.package):
+            if row.version == public and row.cuda is not None:
                 names = (canonicalize_name(requirement.name) for requirement in self.universe.context.plugins_of(row))
                 yield from (name for name in names if name not in self.packages)
 
@@ -366,7 +362,7 @@ class _PackageSet:
             return None
         framework = self.book.framework_of(name)
         if framework is not None and name in self.book.distributions(framework):
-            build = installed_build(self.installed, framework, name, version)
+            build = installed_build(self.installed, name, version)
             wheel = self.universe.packages.wheel_of(build) if build is not None else None
             if wheel is not None:
                 return wheel

@@ -113,9 +113,7 @@ class Releases:
         if direct is not None:
             yield self._from_direct(direct)
             return
-        framework = self._book.framework_of(package)
-        builds = self._book.framework(framework).builds if framework else ()
-        builds = tuple(build for build in builds if build.package == package)
+        builds = self._book.builds_of(package)
         vendor = self.vendor(package)
         builds = (vendor, *builds) if vendor is not None else builds
         extras = self._book.extra_releases(package)
