@@ -286,14 +286,12 @@ class Releases:
             return not is_queried or index != "default" or offer is not None
         if index != "default":
             try:
-                listing = self._offers.at(build.package, index)
+                offer = self._offers.on_index(build.package, build.wheel_version, index)
             except IndexUnavailableError:
                 return False  # hashes that cannot be compared are not accepted
-            if listing is not None:
-                offer = next((offer for offer in listing.offers if offer.version == build.wheel_version), None)
         elif not is_queried:
             return True
-        return offer is not None and bool(self._offers.accepted(build.package, offer).files)
+        return offer is not None and bool(offer.files)
 
     def _why_too_new(self, package: str, text: str, row: WheelRelease | None) -> str | None:
         """Why the upload limit excludes a release of the tables; None if it does not, and for the installed release."""
