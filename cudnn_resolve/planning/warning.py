@@ -55,7 +55,7 @@ def warnings(
     found = [*_standing_frameworks(resolution, facts, book), *_vendor_builds(resolution, book, pip)]
     if resolution.request.device == "gpu":
         found += library_warnings(resolution, book)
-    found += machine_warnings(resolution, facts)
+    found += _machine_warnings(resolution, facts)
     for build in resolution.builds:
         found += _extra(resolution, book, build)
         found += _traps(book, build)
@@ -73,7 +73,7 @@ def warnings(
     found += _collisions(pip)
     found += unmet_warnings(unmet)
     if any(package.action != "keep" for package in apt):
-        found += apt_warnings(resolution)
+        found += _apt_warnings(resolution)
     return tuple(dict.fromkeys(found))
 
 
@@ -292,7 +292,7 @@ def _collisions(pip: tuple[PipAction, ...]) -> Iterator[Warning]:
 # ---- the machine: driver, GPUs, loader, Python and apt
 
 
-def machine_warnings(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
+def _machine_warnings(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
     """Warn of unknown facts that the plan had to assume, and of settings of the machine that interfere with it."""
     if resolution.request.device == "gpu":
         yield from _driver(resolution)
@@ -376,7 +376,7 @@ def _python(resolution: Resolution, facts: Facts) -> Iterator[Warning]:
         )
 
 
-def apt_warnings(resolution: Resolution) -> Iterator[Warning]:
+def _apt_warnings(resolution: Resolution) -> Iterator[Warning]:
     """Warn of what a plan with apt packages assumes of the system's repositories and user."""
     root = resolution.machine.root
     runtime = cuda_of(resolution.pins, CUDA_OF_SYSTEM) or cuda_of(resolution.pins, CUDA)

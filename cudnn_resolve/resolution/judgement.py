@@ -174,12 +174,10 @@ class _PackageSet:
         self.floors += [need.floor for need in needs if isinstance(need.floor, DriverVersion)]
         yield from self._need_faults(needs, framework)
         if build.provisional:
-            by = (
-                "is not in the tables: judged by its CUDA alone"
-                if wheel is None
-                else "is newer than the tables: judged by its metadata alone"
-            )
-            yield framework_fault(framework, "unknown", "warning", f"{framework.who} {by}", "its GPU code was not read")
+            basis = "is newer than the tables: judged by its metadata alone"
+            if wheel is None:
+                basis = "is not in the tables: judged by its CUDA alone"
+            yield framework_fault(framework, "unknown", "warning", f"{framework.who} {basis}", "its GPU code was not read")
 
     def _needs_of_own_build(self, build: Build, who: str) -> Iterator[Need]:
         """Needs of a build that is not made from a wheel of an index."""
@@ -273,7 +271,7 @@ class _PackageSet:
             kind: FaultKind = "wheel" if key in (PYTHON, ARCH, GLIBC) else "machine"
             return None if need.test(fact) else unmet_need_fault(need, who, frameworks, kind, f"here is {fact}")
         if isinstance(key, SlotKey):
-            self._add_owner(need, framework.package)
+            self._add_owner(key, need, framework.package)
             return None
         if isinstance(key, PipKey):
             return self._package_fault(need, key.name, framework)
@@ -448,7 +446,7 @@ class _PackageSet:
             release = unlisted_release(name, version, row.index) if row is not None else unlisted_release(name, version)
             for need in evidence_needs(self.book, arch, release, f"{name} {version}"):
                 if isinstance(need.key, SlotKey):
-                    self._add_owner(need, name)
+                    self._add_owner(need.key, need, name)
                 elif (
                     isinstance(need.key, PipKey)
                     and (other := self.packages.get(need.key.name))
@@ -463,9 +461,8 @@ class _PackageSet:
                             fault = replace(fault, severity="warning", text=text)
                         yield fault
 
-    def _add_owner(self, need: Need, package: str) -> None:
-        assert isinstance(need.key, SlotKey)
-        self.owners.setdefault(need.key, {}).setdefault(need.owner or "", (need, package))
+    def _add_owner(self, key: SlotKey, need: Need, package: str) -> None:
+        self.owners.setdefault(key, {}).setdefault(need.owner or "", (need, package))
 
     def _slot_faults(self) -> Iterator[Fault]:
         """Slots with two owners: majors of CUDA or cuDNN, or the files of a folder."""
