@@ -110,9 +110,7 @@ class Builds:
         if build.variant != VENDOR and not is_installed(context, build):
             yield from compatibility.jetson_needs(book, machine, build.cuda, who)
             yield from self.installed.beside_needs(build, who)
-        need = compatibility.driver_need(book, build.cuda, context.request.driver_policy, who)
-        if need is not None:
-            yield need
+        yield from compatibility.driver_needs(book, build.cuda, context.request.driver_policy, who)
         if build.delivery != "bundled":
             yield from self._early_needs(build, who)
 

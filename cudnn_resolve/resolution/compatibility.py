@@ -23,24 +23,19 @@ LIBRARIES = ("cudart", "cublas", "cufft", "curand", "cusolver", "cusparse")
 """Libraries whose sonames decide whether a CUDA runtime works for a framework that loads them from outside."""
 
 
-def driver_minimum(book: Book, cuda: CudaVersion, policy: str) -> tuple[DriverVersion | None, str]:
-    """Oldest driver for a CUDA runtime under a policy, and the rule behind it; None if the matrix does not know.
+def driver_needs(book: Book, cuda: CudaVersion, policy: str, who: str) -> Iterator[Need]:
+    """Need for a driver that runs a CUDA runtime under a policy; none if the matrix knows no such driver.
 
     `minor`: from CUDA 11 on any driver from the floor of the major; before that, and under `strict`, the toolkit's own driver.
     """
-    floor = book.floor(cuda.major)
-    if policy == "minor" and floor is not None:
-        return floor, f"CUDA {cuda.major}.x needs driver {floor} or newer (minor-version compatibility)"
-    own = book.toolkit_driver(cuda)
-    if own is None:
-        return floor, f"CUDA {cuda.major}.x needs driver {floor} or newer"
-    return own, f"CUDA {cuda.line} was released with driver {own}" + ("" if floor is None else " (strict policy)")
-
-
-def driver_need(book: Book, cuda: CudaVersion, policy: str, who: str) -> Need | None:
-    """Need for a driver that runs this CUDA runtime."""
-    minimum, rule = driver_minimum(book, cuda, policy)
-    return at_least(minimum, f"{who}: {rule}") if minimum is not None else None
+    floor, own = book.floor(cuda.major), book.toolkit_driver(cuda)
+    if floor is not None and policy == "minor":
+        yield at_least(floor, f"{who}: CUDA {cuda.major}.x needs driver {floor} or newer (minor-version compatibility)")
+    elif own is not None:
+        rule = f"CUDA {cuda.line} was released with driver {own}" + ("" if floor is None else " (strict policy)")
+        yield at_least(own, f"{who}: {rule}")
+    elif floor is not None:
+        yield at_least(floor, f"{who}: CUDA {cuda.major}.x needs driver {floor} or newer")
 
 
 def at_least(minimum: DriverVersion, because: str, problem: MachineProblem = "driver") -> Need:
