@@ -59,12 +59,8 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
     )
     unmet = unmet_pins(outcome.machine, book, pip, installed_requires(outcome, book))
     unpinned = sorted((pin for pin in outcome.pip if pin.version is None), key=attrgetter("name"))
-    apt = apt_actions(
-        (AptAction(name=pin.name, version=pin.version, repository=pin.repository, because=pin.because) for pin in outcome.apt),
-        outcome.machine.apt,
-    )
+    apt = (AptAction(name=pin.name, version=pin.version, repository=pin.repository, because=pin.because) for pin in outcome.apt)
     reasons = {pin.name: pin.reasons for pin in outcome.pip}
-    opened_outcome = replace(outcome, request=open_request(request, source))
     draft = Plan(
         targets=targets,
         facts=facts,
@@ -72,16 +68,16 @@ def make_plan(facts: Facts, outcome: Resolution | Conflict, book: Book, source: 
         pip=pip,
         unpinned=tuple(pin.name for pin in unpinned),
         left_open=tuple(_left_open(request, unpinned)),
-        apt=apt,
+        apt=apt_actions(apt, outcome.machine.apt),
         overrides=(*outcome.overrides, *unmet_overrides(unmet, outcome.overrides, reasons)),
         environment=loader_environment(outcome, facts, book),
         sources=_index_options(outcome),
-        warnings=(*overlay_warnings(book), *warnings(opened_outcome, facts, book, pip, apt, unmet)),
         notes=notes,
         python=outcome.machine.python_full,
         arch=outcome.machine.arch,
     )
-    return replace(draft, steps=steps(draft, outcome.machine, book))
+    found = warnings(draft, outcome, open_request(request, source), book, unmet)
+    return replace(draft, steps=steps(draft, outcome.machine, book), warnings=(*overlay_warnings(book), *found))
 
 
 def _wanted(pin: PipPin, version: str, book: Book) -> PipAction:

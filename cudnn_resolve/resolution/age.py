@@ -21,7 +21,6 @@ from cudnn_resolve.resolution.candidate import Need, PipCandidate
 from cudnn_resolve.resolution.context import Context
 from cudnn_resolve.resolution.key import pip_key
 from cudnn_resolve.resolution.model import PipPin, Resolution
-from cudnn_resolve.resolution.open_request import open_request
 from cudnn_resolve.resolution.package import python_need
 from cudnn_resolve.resolution.release import Release, parse_requirement, parse_specifier, parse_version
 
@@ -49,16 +48,13 @@ def age_needs(context: Context, newest: Callable[[Target], Build | None]) -> Ite
             yield _age_need(context, name, reference)
 
 
-def years_old(resolution: Resolution, book: Book) -> Iterator[str]:
+def years_old(resolution: Resolution, source: Source, book: Book) -> Iterator[str]:
     """Unbounded packages of a plan that are years older than the frameworks, although the index has newer ones for the Python.
 
     The age limit covers packages requested by their bare names; packages that only others require may be old if no newer release fits.
     """
-    source, builds = open_request(resolution.request).source, resolution.builds
-    dates = _build_dates(book, builds)
-    if source is None or not dates:
-        return
-    for pin in resolution.pip:
+    dates = _build_dates(book, resolution.builds)
+    for pin in resolution.pip if dates else ():
         uploaded = _parse_date(pin.file.uploaded) if pin.file is not None else None
         is_new = pin.build is None and resolution.machine.pip.get(pin.name) != pin.version
         if is_new and uploaded is not None and (min(dates) - uploaded).days > _BEHIND_FRAMEWORKS_DAYS and not _is_bounded(pin):
